@@ -1,201 +1,305 @@
-"""Requests that just miss what a machine gives, and room that nobody can use, found before a pod is rejected.
+"""Whether what a running pod holds lies together: its CPUs, memory and devices, NUMA node by NUMA node.
 
-``advice`` says what would let one rejected pod in, on a node as it is. Here a request is compared with the
-empty node: fifteen CPUs where the kubelet gives whole cores of two threads, sixteen where a NUMA
-node gives fifteen because one is reserved, one and a half that pin nothing. Each other amount that is
-proposed has been admitted by the model on the empty node.
+Where the Topology Manager's policy is ``none`` or ``best-effort`` nothing is rejected, and pods run with CPUs
+on two NUMA nodes or with a device behind another socket. A container is *aligned* if one NUMA node has all
+that it holds exclusively; it *spans* NUMA nodes if one kind of thing alone lies on several, or no NUMA node
+is common to its devices; else its CPUs are together, and something is *remote* from them. A pod is what the
+worst of its containers is: scope ``container`` aligns each for itself.
+
+What is shared, CPUs of the shared pool and memory that nobody promised, is not looked at here.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
 
-from numazones.advice import managed_amounts, with_request
-from numazones.demand import Container, QOSClass, Reading
+from numazones import cpuset
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cpuset import CPUSet
+from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape, full_core_cpus, room, zones_of
-from numazones.kubelet.admission import Admission, admit, remove
-from numazones.kubelet.config import POLICY_NONE, SCOPE_POD
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
+from numazones.kubelet.topology_manager import TopologyManager
+from numazones.placement.occupancy import Holder, Occupancy
 from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY, is_memory
-
-_LITTLE = 8
-"""A request misses by little that is over by at most this part of it."""
-_WORTH_TELLING = 8
-"""Free CPUs are worth telling about from this part of a zone on."""
-_MEBI = 1 << 20
-_CPU_MILLIS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """A request that is a little off whole cores, or a little more than one NUMA node gives."""
+class Alignment(StrEnum):
+    """How what a pod holds lies, the best first."""
 
-    container: str
-    resource: str
-    asked: int
-    """CPUs or bytes."""
-    granule: int
-    """Threads of a core where only whole cores are given; 0: the request is more than a NUMA node has."""
-    widest: int
-    """The most that one NUMA node gives when it is empty."""
-    rejected: bool
-    """Whether even the empty node rejects the pod; it spans several NUMA nodes otherwise."""
-    instead: tuple[int, ...]
-    """What to ask for instead, the nearest first; with any of it the empty node aligns the pod."""
+    ALIGNED = "aligned"
+    """One NUMA node has all of it."""
+    REMOTE = "remote"
+    """Its CPUs are on one NUMA node; memory or a device is on another."""
+    SPANNING = "spanning"
+    """Its CPUs, its memory or its devices are on several NUMA nodes."""
+
+
+_ORDER = tuple(Alignment)
 
 
 @dataclass(frozen=True, slots=True)
-class StrandedZone:
-    """A NUMA node with free CPUs that no pod of the known shapes can use."""
+class ContainerAlignment:
+    """How what one container holds lies."""
 
-    numa: int
-    cpus: int
-    """Free ones."""
-    lacking: str
-    """The resource that keeps most shapes out."""
+    name: str
+    """Empty where only the pod as a whole is known."""
+    alignment: Alignment
+    cpus: Mapping[int, int]
+    """NUMA id → exclusive CPUs."""
+    memory: Mapping[int, int]
+    """NUMA id → bytes promised, hugepages included; what is promised of several NUMA nodes together counts in
+    equal parts."""
+    devices: Mapping[str, tuple[int, ...]]
+    """Resource → NUMA nodes of its devices, ascending; resources near none in particular are left out."""
+    home: int
+    """The NUMA node that has most of it: of its CPUs, else of its memory, else of its devices."""
+    remote: tuple[str, ...] = ()
+    """Resources that are not at home: ``cpu``, ``memory``, names of devices."""
+
+    @property
+    def remote_cpus(self) -> int:
+        """Exclusive CPUs that are not at home."""
+        return sum(count for numa, count in self.cpus.items() if numa != self.home)
+
+    @property
+    def remote_memory(self) -> int:
+        """Bytes promised that are not at home."""
+        return sum(size for numa, size in self.memory.items() if numa != self.home)
+
+    @property
+    def numas(self) -> tuple[int, ...]:
+        """NUMA nodes that it uses, ascending; of devices those that are nowhere nearer."""
+        used = {numa for held in (self.cpus, self.memory) for numa, amount in held.items() if amount}
+        for near in self.devices.values():
+            if not used & set(near):
+                used.update(near)
+        return tuple(sorted(used))
 
 
-def without_pods(node: Node) -> Node:
-    """Return the node without pods."""
-    for uid in node.pods:
-        node = remove(node, uid)
-    return node
+@dataclass(frozen=True, slots=True)
+class PodAlignment:
+    """How what one pod holds lies."""
+
+    name: str
+    """NAMESPACE/NAME."""
+    uid: str
+    """As the kubelet knows it."""
+    containers: tuple[ContainerAlignment, ...]
+    """Those that hold something of NUMA nodes; at least one."""
+    distance: int | None = None
+    """The largest distance (SLIT) between two NUMA nodes that one of its containers uses; None: unknown, or
+    there is but one."""
+
+    @property
+    def alignment(self) -> Alignment:
+        """That of the worst of its containers."""
+        return max((one.alignment for one in self.containers), key=_ORDER.index)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether every container is."""
+        return self.alignment is Alignment.ALIGNED
+
+    @property
+    def numas(self) -> tuple[int, ...]:
+        """NUMA nodes that it uses, ascending."""
+        return tuple(sorted({numa for one in self.containers for numa in one.numas}))
+
+    @property
+    def cpus(self) -> dict[int, int]:
+        """NUMA id → exclusive CPUs."""
+        return _sum(one.cpus for one in self.containers)
+
+    @property
+    def memory(self) -> dict[int, int]:
+        """NUMA id → bytes promised."""
+        return _sum(one.memory for one in self.containers)
+
+    @property
+    def remote_cpus(self) -> int:
+        """Exclusive CPUs that are not at their container's home."""
+        return sum(one.remote_cpus for one in self.containers)
+
+    @property
+    def remote_memory(self) -> int:
+        """Bytes promised that are not at their container's home."""
+        return sum(one.remote_memory for one in self.containers)
+
+    @property
+    def remote(self) -> tuple[str, ...]:
+        """Resources that are not at home in one of its containers, each once."""
+        return tuple(dict.fromkeys(name for one in self.containers for name in one.remote))
+
+    @property
+    def sentence(self) -> str:
+        """The same in few words: ``spanning 2 NUMA nodes``, ``remote from nic.example/vf``."""
+        worst = max(self.containers, key=lambda one: _ORDER.index(one.alignment))
+        match worst.alignment:
+            case Alignment.ALIGNED:
+                return "aligned"
+            case Alignment.REMOTE:
+                return f"remote from {', '.join(worst.remote)}"
+            case Alignment.SPANNING:
+                return f"spanning {len(worst.numas)} NUMA nodes"
+
+    @property
+    def badness(self) -> tuple[int, int, int, int]:
+        """What tables are ordered by, descending: kind, remote CPUs, NUMA nodes, remote memory."""
+        return (_ORDER.index(self.alignment), self.remote_cpus, len(self.numas), self.remote_memory)
 
 
-def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
-    """Yield the requests of a pod that an empty node just misses."""
-    reading = empty.kubelet.reading(pod)
-    if not empty.kubelet.cpus.static or not reading.served:
+class Possible(NamedTuple):
+    """Whether a node could hold a pod aligned."""
+
+    ever: bool
+    """If no other pod were there."""
+    now: bool
+    """With what the others leave, once the pod has given back what it holds."""
+
+
+def alignments(
+    occupancy: Occupancy, started: Mapping[str, Collection[str]] | None = None
+) -> Iterator[PodAlignment]:
+    """Yield how what the pods of a node hold lies, of those that hold something of NUMA nodes.
+
+    Args:
+        occupancy: who holds what.
+        started: pod uid → names of the containers to look at; those that have ended keep CPUs on record. Pods
+            that are missing are looked at with all their containers.
+
+    >>> from numazones import build
+    >>> from numazones.placement.kubelet import KubeletPlacement
+    >>> machine = build.machine(numa=2, cores=8, threads=1, memory="16Gi")
+    >>> static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    >>> node = build.node(machine, {**static, "topologyManagerPolicy": "best-effort"})
+    >>> wide = admit(node, build.pod("wide", cpu=6, memory="1Gi"))
+    >>> [found.sentence for found in alignments(KubeletPlacement(wide.node).occupancy({"wide": "team/wide"}))]
+    ['spanning 2 NUMA nodes']
+    """
+    cpus_of_numa: dict[int, CPUSet] = {}
+    for cpu in occupancy.cpus:
+        cpus_of_numa[cpu.numa] = cpus_of_numa.get(cpu.numa, 0) | 1 << cpu.id
+    for holder in occupancy.holders:
+        wanted = (started or {}).get(holder.uid)
+        parts = [
+            part
+            for part in holder.containers or (replace(holder, name=""),)
+            if wanted is None or part.name in wanted
+        ]
+        found = tuple(one for part in parts if (one := _of_part(part, cpus_of_numa)) is not None)
+        if found:
+            yield PodAlignment(holder.name, holder.uid, found, _distance(found, occupancy.distances))
+
+
+def of_node(node: ClusterNode) -> Iterator[tuple[ClusterPod, PodAlignment]]:
+    """Yield the pods of a cluster's node that hold something of NUMA nodes, and how that lies.
+
+    None where it is not known who holds what, or only how much of it.
+    """
+    occupancy = node.occupancy
+    if occupancy is None or node.approximate:
         return
-    uneven = list(_partial_cores(pod, empty, reading))
-    yield from uneven
-    if not uneven and empty.config.topology_manager_policy != POLICY_NONE:
-        yield from _wider_than_zone(pod, empty, reading)
+    pods = {pod.kubelet_uid: pod for pod in node.pods.values()}
+    started = {
+        uid: started_containers(pod.admission) for uid, pod in pods.items() if pod.admission is not None
+    }
+    for found in alignments(occupancy, started):
+        if found.uid in pods:
+            yield pods[found.uid], found
 
 
-def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield requests for a part of a core where the kubelet gives whole cores only."""
-    manager = empty.kubelet.cpus
-    per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
-    for container, demand in zip(pod.containers, reading.demands, strict=True):
-        over = demand.cpus % per_core
-        nearest = (demand.cpus + per_core - over, demand.cpus - over)
-        if over:
-            yield from _aligned_misfit(pod, empty, container, (CPU, demand.cpus), nearest, granule=per_core)
-
-
-def _wider_than_zone(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
-    """Yield requests for a little more than one NUMA node has."""
-    manager = empty.kubelet.cpus
-    per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
-    whole = empty.config.topology_manager_scope == SCOPE_POD
-    for container, demand in zip(pod.containers, reading.demands, strict=True):
-        for resource, amount in managed_amounts(demand):
-            if resource != CPU and not is_memory(resource):
-                continue
-            asked = dict(managed_amounts(reading.total if whole else demand)).get(resource, 0)
-            over = asked - _widest(empty, resource)
-            if 0 < over <= max(1, asked // _LITTLE):
-                smaller = amount - over
-                smaller -= smaller % (per_core if resource == CPU else _MEBI)
-                yield from _aligned_misfit(pod, empty, container, (resource, amount), (smaller,), granule=0)
-
-
-def unpinned_containers(pod: Pod, node: Node) -> tuple[str, ...]:
-    """Return the containers of a Guaranteed pod that ask for more than one CPU, but no whole number of them.
-
-    Empty where some container of the pod gets CPUs of its own. The static CPU manager pins whole numbers
-    only; such a pod pays for Guaranteed and floats.
-    """
-    reading = node.kubelet.reading(pod)
-    if (
-        not node.kubelet.cpus.static
-        or reading.qos is not QOSClass.GUARANTEED
-        or any(demand.cpus for demand in reading.demands)
-    ):
-        return ()
-    return tuple(
-        container.name
-        for container in pod.containers
-        if (millis := _millis(container)) > _CPU_MILLIS and millis % _CPU_MILLIS
-    )
-
-
-def shape_of(pod: Pod, node: Node) -> Shape | None:
-    """Return what a pod asks of the managers of a node as a whole; None without exclusive CPUs."""
-    total = node.kubelet.reading(pod).total
-    return Shape(tuple(sorted(managed_amounts(total)))) if total.cpus else None
-
-
-def stranded_zones(node: Node, shapes: Collection[Shape]) -> Iterator[StrandedZone]:
-    """Yield the NUMA nodes of which an eighth or more is free, and that no pod of the shapes could use alone.
-
-    A NUMA node that has no memory is none of them where memory is taken by NUMA node: pods use it beside
-    another, however much is free.
-    """
-    free, manager = room(node), node.kubelet.cpus
-    bare = {numa.id for numa in node.machine.numa_nodes if not numa.memory} if MEMORY in free else set()
-    usable = full_core_cpus(node) if manager.full_cores_only else free.get(CPU, {})
-    hosted = [shape for shape in shapes if all(name in free or name == MEMORY for name, _ in shape.resources)]
-    for numa, cpus in usable.items():
-        left = free[CPU][numa]
-        if not hosted or numa in bare or left == 0 or left * _WORTH_TELLING < manager.capacity(1 << numa):
-            continue
-        offers = {name: zones[numa] for name, zones in free.items()} | {CPU: cpus}
-        lacking = [_missing_resource(shape, offers) for shape in hosted]
-        if all(lacking):
-            yield StrandedZone(numa, left, Counter(lacking).most_common(1)[0][0])
-
-
-def _missing_resource(shape: Shape, offers: dict[str, int]) -> str:
-    """Return the first resource that a zone has too little of; empty where the shape fits."""
-    return next((name for name, amount in shape.resources if offers.get(name, amount) < amount), "")
-
-
-def _aligned_misfit(
-    pod: Pod,
-    empty: Node,
-    container: Container,
-    request: tuple[str, int],
-    candidates: tuple[int, ...],
-    *,
-    granule: int,
-) -> Iterator[Misfit]:
-    """Yield the misfit if one of the candidates would be aligned."""
-    resource, asked = request
-    instead = tuple(
-        amount
-        for amount in candidates
-        if amount > 0 and _is_aligned(_admission(empty, with_request(pod, container.name, resource, amount)))
-    )
-    as_it_is = _admission(empty, pod)
-    if instead and as_it_is is not None:
-        widest = _widest(empty, resource)
-        yield Misfit(container.name, resource, asked, granule, widest, not as_it_is.admitted, instead)
-
-
-def _is_aligned(admission: Admission | None) -> bool:
-    """Whether a pod is admitted, and on one NUMA node."""
-    return (
-        admission is not None and admission.admitted and len(zones_of(admission.node, admission.pod.uid)) <= 1
-    )
-
-
-def _admission(node: Node, pod: Pod) -> Admission | None:
+def possible_on(node: ClusterNode, pod: ClusterPod) -> Possible | None:
+    """Return whether its node could hold a pod aligned; None where that is not known."""
+    if node.state is None or node.approximate or pod.admission is None:
+        return None
     try:
-        return admit(node, pod)
-    except NumazonesError:
+        return possible(node.state, pod.admission)
+    except NumazonesError:  # the kubelet would get to no verdict
         return None
 
 
-def _widest(empty: Node, resource: str) -> int:
-    """Return the most of a resource that one NUMA node of an empty node gives; 0 where it is not bound."""
-    if resource == CPU and empty.kubelet.cpus.full_cores_only:
-        return max(full_core_cpus(empty).values(), default=0)
-    return max(room(empty).get(resource, {}).values(), default=0)
+def started_containers(pod: Pod) -> frozenset[str]:
+    """Return the names of the containers of a running pod that run: all but plain init containers."""
+    return frozenset(one.name for one in pod.containers if one.kind is not ContainerKind.INIT)
 
 
-def _millis(container: Container) -> int:
-    return next((amount.milli() for name, amount in container.requests if name == CPU), 0)
+def possible(node: Node, pod: Pod) -> Possible:
+    """Return whether a kubelet's node could hold a pod aligned: under single-numa-node it would be admitted.
+
+    Args:
+        node: as it is, with the pod or without it.
+        pod: with the UID under which it holds something.
+
+    Raises:
+        NumazonesError: the kubelet would get to no verdict.
+    """
+    strict = _single_numa_node(node)
+    if not admit(strict.emptied, pod).admitted:
+        return Possible(ever=False, now=False)
+    return Possible(ever=True, now=admit(remove(strict, pod.uid), pod).admitted)
+
+
+def _single_numa_node(node: Node) -> Node:
+    """The same node under the policy that admits aligned pods only, in its own scope."""
+    config = replace(node.config, topology_manager_policy=SINGLE_NUMA_NODE)
+    manager = TopologyManager.start(config, node.machine)
+    return replace(node, kubelet=replace(node.kubelet, config=config, topology=manager))
+
+
+def _of_part(part: Holder, cpus_of_numa: Mapping[int, CPUSet]) -> ContainerAlignment | None:
+    """Return how what a container holds lies; None where it holds nothing of NUMA nodes."""
+    cpus = {numa: count for numa, mask in cpus_of_numa.items() if (count := (part.cpus & mask).bit_count())}
+    memory: dict[int, int] = {}
+    for _, size, numas in part.memory:
+        for position, numa in enumerate(numas):
+            memory[numa] = memory.get(numa, 0) + size // len(numas) + (position < size % len(numas))
+    near = {held.resource: [mask for mask in held.near if mask] for held in part.devices}
+    masks = [mask for found in near.values() for mask in found]
+    if not (cpus or memory or masks):
+        return None
+    home = _home(cpus, memory, masks)
+    away = [
+        *(["cpu"] if cpus.keys() - {home} else []),
+        *(["memory"] if memory.keys() - {home} else []),
+        *(resource for resource, found in near.items() if any(not mask >> home & 1 for mask in found)),
+    ]
+    apart = bool(masks) and not _common(masks)
+    spans = len(cpus) > 1 or len(memory) > 1 or apart
+    kind = Alignment.SPANNING if spans else Alignment.REMOTE if away else Alignment.ALIGNED
+    devices = {name: tuple(cpuset.ids(cpuset.union(found))) for name, found in near.items() if found}
+    return ContainerAlignment(part.name, kind, cpus, memory, devices, home, tuple(away))
+
+
+def _home(cpus: Mapping[int, int], memory: Mapping[int, int], masks: Iterable[int]) -> int:
+    """The NUMA node with the most CPUs; equal ones are told apart by memory, then by devices, then by id."""
+    devices: dict[int, int] = {}
+    for mask in masks:
+        for numa in cpuset.ids(mask):
+            devices[numa] = devices.get(numa, 0) + 1
+    known = {*(cpus or memory or devices)}
+    return max(known, key=lambda numa: (cpus.get(numa, 0), memory.get(numa, 0), devices.get(numa, 0), -numa))
+
+
+def _common(masks: Iterable[int]) -> int:
+    found = -1
+    for mask in masks:
+        found &= mask
+    return found
+
+
+def _distance(found: Iterable[ContainerAlignment], distances: Mapping[tuple[int, int], int]) -> int | None:
+    pairs = {(one, other) for part in found for one in part.numas for other in part.numas if one != other}
+    known = [distances[pair] for pair in pairs if pair in distances]
+    return max(known, default=None)
+
+
+def _sum(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for part in parts:
+        for numa, amount in part.items():
+            total[numa] = total.get(numa, 0) + amount
+    return dict(sorted(total.items()))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -15,6 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from numazones_client import ClusterConfig
 from numazones_exporter.metrics import Metrics as ExporterMetrics
+from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_operator.metrics.registry import GaugeCollector
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
@@ -80,7 +82,7 @@ def written(program: str, pages: Mapping[str, str]) -> dict[str, str]:
 def exporter_metrics() -> Iterator[Registered]:
     """Every metric of the exporter."""
     registry = CollectorRegistry()
-    ExporterMetrics(registry)
+    ExporterMetrics(registry, cgroups=CgroupReader(Path("/sys/fs/cgroup")))
     yield from _of(registry)
 
 

@@ -1,5 +1,6 @@
 """One question has one answer: what surfaces say about the same thing is equal, read live or from a dump."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from kubectl_numazones import answers, zone_figures
+from numazones import alignment
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.dump import Dump
 from numazones.fragmentation import Shape
@@ -127,6 +129,8 @@ def test_page_metrics_fit_plans_and_top_say_the_same(
         by_plans = {name: goal.worth(node)[0] for name, node in nodes.items() if node.movable}
         assert by_plans == {name: by_page[name] for name in by_plans}
     for node in nodes.values():
+        counted = Counter(found.alignment for _, found in alignment.of_node(node))
+        assert {kind: shown.get(("numazones_node_pods", node.name, kind), 0) for kind in counted} == counted
         top = {zone.numa: zone for zone in zone_figures.zones_of(node)}
         for zone in said_by_page(node).get("zones", ()):
             assert top[zone["id"]].free == (zone["free"] if said_by_page(node)["exclusive"] else 0)

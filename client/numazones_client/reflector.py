@@ -105,6 +105,7 @@ class Reflector(Generic[T]):
         pace: Pace | None = None,
         optional: bool = False,
         appearance: Callable[[Resource], Awaitable[None]] | None = None,
+        quiet: bool = False,
         unreadable: Callable[[Unreadable], None] = lambda _object: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -123,6 +124,7 @@ class Reflector(Generic[T]):
             optional: a cluster that does not know the resource counts as one without such objects.
             appearance: waits until it is worth asking again for a resource that the cluster does not know;
                 left out, that is every one to two minutes.
+            quiet: log failures for debugging only, where another mirror of the resource tells of them.
             unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
@@ -137,6 +139,7 @@ class Reflector(Generic[T]):
         self._pace = pace or Pace()
         self._optional = optional
         self._appearance = appearance or self._a_minute
+        self._quiet = quiet
         self._unreadable = unreadable
         self._draw = draw
         self._backoff = Backoff(draw=draw)
@@ -275,7 +278,7 @@ class Reflector(Generic[T]):
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
         # A problem that lasts, such as a missing right, was logged when it began and would fill the log.
-        level = logging.DEBUG if self.problem == str(error) else logging.WARNING
+        level = logging.DEBUG if self._quiet or self.problem == str(error) else logging.WARNING
         if isinstance(error, Unreachable):
             self._client.reachability.lost(error)
             level = logging.DEBUG

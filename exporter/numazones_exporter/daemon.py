@@ -19,7 +19,7 @@ from numazones.api.amounts import Amounts, amounts_of
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
-from numazones_client import APIError, Client, load
+from numazones_client import APIError, Client, Forbidden, Unauthorized, UnknownResource, load
 from numazones_exporter import recording, zones
 from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
 from numazones_exporter.conditions import CONSISTENT, unexpected_problems
@@ -40,12 +40,23 @@ from numazones_exporter.observation import (
     Problem,
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
-from numazones_exporter.publishing import Publisher, Writer, ZonePublisher
+from numazones_exporter.publishing import MissingOwner, Publisher, Writer, ZonePublisher
+from numazones_exporter.resident_memory import homes
+from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.podresources import SocketReader
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_exporter.terminating_pods import TerminatingPods
-from numazones_exporter.triggers import INTERVAL, KUBELET, TERMINATING_PODS, KubeletFilesWatch, Wakeups
+from numazones_exporter.token_claims import outdated_token, token_claims
+from numazones_exporter.triggers import (
+    INTERVAL,
+    KUBELET,
+    TERMINATING_PODS,
+    ZONES,
+    KubeletFilesWatch,
+    Wakeups,
+)
 from numazones_exporter.watched_pods import WatchedPods
+from numazones_exporter.watched_zones import WatchedZones
 from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0
@@ -56,6 +67,11 @@ REREAD_PAUSES = (0.1, 0.2, 0.4, 0.8)
 state files and podresources differ for moments; what still differs after the last pause is published."""
 
 _FIRST_PAUSE = 1.0
+_MAX_PAUSE_FOR_MISSING = 6.0
+"""Longest pause, in seconds, where a definition, the Node or a token for it is missing: the API server
+answers such requests without effort, and zones are to be there within ten seconds after it."""
+_METHOD_NOT_ALLOWED = 405
+"""How an API server refuses to create an object whose definition is being deleted."""
 _START = "start"
 _STOP = "stop"
 
@@ -91,7 +107,8 @@ async def serve(
 ) -> None:
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
-    metrics = Metrics(registry)
+    cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
+    metrics = Metrics(registry, cgroups=cgroups)
     state = Health(options.interval)
     answer = recording.recording_application(
         options,
@@ -115,6 +132,7 @@ class Exporter:
 
     def __init__(self, options: Options, client: Client, *, metrics: Metrics, state: Health) -> None:
         """Connect the parts; nothing runs yet."""
+        self._client = client
         self._interval = options.interval
         self._metrics = metrics
         self._health = state
@@ -127,7 +145,9 @@ class Exporter:
             self._sources.pods = self._pods
         writer = Writer(client, metrics)
         self._publishers: list[Publisher] = []
+        self._zones: WatchedZones | None = None
         if NUMAZONES in options.publish:
+            self._zones = WatchedZones(client, self._wakeups)
             self._publishers.append(ZonePublisher(writer, options.node_name))
         if NODE_RESOURCE_TOPOLOGIES in options.publish:
             # Its models are in memory only where they are needed.
@@ -168,6 +188,8 @@ class Exporter:
                 around.append(tasks.create_task(devices.run()))
             if self._pods is not None:
                 around.append(tasks.create_task(self._pods.run()))
+            if self._zones is not None:
+                around.append(tasks.create_task(self._zones.run()))
             work = tasks.create_task(self._work())
             await stop.wait()
             self._stopping = True
@@ -187,9 +209,17 @@ class Exporter:
                 self._metrics.wakeups.labels(reason).inc()
             if KUBELET in reasons:
                 self._sources.forget()
+            if ZONES in reasons:
+                self._forget_published()
             await self._cycle()
             seconds, reason = self._next_wait(due - clock())
             reasons = await self._wakeups.wait(seconds, otherwise=reason)
+
+    def _forget_published(self) -> None:
+        """Ask what is published, and for the Node: zones are deleted with it."""
+        self._sources.forget_node()
+        for publisher in self._publishers:
+            publisher.forget()
 
     def _next_wait(self, left: float) -> tuple[float, str]:
         """For how many seconds to wait, and why to go on if nothing happens; ``left`` of the interval."""
@@ -218,16 +248,20 @@ class Exporter:
             for publisher in self._publishers:
                 writes += await publisher.publish(node_zones)
         except NumazonesError as error:
+            self._sources.forget_node()
             why = [problem.message for problem in observation.problems if problem.source == NODE]
-            text = "; ".join([str(error), *why])
+            outdated = await self._outdated_token(observation, error)
+            text = "; ".join(filter(None, [outdated, str(error), *why]))
             self._health.record_failure(PUBLISH, text)
-            self._pause = self._pause_after_failure(error)
+            self._pause = self._pause_after_failure(error, missing=bool(outdated) or _is_missing(error))
             _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, text)
             return
         self._pause = 0.0
         self._health.record_success(PUBLISH)
         self._metrics.published.set_to_current_time()
         self._lease.set_owner(node_zones[0].metadata.owner_references[0].uid)
+        if self._zones is not None:
+            self._zones.follow([zone.metadata.name for zone in node_zones])
         if writes:
             _log.info("published %d zones with %d writes", len(node_zones), writes)
 
@@ -254,7 +288,11 @@ class Exporter:
         if self._last is None or self._last[0] != facts:
             snapshot = zones.snapshot_of(facts)
             self._last = (facts, [] if snapshot is None else zones.build(snapshot))
-            self._metrics.show(facts.node_name, {} if snapshot is None else _amounts(snapshot))
+            if snapshot is None:
+                self._metrics.show(facts.node_name, {})
+            else:
+                pods = homes(snapshot.holders, snapshot.machine)
+                self._metrics.show(facts.node_name, _amounts(snapshot), pods)
         return self._last[1]
 
     def _log_changes(self, problems: frozenset[Problem]) -> None:
@@ -265,9 +303,24 @@ class Exporter:
             _log.info("%s: no longer: %s", problem.source, problem.reason)
         self._problems = problems
 
-    def _pause_after_failure(self, error: NumazonesError) -> float:
+    async def _outdated_token(self, observation: Observation, error: NumazonesError) -> str:
+        """Say that the token is refused because the Node was made anew; empty where it is not."""
+        refused = isinstance(error, Forbidden | Unauthorized) or any(
+            problem.source == NODE and problem.reason == Unauthorized.__name__
+            for problem in observation.problems
+        )
+        if not refused:
+            return ""
+        try:
+            claims = token_claims(await self._client.config.credentials.token())
+        except NumazonesError:  # the token cannot be read; whatever was asked with it has said so
+            return ""
+        return outdated_token(claims, node_name=observation.node_name, node_uid=observation.node_uid)
+
+    def _pause_after_failure(self, error: NumazonesError, *, missing: bool) -> float:
         asked = error.retry_after or 0.0 if isinstance(error, APIError) else 0.0
-        grown = min(max(_FIRST_PAUSE, 2 * self._pause), self._interval)
+        longest = min(_MAX_PAUSE_FOR_MISSING, self._interval) if missing else self._interval
+        grown = min(max(_FIRST_PAUSE, 2 * self._pause), longest)
         return max(asked, grown * random.uniform(0.5, 1.0))
 
 
@@ -281,6 +334,12 @@ _OBSERVATION_FIELDS = {
     PODS: "pods",
     NODE: "node_uid",
 }
+
+
+def _is_missing(error: NumazonesError) -> bool:
+    """Whether the definition of what is published, or the Node that owns it, is missing."""
+    going = isinstance(error, APIError) and error.code == _METHOD_NOT_ALLOWED
+    return going or isinstance(error, MissingOwner | UnknownResource)
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:

@@ -9,6 +9,7 @@ Node and is deleted with it. Renewals follow a monotonic clock; only the time wr
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -71,23 +72,30 @@ class LeaseKeeper:
         self._current = current
         self._now = now
         self._node_uid: str | None = None
-        self._owner_known = asyncio.Event()
+        self._owner_changed = asyncio.Event()
 
     def set_owner(self, node_uid: str) -> None:
-        """Set the uid of the Node, known since the first publish."""
-        self._node_uid = node_uid
-        self._owner_known.set()
+        """Set the uid of the Node, known since the first publish; a Node made anew has another."""
+        if node_uid != self._node_uid:
+            self._node_uid = node_uid
+            self._owner_changed.set()
 
     async def run(self) -> None:
-        """Renew until cancelled, from the moment the owner is known."""
-        await self._owner_known.wait()
+        """Renew until cancelled, from the moment the owner is known, and at once when it is another.
+
+        The Lease of a Node that is gone is deleted with it.
+        """
+        await self._owner_changed.wait()
         while True:
+            self._owner_changed.clear()
             if self._current():
                 try:
                     await self.renew()
                 except NumazonesError as error:
                     _log.warning("the node's Lease was not renewed: %s", error)
-            await asyncio.sleep(self._duration / RENEWALS_PER_DURATION)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._duration / RENEWALS_PER_DURATION):
+                    await self._owner_changed.wait()
 
     async def renew(self) -> None:
         """Write the Lease once.

@@ -6,8 +6,10 @@ Names begin with ``numazones_``; units are base units, as Prometheus asks. Amoun
 and several exporters in one process do not share counters.
 """
 
+import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
@@ -15,8 +17,11 @@ from prometheus_client.registry import Collector
 
 from numazones.api.amounts import Amounts
 from numazones_exporter.observation import ORDER
+from numazones_exporter.resident_memory import resident_memory
+from numazones_exporter.sources.cgroups import CgroupReader
+from numazones_exporter.sources.problems import SourceError
 from numazones_program import self_metrics
-from numazones_program.gauges import zone_gauges
+from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
     "capacity": "What the hardware of the zone has.",
@@ -30,12 +35,19 @@ AMOUNTS = {
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+CGROUPS = "cgroups"
+"""The source that is read when Prometheus asks, and no part of the zones."""
+
+_log = logging.getLogger(__name__)
+
+
 class Metrics:
     """Every metric of the exporter, in one registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        """Register everything."""
+    def __init__(self, registry: CollectorRegistry, *, cgroups: CgroupReader | None = None) -> None:
+        """Register everything; what ``cgroups`` counts is shown where it is given."""
         self.registry = registry
+        self._homes: Mapping[str, int] = {}
         self._node = ""
         self._zones: Mapping[int, tuple[Amounts, ...]] = {}
         self_metrics.register(registry, prefix="numazones_exporter")
@@ -50,13 +62,14 @@ class Metrics:
         self.source_errors = counter(
             "numazones_exporter_source_errors_total", "Reads of a source that failed.", ("source",)
         )
-        for source in ORDER:  # a rate needs a beginning
+        for source in (*ORDER, *([CGROUPS] if cgroups else [])):  # a rate needs a beginning
             self.source_errors.labels(source)
         self.wakeups = counter(
             "numazones_exporter_wakeups_total",
             "Why the node was read; a reading may have several reasons: start, interval, state-files, "
             "device-plugins (one came or went, or the devices that the kubelet offers changed), kubelet, "
-            "pods, departures (pods are being deleted, and the kubelet lists them still).",
+            "pods, departures (pods are being deleted, and the kubelet lists them still), zones (one was "
+            "deleted by somebody else).",
             ("reason",),
         )
         self.api_writes = counter(
@@ -71,6 +84,8 @@ class Metrics:
             registry=registry,
         )
         registry.register(_ZonesCollector(self))
+        if cgroups is not None:
+            registry.register(_MemoryCollector(self, cgroups))
 
     @property
     def zones(self) -> Iterator[tuple[str, int, str, Amounts]]:
@@ -79,9 +94,19 @@ class Metrics:
             for amounts in resources:
                 yield self._node, numa, amounts.name, amounts
 
-    def show(self, node: str, zones: Mapping[int, tuple[Amounts, ...]]) -> None:
-        """Replace the zones' amounts by NUMA id; what vanished leaves no series behind."""
-        self._node, self._zones = node, zones
+    @property
+    def homes(self) -> tuple[str, Mapping[str, int]]:
+        """The node, and pod uid → mask of the NUMA nodes of its exclusive CPUs, as last read."""
+        return self._node, self._homes
+
+    def show(
+        self,
+        node: str,
+        zones: Mapping[int, tuple[Amounts, ...]],
+        homes: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Replace the zones' amounts and the pods' homes; what vanished leaves no series behind."""
+        self._node, self._zones, self._homes = node, zones, homes
 
 
 class _ZonesCollector(Collector):
@@ -92,3 +117,39 @@ class _ZonesCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from zone_gauges("numazones_zone", AMOUNTS, self._metrics.zones)
+
+
+class _MemoryCollector(Collector):
+    """Reads the pods' control groups when Prometheus asks: nothing is read where nobody looks."""
+
+    def __init__(self, metrics: Metrics, cgroups: CgroupReader) -> None:
+        self._metrics = metrics
+        self._cgroups = cgroups
+        self._problem = ""
+
+    def collect(self) -> Iterator[Metric]:
+        node, homes = self._metrics.homes
+        try:
+            found = resident_memory(homes, self._cgroups.read()) if node else None
+            problem = ""
+        except SourceError as error:
+            found, problem = None, f"{CGROUPS}: {error.reason}: {error}"
+            self._metrics.source_errors.labels(CGROUPS).inc()
+        if problem and problem != self._problem:
+            _log.warning("%s", problem)
+        self._problem = problem
+        sizes = found.bytes if found else {}
+        yield gauge(
+            "numazones_node_resident_memory_bytes",
+            "Memory and huge pages that pods with exclusive CPUs really have, by NUMA node: local where the "
+            "pod has CPUs, else remote.",
+            ("node", "numa_node", "placement"),
+            (((node, str(numa), placement), size) for (numa, placement), size in sizes.items()),
+        )
+        counts = [] if found is None else [(False, found.pods - found.remote_pods), (True, found.remote_pods)]
+        yield gauge(
+            "numazones_node_resident_memory_pods",
+            "Pods with exclusive CPUs, by whether more than a tenth of their memory is remote.",
+            ("node", "remote"),
+            (((node, str(remote).lower()), count) for remote, count in counts),
+        )

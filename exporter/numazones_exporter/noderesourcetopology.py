@@ -61,6 +61,10 @@ class NodeResourceTopologyPublisher:
         self._published, self._conflict = desired, ""
         return 1
 
+    def forget(self) -> None:
+        """Ask what the API server holds before the next publishing."""
+        self._published = None
+
     def _leave_alone(self, error: Conflict) -> None:
         """Log once who else writes the object; whether they still do is checked now and then."""
         if error.message != self._conflict:

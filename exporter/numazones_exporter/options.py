@@ -108,6 +108,13 @@ class Options:
         "kubelet's settings and state, and which pods hold what.",
         kind=click.BOOL,
     )
+    cgroups: Path | None = setting(
+        None,
+        "The host's /sys/fs/cgroup: with it, metrics tell whether the memory of pods with exclusive CPUs is "
+        "on the NUMA nodes of their CPUs.",
+        kind=PATH,
+        metavar="DIR",
+    )
     lease_namespace: str = setting(
         "numazones-system",
         "Namespace of the node's liveness Lease.",

@@ -1,11 +1,12 @@
 """Publishes this node's NUMAZones, with as few writes as possible.
 
 Written is what differs from what the API server holds: its objects are listed at the start (so a
-restart writes nothing), after any failure, and every ``RESYNC_SECONDS`` in case somebody else changed
-or deleted one. Writes are server-side applies: labels, owner and spec through the object, everything else
-through its status. All zones of one reading carry one snapshot id, which the zones' builder derives from
-their content. Zones that disagree in it tell readers that they are being written, or that writing was
-interrupted: so the zones of a node are written at the same time, and the next attempt completes the rest.
+restart writes nothing), after any failure, when one was deleted (``WatchedZones``), and every
+``RESYNC_SECONDS`` in case somebody else changed one. Writes are server-side applies: labels, owner and
+spec through the object, everything else through its status. All zones of one reading carry one snapshot
+id, which the zones' builder derives from their content. Zones that disagree in it tell readers that they
+are being written, or that writing was interrupted: so the zones of a node are written at the same time, and
+the next attempt completes the rest.
 
 What the operator says of a silent exporter is left to it: it takes that back within seconds. What is still
 there after ``RESYNC_SECONDS`` of work was left by an operator that is gone, and is removed.
@@ -52,6 +53,10 @@ class Publisher(Protocol):
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write what differs; return the number of writes. Raises ``NumazonesError``."""
+        ...
+
+    def forget(self) -> None:
+        """Ask what the API server holds before the next publishing."""
         ...
 
 
@@ -170,8 +175,12 @@ class ZonePublisher:
             return await self._apply_all(zones, self._published)
         except BaseException:
             # What the server made of the request is unknown, so it is asked before the next attempt.
-            self._published = None
+            self.forget()
             raise
+
+    def forget(self) -> None:
+        """Ask what the API server holds before the next publishing."""
+        self._published = None
 
     async def _list(self) -> dict[str, _PublishedZone]:
         items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")

@@ -1,4 +1,4 @@
-"""Why the node is read again before the interval is over: state files, sockets, pods.
+"""Why the node is read again before the interval is over: state files, sockets, pods, vanished zones.
 
 The kubelet replaces its state files by renaming a temporary file over them (its checkpoint stores
 do the same), so the directories are watched, not the files: a watch on a file would follow the old
@@ -22,6 +22,7 @@ DEVICE_PLUGINS = "device-plugins"
 KUBELET = "kubelet"
 PODS = "pods"
 TERMINATING_PODS = "departures"
+ZONES = "zones"
 
 QUIET_SECONDS = 0.1
 """Silence that ends a burst of events."""

@@ -99,6 +99,56 @@ class TopDocument(TypedDict):
     unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
 
 
+class HeldOfNuma(TypedDict):
+    """What a pod holds of one NUMA node."""
+
+    numa: int
+    cpus: Annotated[int, "Exclusive CPUs."]
+    memory: Annotated[
+        str, "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts."
+    ]
+
+
+class NearDevices(TypedDict):
+    """Devices that a container holds."""
+
+    container: str
+    resource: str
+    numas: Annotated[list[int], "NUMA nodes that they are near."]
+
+
+class AlignedPod(TypedDict):
+    """How what a pod holds lies."""
+
+    namespace: str
+    name: str
+    node: str
+    alignment: Annotated[str, "aligned, remote or spanning: that of the worst of its containers."]
+    numas: Annotated[list[int], "NUMA nodes that it uses."]
+    distance: Annotated[
+        int | None, "The largest between two of them in one container; null: one, or not known."
+    ]
+    remoteCPUs: Annotated[
+        int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
+    ]
+    remoteMemory: Annotated[str, "The same of memory promised."]
+    remote: Annotated[list[str], "Resources that are not all there: cpu, memory, names of devices."]
+    held: list[HeldOfNuma]
+    devices: list[NearDevices]
+    alignable: Annotated[
+        str | None,
+        "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
+        "not known.",
+    ]
+
+
+class AlignedDocument(TypedDict):
+    """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
+
+    items: list[AlignedPod]
+    unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
+
+
 class MemoryBlock(TypedDict):
     """Memory that somebody holds."""
 
@@ -262,6 +312,7 @@ class SizeDocument(TypedDict):
 
 
 DOCUMENTS: dict[str, Any] = {
+    "aligned": AlignedDocument,
     "top": TopDocument,
     "who": WhoDocument,
     "fit": FitDocument,

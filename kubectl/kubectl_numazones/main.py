@@ -43,6 +43,7 @@ _COMMANDS = {
     "why": _Command("why", "Say why a pod is stuck or was rejected, and what would help."),
     "fit": _Command("fit", "Ask whether, where and how often a pod or shape would be admitted."),
     "who": _Command("who", "List what each NUMA zone of a node holds, and for whom."),
+    "aligned": _Command("aligned", "List the running pods that lie across NUMA nodes, the worst first."),
     "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
     "live": _Command("live", "Show zones, stuck pods and plans on a full screen that follows the cluster."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),

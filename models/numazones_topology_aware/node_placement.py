@@ -21,7 +21,14 @@ from numazones.placement import (
 )
 from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, check_kubelet, metadata_of, readable
-from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
+from numazones.placement.occupancy import (
+    Holder,
+    Occupancy,
+    ZoneUse,
+    distances_of,
+    in_order,
+    memory_of,
+)
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
 from numazones_topology_aware.admission import Admission, admit, remove
@@ -115,11 +122,16 @@ class TopologyAwarePlacement:
         machine = policy.topology.hardware.machine
         holders: dict[str, Holder] = {}
         for name, grant in self.node.grants.items():
-            sandbox = self.node.containers[name].sandbox
+            container = self.node.containers[name]
+            sandbox = container.sandbox
             held = holders.get(sandbox.uid) or Holder(f"{sandbox.namespace}/{sandbox.name}", sandbox.uid)
             memory = ((MEMORY, grant.memory, tuple(cpuset.ids(grant.zone))),) if grant.memory else ()
-            holders[sandbox.uid] = Holder(
-                held.name, held.uid, held.cpus | grant.exclusive, (*held.memory, *memory)
+            own = Holder(container.spec.name, sandbox.uid, grant.exclusive, memory)
+            holders[sandbox.uid] = replace(
+                held,
+                cpus=held.cpus | own.cpus,
+                memory=(*held.memory, *memory),
+                containers=(*held.containers, own),
             )
         given = cpuset.union(holder.cpus for holder in holders.values())
         free = self._free_by_numa()
@@ -147,6 +159,7 @@ class TopologyAwarePlacement:
             reserved=policy.reserved,
             settings=(("Placement", "NRI topology-aware policy"),),
             total_memory=memory_of(machine),
+            distances=distances_of(machine),
         )
 
     def _free_by_numa(self) -> dict[int, int]:

@@ -110,6 +110,10 @@ class Goals(APIModel):
         32, "Raise how many pods of these shapes would fit.", list_map("name")
     )
     free: FreeZone | None = optional("Free one node or one NUMA node.")
+    align: bool = Field(
+        default=False,
+        description="Bring together pods whose CPUs, memory or devices are on several NUMA nodes.",
+    )
 
 
 class SelectorRequirement(APIModel):

@@ -5,7 +5,7 @@ needs neither.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -15,6 +15,7 @@ from numazones.demand import Demand
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
+from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import name_numas
 from numazones.machine import numas_of
@@ -25,6 +26,7 @@ from numazones.placement.occupancy import (
     Holder,
     Occupancy,
     ZoneUse,
+    distances_of,
     in_order,
     memory_of,
 )
@@ -179,6 +181,7 @@ class KubeletPlacement:
             exclusive=kubelet.cpus.static,
             settings=settings,
             total_memory=memory_of(node.machine),
+            distances=distances_of(node.machine),
         )
 
 
@@ -390,10 +393,14 @@ def _devices_of_zone(node: Node, numa: int) -> Iterator[DeviceUse]:
 
 
 def _holder(node: Node, uid: str, name: str) -> Holder:
-    cpus = cpuset.union((*node.cpus.assignments.get(uid, {}).values(), node.cpus.pods.get(uid, 0)))
+    names = dict.fromkeys(
+        name
+        for held in (node.cpus.assignments, node.memory.assignments, node.devices.assignments)
+        for name in held.get(uid, {})
+    )
+    containers = tuple(_container(node, uid, container) for container in names)
+    cpus = cpuset.union((*(one.cpus for one in containers), node.cpus.pods.get(uid, 0)))
     whole = node.memory.pods.get(uid)
-    parts = node.memory.assignments.get(uid, {}).values()
-    blocks = whole if whole is not None else [block for held in parts for block in held]
     devices: dict[str, int] = {}
     for held in node.devices.assignments.get(uid, {}).values():
         for kind, mask in held.items():
@@ -402,8 +409,26 @@ def _holder(node: Node, uid: str, name: str) -> Holder:
         name,
         uid,
         cpus,
-        tuple((block.type, block.size, tuple(cpuset.ids(block.affinity))) for block in blocks if block.size),
+        tuple(part for one in containers for part in one.memory) if whole is None else _memory(whole),
         tuple(_held_devices(node, kind, mask) for kind, mask in devices.items()),
+        containers,
+    )
+
+
+def _container(node: Node, uid: str, name: str) -> Holder:
+    devices = node.devices.assignments.get(uid, {}).get(name, {})
+    return Holder(
+        name,
+        uid,
+        node.cpus.assignments.get(uid, {}).get(name, 0),
+        _memory(node.memory.assignments.get(uid, {}).get(name, ())),
+        tuple(_held_devices(node, kind, mask) for kind, mask in devices.items()),
+    )
+
+
+def _memory(blocks: Iterable[Block]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    return tuple(
+        (block.type, block.size, tuple(cpuset.ids(block.affinity))) for block in blocks if block.size
     )
 
 

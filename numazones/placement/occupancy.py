@@ -89,6 +89,8 @@ class Holder:
     memory: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
     """(memory or hugepages-<size>, bytes, NUMA nodes)."""
     devices: tuple[HeldDevices, ...] = ()
+    containers: "tuple[Holder, ...]" = ()
+    """What each container of it holds, by the container's name; empty where only the whole is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class Occupancy:
     """What decides about placement, as (name, value)."""
     total_memory: Mapping[int, int] = field(default_factory=dict)
     """NUMA id → bytes that the hardware has, where that is known."""
+    distances: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """(NUMA id, NUMA id) → distance (SLIT), where that is known."""
 
     def shares(self) -> Iterator[Share]:
         """Yield who holds what, NUMA node by NUMA node, pods by name; devices near none come last."""
@@ -138,6 +142,15 @@ class Occupancy:
 def memory_of(machine: Machine) -> dict[int, int]:
     """Return NUMA id → bytes that the hardware has."""
     return {node.id: node.memory for node in machine.numa_nodes}
+
+
+def distances_of(machine: Machine) -> dict[tuple[int, int], int]:
+    """Return (NUMA id, NUMA id) → distance, where the machine tells."""
+    return {
+        (node.id, other.id): distance
+        for node in machine.numa_nodes
+        for other, distance in zip(machine.numa_nodes, node.distances or (), strict=False)
+    }
 
 
 def in_order(holders: Iterable[Holder]) -> tuple[Holder, ...]:

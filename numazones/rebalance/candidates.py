@@ -29,6 +29,8 @@ class Candidate:
     disruption: Disruption
     index: int
     """Position in the order of candidates."""
+    weight: int = 0
+    """What plans that disturb equally are compared by, summed up: less is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,13 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
         if not why_not(pod, situation, policy)
     ]
     return tuple(
-        Candidate(pod, replacement(pod, situation.templates), Disruption.of(pod), index)
+        Candidate(
+            pod,
+            replacement(pod, situation.templates),
+            Disruption.of(pod),
+            index,
+            weight=pod.requests.get("cpu", 0),
+        )
         for index, pod in enumerate(sorted(pods, key=rules.order))
     )
 

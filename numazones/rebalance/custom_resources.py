@@ -6,7 +6,7 @@ from datetime import timedelta
 from numazones import duration
 from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
 from numazones.fragmentation import Shape
-from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
+from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
@@ -55,6 +55,8 @@ def standing_goals(goals: Goals) -> Iterator[Goal]:
     yield from map(shape_goal, goals.shapes)
     if goals.free is not None:
         yield free_goal(goals.free)
+    if goals.align:
+        yield Align()
 
 
 def shape_goal(shape: TargetShape) -> FitMore:
@@ -68,10 +70,19 @@ def free_goal(free: FreeZone) -> Vacate:
     return Vacate(free.node_name, free.numa_id)
 
 
+def tally(goal: Goal, count: int) -> str:
+    """Say what a goal counts: how many fit, or how many pods are still in the way of what is wanted."""
+    if isinstance(goal, Vacate):
+        return f"{-count} in the way"
+    return f"{-count} not aligned" if isinstance(goal, Align) else str(count)
+
+
 def title(goal: Goal) -> str:
     """Say in one line what a goal is; equal goals have equal titles."""
     if isinstance(goal, Vacate):
         return f"free node {goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
+    if isinstance(goal, Align):
+        return "align pods"
     if not isinstance(goal, FitMore):
         return type(goal).__name__
     wanted = goal.wanted[0]

@@ -1,16 +1,18 @@
 """What a plan is for, and how its gain is counted.
 
-Two goals: that more pods of some kinds fit (pods that no node admits now, or the shapes a policy wants to
-keep room for), and that one node or one NUMA zone of it becomes free. Both are sums over nodes, so that a
-move changes the count of two nodes at most. A kind fits as often as scheduler and kubelet would take it one
-after the other; nodes whose state is unknown or only approximate count as offering nothing.
+Three goals: that more pods of some kinds fit (pods that no node admits now, or the shapes a policy wants to
+keep room for), that one node or one NUMA zone of it becomes free, and that pods that lie across NUMA nodes
+become aligned. All are sums over nodes, so that a move changes the count of two nodes at most. A kind fits as
+often as scheduler and kubelet would take it one after the other; nodes whose state is unknown or only
+approximate count as offering nothing.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from numazones import fragmentation, scheduling
+from numazones import alignment, fragmentation, scheduling
+from numazones.alignment import PodAlignment
 from numazones.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
 from numazones.demand import QOSClass
 from numazones.errors import NumazonesError
@@ -185,6 +187,51 @@ class Vacate:
         return [
             pod for pod in node.pods.values() if self.zone in fragmentation.zones_of(state, pod.kubelet_uid)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Align:
+    """Pods whose CPUs, memory or devices are on several NUMA nodes become aligned.
+
+    Only such pods are evicted, each for its own replacement: where that would end no better, none is.
+    """
+
+    @property
+    def key(self) -> str:
+        """There is but one such goal."""
+        return "align"
+
+    @property
+    def aim(self) -> int | None:
+        """Zero: every pod is aligned."""
+        return 0
+
+    @property
+    def gain_per_eviction(self) -> int | None:
+        """One: each eviction aligns one pod at most."""
+        return 1
+
+    def total(self, counts: Counts) -> int:
+        """Return minus the number of pods that are not aligned."""
+        return sum(counts)
+
+    def concerns(self, node: str) -> bool:
+        """Return True: every node may have such pods."""
+        return bool(node)
+
+    def worth(self, node: ClusterNode) -> Counts:
+        """Return minus the number of pods that are not aligned."""
+        return (-len(self.misaligned(node)),)
+
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return the same as ``worth``: there is nothing to estimate."""
+        return self.worth(node)
+
+    def misaligned(self, node: ClusterNode) -> dict[str, PodAlignment]:
+        """Return UID → how it lies, of the pods that are not aligned; none where the node is not known."""
+        if not is_known(node):
+            return {}
+        return {pod.uid: found for pod, found in alignment.of_node(node) if not found.aligned}
 
 
 def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:

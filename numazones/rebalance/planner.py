@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from numazones import timestamp
+from numazones.alignment import PodAlignment
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.fragmentation import largest_free_block
 from numazones.quantity import format_milli
 from numazones.rebalance.candidates import Candidate, Situation, candidates
-from numazones.rebalance.goals import Goal, Vacate, waiting_pods
+from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import Emptied
 from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, zones_of
@@ -29,6 +30,7 @@ _Item = TypeVar("_Item")
 SMALL = 400
 """Up to this number of movable pods times nodes, every plan is tried."""
 BREADTH = Breadth(nodes=16, destinations=3)
+_MILLIS, _GIB = 1000, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class _Planning:
         self._situation = situation
         self._policy = policy
         self._expired = expired
-        self._movable = candidates(situation, policy)
+        self._movable = _for_goal(goal, candidates(situation, policy), situation.cluster)
         surroundings = situation.surroundings
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
@@ -143,7 +145,8 @@ class _Planning:
         size = len(self._movable) * len(self._situation.cluster.nodes)
         breadth = None if size <= SMALL else BREADTH
         aim, most = self._goal.aim, self._policy.max_evictions
-        whole = breadth is None or isinstance(self._goal, Vacate)
+        # Some pods can never be aligned: all at once would be sought in vain.
+        whole = isinstance(self._goal, Vacate) or (breadth is None and not isinstance(self._goal, Align))
         if aim is not None and whole and aim - search.total > 1:
             found = search.find(aim, self._allowance, at_most=most, breadth=breadth)
             if found is not None:
@@ -201,7 +204,7 @@ class _Planning:
                     target_zones=zones_of(target, step.candidate.replacement),
                     affinity=(step.node,),
                     after_pending=step.after_pending,
-                    why=_why(step, source.name, _free_block(source), _free_block(freed)),
+                    why=self._why(step, source, freed),
                 )
             )
         after = self._search(cluster, ()).total
@@ -211,6 +214,15 @@ class _Planning:
         if any(move.after_pending for move in moves):
             after = before + 1
         return Plan(tuple(moves), before, after, tuple(placements), minimal)
+
+    def _why(self, step: Step, source: ClusterNode, freed: ClusterNode) -> str:
+        pod = step.candidate.pod
+        if isinstance(self._goal, Align):
+            return f"{self._goal.misaligned(source)[pod.uid].sentence}; its replacement will be aligned"
+        before, after = _free_block(source), _free_block(freed)
+        if after > before:
+            return f"the largest free zone of {source.name} grows from {before} to {after} CPUs"
+        return f"gives back {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
 
     def _prove_with_fewest_affinities(self, draft: Plan) -> Plan | Proof:
         """Return the plan with no more affinities than it needs, or why it does not hold."""
@@ -229,6 +241,21 @@ class _Planning:
 
     def _prove(self, draft: Plan) -> Proof:
         return prove(draft, self._goal, self._situation, self._policy)
+
+
+def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:
+    """Return the pods that a plan for the goal may evict; to align pods, only those that are not."""
+    if not isinstance(goal, Align):
+        return movable
+    lie = {uid: found for node in cluster.nodes.values() for uid, found in goal.misaligned(node).items()}
+    return tuple(
+        replace(one, weight=-_remote_millis(lie[one.pod.uid])) for one in movable if one.pod.uid in lie
+    )
+
+
+def _remote_millis(found: PodAlignment) -> int:
+    """What aligning a pod regains, in milli-CPUs; a GiB of memory counts as a CPU does."""
+    return _MILLIS * found.remote_cpus + _MILLIS * found.remote_memory // _GIB
 
 
 def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
@@ -265,14 +292,6 @@ def _place_pending(
 
 def _free_block(node: ClusterNode) -> int:
     return 0 if node.state is None else largest_free_block(node.state)
-
-
-def _why(step: Step, source: str, before: int, after: int) -> str:
-    pod = step.candidate.pod
-    if after > before:
-        return f"the largest free zone of {source} grows from {before} to {after} CPUs"
-    amount = format_milli(pod.requests.get("cpu", 0))
-    return f"gives back {amount} CPUs on {source}"
 
 
 def _with(items: tuple[_Item, ...], index: int, item: _Item) -> tuple[_Item, ...]:

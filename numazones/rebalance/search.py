@@ -416,17 +416,17 @@ class _Cost(NamedTuple):
     """What plans of as many evictions are compared by."""
 
     disruption: Disruption = Disruption()
-    cpus: int = 0
+    weight: int = 0
 
     def plus(self, other: "_Cost") -> "_Cost":
-        return _Cost(self.disruption.plus(other.disruption), self.cpus + other.cpus)
+        return _Cost(self.disruption.plus(other.disruption), self.weight + other.weight)
 
 
 _Best = tuple[_Cost, tuple[Step, ...]]
 
 
 def _cost_of(candidate: Candidate) -> _Cost:
-    return _Cost(candidate.disruption, candidate.pod.requests.get("cpu", 0))
+    return _Cost(candidate.disruption, candidate.weight)
 
 
 def _cost(steps: Iterable[Step]) -> _Cost:

@@ -1,6 +1,7 @@
 """The exporter end to end: a simulated node with real files and a real socket; the embedded API server."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -20,9 +21,11 @@ from numazones import machines
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import RequestInfo
 from numazones_client import Client, ClusterConfig, RetryPolicy
-from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
+from numazones_client.config import FileToken, StaticToken
+from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS, Resource
 from numazones_exporter import daemon, health
 from numazones_exporter.options import Options
+from numazones_exporter.token_claims import token_claims
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
@@ -35,6 +38,13 @@ ROOT = Path(__file__).resolve().parents[2]
 NODE = "worker-3"
 NAMESPACE = "numazones-system"
 QUICK = RetryPolicy(attempts=2, initial=0.01, maximum=0.02)
+POLICIES = {
+    kind: Resource("admissionregistration.k8s.io", "v1", plural, namespaced=False)
+    for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    )
+}
 SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
 
 
@@ -51,6 +61,14 @@ class RecordingServer(ApiServer):
     async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         ours = request.headers.get("User-Agent") == "numazones-exporter"
+        claims = token_claims(request.headers.get("Authorization", ""))
+        if claims.node:  # as a real API server does with a token of its own
+            account = f"system:serviceaccount:{claims.namespace}:numazones-exporter"
+            extra = {
+                f"Impersonate-Extra-authentication.kubernetes.io%2F{key}": value
+                for key, value in (("node-name", claims.node), ("node-uid", claims.node_uid))
+            }
+            request = request.clone(headers={**request.headers, "Impersonate-User": account, **extra})
         if ours:
             self.asked.append((info.verb, info.group, resource))
         if resource == "numazones/status":
@@ -101,14 +119,25 @@ class SimulatedNode:
             definition = yaml.safe_load((ROOT / "crds" / name).read_text())
             await self.client.create(DEFINITIONS, definition)
 
+    async def make_anew(self) -> str:
+        """Delete the Node, with what it owns, as the garbage collector does, and make it anew; its uid."""
+        await self.client.delete(NODES, NODE)
+        for zone in await self.zones():
+            await self.client.delete(NUMAZONES, zone["metadata"]["name"])
+        for lease in await self.client.list(LEASES, namespace=NAMESPACE):
+            await self.client.delete(LEASES, lease["metadata"]["name"], namespace=NAMESPACE)
+        body = node_object(self.kubelet.spec, now="2026-01-31T08:30:00Z")
+        uid: str = (await self.client.create(NODES, body))["metadata"]["uid"]
+        return uid
+
     @asynccontextmanager
-    async def exporting(self, **changes: Any) -> AsyncIterator[str]:
+    async def exporting(self, *, token: Path | None = None, **changes: Any) -> AsyncIterator[str]:
         """Run the exporter in this process; yields the address of its HTTP server."""
         stop = asyncio.Event()
         listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        async with Client(
-            ClusterConfig(self.server.url), user_agent="numazones-exporter", retry=QUICK
-        ) as client:
+        credentials = StaticToken() if token is None else FileToken(token)
+        config = ClusterConfig(self.server.url, credentials=credentials)
+        async with Client(config, user_agent="numazones-exporter", retry=QUICK) as client:
             running = asyncio.create_task(
                 daemon.serve(
                     replace(self.options, **changes),
@@ -178,6 +207,17 @@ async def node(tmp_path: Path) -> AsyncIterator[SimulatedNode]:
         made = SimulatedNode(tmp_path, server, client, kubelet, files, options)
         await made.install("numazones.yaml")
         yield made
+
+
+def exporters_token(node_uid: str) -> str:
+    """A token of the exporter's pod, as the kubelet has it made for a Node."""
+    claims = {
+        "namespace": NAMESPACE,
+        "node": {"name": NODE, "uid": node_uid},
+        "pod": {"name": "numazones-exporter-x7k2p", "uid": "p"},
+    }
+    body = base64.urlsafe_b64encode(json.dumps({"kubernetes.io": claims}).encode()).rstrip(b"=").decode()
+    return f"header.{body}.signature"
 
 
 async def until(condition: Callable[[], Any], *, seconds: float = 120) -> None:
@@ -375,6 +415,76 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
         await healthy(url)
 
 
+@pytest.mark.parametrize("deleted", [("worker-3-numa-1",), ("worker-3-numa-0", "worker-3-numa-1")])
+async def test_zones_that_somebody_deletes_are_back_long_before_the_interval_ends(
+    node: SimulatedNode, deleted: tuple[str, ...]
+) -> None:
+    async with node.exporting(interval=3600.0) as url:
+        await ready(url)
+
+        async def back() -> bool:
+            return await node.assigned() == ["0", "0"]
+
+        for _ in range(2):
+            for name in deleted:
+                await node.client.delete(NUMAZONES, name)
+            await until(back)
+        assert node.counted("numazones_exporter_wakeups_total", reason="zones") >= 1
+        assert node.counted("numazones_exporter_wakeups_total", reason="interval") == 0
+
+
+async def test_zones_deleted_with_their_definition_are_back_soon_after_it(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(daemon, "_MAX_PAUSE_FOR_MISSING", 0.05)
+    async with node.exporting(interval=3600.0) as url:
+        await ready(url)
+        await node.client.delete(DEFINITIONS, "numazones.numazones.io")
+        await until(lambda: caplog.text.count("publishing failed and is tried again in 0 s") > 10)
+        await node.install("numazones.yaml")
+
+        async def back() -> bool:
+            return await node.assigned() == ["0", "0"]
+
+        await until(back)
+
+
+async def test_what_a_node_made_anew_under_its_name_owns_is_published_at_once(node: SimulatedNode) -> None:
+    async with node.exporting(interval=3600.0, lease_duration=3600.0) as url:
+        await ready(url)
+        await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
+        uid = await node.make_anew()
+
+        async def owned() -> bool:
+            lease = await node.client.list(LEASES, namespace=NAMESPACE)
+            objects = [*await node.zones(), *lease]
+            owners = [owner["uid"] for found in objects for owner in found["metadata"]["ownerReferences"]]
+            return owners == [uid] * 3
+
+        await until(owned)
+
+
+async def test_a_token_of_the_former_node_is_named_and_its_successor_used_at_once(
+    node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(daemon, "_MAX_PAUSE_FOR_MISSING", 0.05)
+    for document in yaml.safe_load_all((ROOT / "manifests/exporter/admissionpolicy.yaml").read_text()):
+        await node.client.create(POLICIES[document["kind"]], document)
+    bound = tmp_path / "token"
+    old = (await node.client.get(NODES, NODE))["metadata"]["uid"]
+    bound.write_text(exporters_token(old))
+    async with node.exporting(token=bound, interval=3600.0) as url:
+        await ready(url)
+        new = await node.make_anew()
+        await until(lambda: f"names Node worker-3 by the uid {old} of one that is gone" in caplog.text)
+        assert f"has the uid {new} now; delete the exporter's pod" in caplog.text
+        assert "the only owner of numazones worker-3-numa-0 must be the Node worker-3" in caplog.text
+        assert await node.zones() == []
+        bound.write_text(exporters_token(new))
+        await until(node.zones)
+        await healthy(url)
+
+
 async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
         cure = "did not give the uid of Node mistyped; check --node-name against kubectl get nodes"
@@ -446,7 +556,7 @@ async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_i
     ids=["no device plugin ever registered", "podresources are switched off"],
 )
 async def test_files_that_a_healthy_node_does_not_have_do_not_make_the_exporter_unhealthy(
-    node: SimulatedNode, absent: str, changes: dict[str, str]
+    node: SimulatedNode, absent: str, changes: dict[str, Any]
 ) -> None:
     if absent:
         (node.options.kubelet_dir / absent).unlink()
@@ -466,6 +576,7 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
         await ready(url)
         await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
         await until(lambda: ("watch", "", "pods") in node.server.asked)
+        await until(lambda: ("watch", "numazones.io", "numazones") in node.server.asked)
     # A zone that vanished, seen at the next start.
     extra = (await node.zones())[0] | {"spec": {"nodeName": NODE, "numaID": 9}}
     extra["metadata"] = {"name": "worker-3-numa-9", "labels": {"numazones.io/node": NODE}}

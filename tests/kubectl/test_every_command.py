@@ -28,6 +28,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "why": ("why", "rs/trainer", "-n", "team"),
     "fit": ("fit", "cpu=3"),
     "who": ("who", "worker-1"),
+    "aligned": ("aligned", "-A"),
     "top": ("top",),
     "live": ("live",),
     "tree": ("tree", "worker-1"),

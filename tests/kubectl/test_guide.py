@@ -3,20 +3,27 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import Result
 
 from numazones.placement import models
+from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 
 Run = Callable[..., Result]
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/kubectl.md"
-DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
+DATA = Path(__file__).parents[1] / "data/kubectl"
+DUMP = DATA / "dump.json"
 
 
-def test_the_dump_is_the_guides_cluster() -> None:
-    assert json.loads(DUMP.read_text()) == {"apiVersion": "v1", "kind": "List", "items": guide_cluster()}
+@pytest.mark.parametrize(
+    ("name", "items"), [("dump.json", guide_cluster()), ("best-effort.json", best_effort_cluster())]
+)
+def test_a_dump_is_the_guides_cluster(name: str, items: list[dict[str, Any]]) -> None:
+    assert json.loads((DATA / name).read_text()) == {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def test_the_guides_dump_names_all_kinds_that_placement_models_read() -> None:

@@ -32,6 +32,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 
 SWITCHES = {
+    "components/exporter-cgroups": "exporter.cgroups",
     "components/exporter-noderesourcetopologies": "exporter.nodeResourceTopologies",
     "components/exporter-podmonitor": "exporter.podMonitor",
     "components/exporter-recordings": "exporter.recordings",
@@ -185,6 +186,7 @@ SET: Object = {
         "kubeletDir": "/data/kubelet",
         "nodeResourceTopologies": True,
         "recordings": True,
+        "cgroups": True,
         "podMonitor": True,
         "extraArgs": ["--interval=30s"],
         "extraEnv": [{"name": "A", "value": "b"}],

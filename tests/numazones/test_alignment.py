@@ -1,124 +1,160 @@
-"""Requests that miss a machine by little, and zones that no shape can use."""
+"""How what pods hold lies: together on one NUMA node, across several, or away from a device or memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.advice import with_request
-from numazones.alignment import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
-from numazones.fragmentation import Shape, zones_of
+from numazones import alignment
+from numazones.alignment import Alignment, Possible
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
+from numazones.machine import numas_of
+from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.occupancy import HeldDevices, Holder, Occupancy, distances_of
 from numazones.pod import Pod
+from numazones.resources import MEMORY
 from tests.numazones.kubelet import building
 
-WHOLE_CORES = {"full-pcpus-only": "true"}
+MACHINE = building.machine()
+"""Two NUMA nodes: CPUs 0-3 and 8-11, 4-7 and 12-15."""
 
 
-def one(cpu: str | int, memory: str = "1Gi") -> Pod:
-    return building.pod("p", building.container("main", cpu, memory))
+def held(*containers: Holder) -> alignment.PodAlignment:
+    """How it lies that a pod's containers hold this."""
+    whole = replace(containers[0], containers=containers)
+    occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,), distances=distances_of(MACHINE))
+    (found,) = alignment.alignments(occupancy)
+    return found
 
 
-@pytest.mark.parametrize(
-    ("node", "pod", "found"),
-    [
-        # 16 CPUs on two NUMA nodes of 8; CPU 0 is reserved, of whole cores 0 and 8.
-        ({"cpu_options": WHOLE_CORES}, one(3), [("cpu", 3, 2, True, (4, 2))]),
-        ({"cpu_options": WHOLE_CORES}, one(4), []),
-        ({}, one(3), []),
-        ({"policy": "single-numa-node"}, one(9), [("cpu", 9, 0, True, (8,))]),
-        ({"policy": "best-effort"}, one(9), [("cpu", 9, 0, False, (8,))]),
-        ({"policy": "none"}, one(9), []),
-        ({}, one(8), []),
-        ({}, one(12), []),
-        ({}, one(2, "17Gi"), [("memory", 17 << 30, 0, True, (16 << 30,))]),
-        ({"memory": "None"}, one(2, "17Gi"), []),
-        ({"cpus": "none"}, one(9), []),
-    ],
-)
-def test_requests_that_miss_by_little_are_found_with_what_aligns(
-    node: dict[str, Any], pod: Pod, found: list[Any]
+def holder(cpus: int = 0, memory: tuple[int, ...] = (), **devices: tuple[int, ...]) -> Holder:
+    """What one container holds; devices by the masks of the NUMA nodes that they are near."""
+    parts = tuple(
+        HeldDevices(name.replace("_", "/"), tuple(f"{name}-{number}" for number in range(len(masks))), masks)
+        for name, masks in devices.items()
+    )
+    blocks = ((MEMORY, 4 * building.GI, memory),) if memory else ()
+    return Holder("main", "uid", cpus, blocks, parts)
+
+
+NEAR_0, NEAR_1, NEAR_BOTH, NEAR_NONE = 0b01, 0b10, 0b11, 0
+ON_0, ON_1, ON_BOTH = 0b0110, 0b0110 << 4, 0b0111 << 2
+RULES: dict[str, tuple[Holder, Alignment, tuple[str, ...], tuple[int, ...]]] = {
+    "CPUs of one NUMA node": (holder(ON_0), Alignment.ALIGNED, (), (0,)),
+    "CPUs and memory of one": (holder(ON_1, (1,)), Alignment.ALIGNED, (), (1,)),
+    "a device beside its CPUs": (holder(ON_1, dev_x=(NEAR_1,)), Alignment.ALIGNED, (), (1,)),
+    "a device near both": (holder(ON_1, dev_x=(NEAR_BOTH,)), Alignment.ALIGNED, (), (1,)),
+    "a device near none in particular": (holder(ON_1, dev_x=(NEAR_NONE,)), Alignment.ALIGNED, (), (1,)),
+    "CPUs of two": (holder(ON_BOTH), Alignment.SPANNING, ("cpu",), (0, 1)),
+    "memory of two": (holder(ON_0, (0, 1)), Alignment.SPANNING, ("memory",), (0, 1)),
+    "memory elsewhere": (holder(ON_0, (1,)), Alignment.REMOTE, ("memory",), (0, 1)),
+    "a device elsewhere": (holder(ON_0, dev_x=(NEAR_1,)), Alignment.REMOTE, ("dev/x",), (0, 1)),
+    "one of two devices elsewhere": (
+        holder(ON_0, dev_x=(NEAR_0,), dev_y=(NEAR_1,)),
+        Alignment.SPANNING,
+        ("dev/y",),
+        (0, 1),
+    ),
+    "devices that share a NUMA node": (
+        holder(dev_x=(NEAR_BOTH,), dev_y=(NEAR_1,)),
+        Alignment.ALIGNED,
+        (),
+        (0, 1),
+    ),
+    "devices of one kind far apart": (holder(dev_x=(NEAR_0, NEAR_1)), Alignment.SPANNING, ("dev/x",), (0, 1)),
+}
+
+
+@pytest.mark.parametrize(("part", "kind", "remote", "numas"), RULES.values(), ids=RULES)
+def test_a_container_is_judged_by_what_it_holds(
+    part: Holder, kind: Alignment, remote: tuple[str, ...], numas: tuple[int, ...]
 ) -> None:
-    misses = misfits(pod, building.node(**node))
-    assert [(it.resource, it.asked, it.granule, it.rejected, it.instead) for it in misses] == found
+    found = held(part)
+    assert (found.alignment, found.remote) == (kind, remote)
+    assert found.aligned or found.numas == numas
 
 
-def test_with_scope_pod_the_containers_count_together() -> None:
-    pod = building.pod("p", building.container("a", 6), building.container("b", 3))
-    assert list(misfits(pod, building.node(scope="container"))) == []
-    (first, second) = misfits(pod, building.node(scope="pod"))
-    assert (first.container, first.asked, first.instead) == ("a", 6, (5,))
-    assert (second.container, second.asked, second.instead) == ("b", 3, (2,))
+def test_a_pod_whose_containers_are_aligned_each_for_itself_is() -> None:
+    found = held(holder(ON_0, (0,)), replace(holder(ON_1, (1,)), name="other"))
+    assert found.aligned
+    assert found.numas == (0, 1)
+    assert found.distance is None
 
 
-@given(
-    cpus=st.integers(1, 20),
-    memory=st.integers(1, 20),
-    policy=st.sampled_from(["single-numa-node", "restricted", "best-effort"]),
-    scope=st.sampled_from(["container", "pod"]),
-    whole=st.booleans(),
-)
-def test_whatever_is_proposed_is_admitted_on_one_numa_node_of_the_empty_node(
-    cpus: int, memory: int, policy: str, scope: str, *, whole: bool
-) -> None:
-    node = building.node(policy=policy, scope=scope, cpu_options=WHOLE_CORES if whole else {})
-    pod = one(cpus, f"{memory}Gi")
-    for miss in misfits(pod, node):
-        assert admit(node, pod).admitted is not miss.rejected
-        for amount in miss.instead:
-            admission = admit(node, with_request(pod, miss.container, miss.resource, amount))
-            assert admission.admitted
-            assert len(zones_of(admission.node, "p")) == 1
+def test_the_worst_container_counts() -> None:
+    found = held(holder(ON_0), replace(holder(ON_BOTH), name="other"))
+    assert found.sentence == "spanning 2 NUMA nodes"
+    assert found.remote_cpus == 1
+    assert found.distance == 20
 
 
-@pytest.mark.parametrize(
-    ("containers", "floating"),
-    [
-        ((building.container("main", "1500m"),), ("main",)),
-        ((building.container("main", 2),), ()),
-        ((building.container("main", 2), building.container("side", "1500m")), ()),
-        ((building.container("side", "100m"),), ()),
-        (({"name": "main", "resources": {"requests": {"cpu": "1500m"}}},), ()),
-    ],
-)
-def test_guaranteed_pods_that_pin_nothing_are_found(
-    containers: tuple[Any, ...], floating: tuple[str, ...]
-) -> None:
-    pod = building.pod("p", *containers)
-    assert unpinned_containers(pod, building.node()) == floating
-    assert unpinned_containers(pod, building.node(cpus="none")) == ()
+def test_who_holds_nothing_of_numa_nodes_is_not_judged() -> None:
+    occupancy = Occupancy("none", "", MACHINE.cpus, (), (holder(dev_x=(NEAR_NONE,)),))
+    assert list(alignment.alignments(occupancy)) == []
 
 
-def test_a_zone_that_no_shape_can_use_is_stranded() -> None:
-    node: Node = building.node()
-    for uid, cpus, memory in (("a", 5, "15Gi"), ("b", 6, "1Gi")):
-        node = admit(node, building.pod(uid, building.container("c", cpus, memory))).node
-    # Left are 2 CPUs without memory on NUMA node 0, and 2 CPUs with 15Gi on NUMA node 1.
-    small, large = Shape.parse("cpu=2,memory=2Gi"), Shape.parse("cpu=4,memory=1Gi")
-    assert [(it.numa, it.cpus, it.lacking) for it in stranded_zones(node, [small, large])] == [
-        (0, 2, "memory")
-    ]
-    assert [(it.numa, it.cpus, it.lacking) for it in stranded_zones(node, [large])] == [
-        (0, 2, "cpu"),
-        (1, 2, "cpu"),
-    ]
-    assert list(stranded_zones(node, [])) == []
-    assert list(stranded_zones(node, [Shape.parse("cpu=9,vendor/gpu=1")])) == []
-    assert list(stranded_zones(without_pods(node), [small, large])) == []
+def test_cpus_that_an_init_container_left_on_record_do_not_count() -> None:
+    pod = building.pod("uid", building.container("main"), init=(building.container("init"),))
+    whole = replace(holder(), containers=(holder(ON_0), replace(holder(ON_BOTH), name="init")))
+    occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,))
+    (found,) = alignment.alignments(occupancy, {"uid": alignment.started_containers(pod)})
+    assert found.aligned
+    (found,) = alignment.alignments(occupancy)
+    assert not found.aligned
 
 
-def test_a_zone_without_memory_is_used_beside_another_so_it_is_not_stranded() -> None:
-    whole = building.machine()
-    machine = Machine(whole.cpus, (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0)))
-    shape = Shape.parse("cpu=2,memory=2Gi")
-    assert list(stranded_zones(building.node(machine, policy="best-effort"), [shape])) == []
+def admitted(node: Node, pod: Pod) -> Node:
+    said = admit(node, pod)
+    assert said.admitted, said.message
+    return said.node
 
 
-def test_the_shape_of_a_pod_is_what_it_asks_of_the_managers() -> None:
-    pod = building.pod("p", building.container("a", 2, "1Gi", vendor_gpu="1"), building.container("b", 1))
-    node = building.node(devices=building.gpus((0,)))
-    assert str(shape_of(pod, node)) == "cpu=3,memory=2Gi,vendor/gpu=1"
-    assert shape_of(one("1500m"), node) is None
+def test_it_is_told_whether_the_node_could_hold_a_pod_aligned() -> None:
+    node = building.node(policy="best-effort", memory="None")
+    small, wide, large = (
+        building.pod(uid, building.container("c", cpus)) for uid, cpus in (("s", 5), ("w", 6), ("l", 9))
+    )
+    assert alignment.possible(node, large) == Possible(ever=False, now=False)
+    node = admitted(admitted(node, small), replace(small, uid="t"))
+    assert alignment.possible(node, wide) == Possible(ever=True, now=False)
+    assert alignment.possible(node, small) == Possible(ever=True, now=True)
+
+
+@given(data=st.data())
+def test_what_single_numa_node_admits_is_aligned_and_possible(data: st.DataObject) -> None:
+    scope = data.draw(st.sampled_from(["container", "pod"]))
+    node = building.node(scope=scope, devices=building.gpus((0,), (1,), (1,)))
+    for number in range(data.draw(st.integers(1, 6))):
+        limits: dict[str, Any] = {"vendor_gpu": "1"} if data.draw(st.booleans()) else {}
+        containers = [
+            building.container(f"c{index}", data.draw(st.integers(1, 6)), **limits)
+            for index in range(data.draw(st.integers(1, 2)))
+        ]
+        pod = building.pod(f"p{number}", *containers)
+        said = admit(node, pod)
+        if said.admitted:
+            node = said.node
+            assert alignment.possible(node, pod) == Possible(ever=True, now=True)
+    for found in alignment.alignments(KubeletPlacement(node).occupancy({})):
+        assert found.aligned, found
+
+
+@given(data=st.data())
+def test_spans_agrees_with_what_the_decision_says(data: st.DataObject) -> None:
+    """The value of a decision and the picture of the node afterwards tell the same."""
+    node = building.node(policy=data.draw(st.sampled_from(["none", "best-effort"])), memory="None")
+    for number in range(data.draw(st.integers(1, 5))):
+        pod = building.pod(f"p{number}", building.container("c", data.draw(st.integers(1, 9))))
+        said = admit(node, pod)
+        if not said.admitted:
+            continue
+        node = said.node
+        mask = numas_of(node.machine.cpus_of_numa, said.containers["c"].cpus)
+        (found,) = (
+            one for one in alignment.alignments(KubeletPlacement(node).occupancy({})) if one.uid == pod.uid
+        )
+        assert (found.alignment is Alignment.SPANNING) == (mask.bit_count() > 1)
+        assert sum(found.cpus.values()) == said.containers["c"].cpus.bit_count()

@@ -107,6 +107,11 @@ class Sources:
         if options.kubelet_config == "configz":
             self.kubelet_config = _Cached(api.configz_reader(options, lazy).read)
 
+    def forget_node(self) -> None:
+        """Ask for the Node anew next time: it may have been deleted and made anew under its name."""
+        if self.node is not None:
+            self.node.forget()
+
     def forget(self) -> None:
         """Ask for the Node and the kubelet's configuration anew next time, as after a kubelet restart."""
         for cached in (self.node, self.kubelet_config):

@@ -2,17 +2,23 @@
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.text import Text
 
 from kubectl_numazones import screen
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, source_options
 from kubectl_numazones.doctor.checks import Outcome, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
+from kubectl_numazones.doctor.restart import Change, Forecast, foresee
 from kubectl_numazones.documents import DoctorDocument
+from kubectl_numazones.files import documents
 from kubectl_numazones.output import Output, output_option
+from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize, some_of
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.HINT: "cyan"}
@@ -32,36 +38,113 @@ Examples:
   Where NodeResourceTopologies are installed, with these, too:
     kubectl get noderesourcetopologies -A -o json --show-managed-fields > topologies.json
     kubectl numazones doctor -f dump.json -f topologies.json
+
+\b
+  Before a kubelet is restarted: would it start, and which pods would it reject?
+    kubectl numazones doctor --restart worker-1
+  Before settings change, on all nodes; by single settings, or with the file they will have:
+    kubectl numazones doctor --all --set reservedSystemCPUs=0-3
+    kubectl numazones doctor --all --kubelet-config kubelet.yaml
 """
 _MIN_WIDTH = 20
 
 
 @click.command("doctor", epilog=_EPILOG)
+@click.option(
+    "--restart",
+    "restarted",
+    multiple=True,
+    metavar="NODE",
+    help="Foresee instead what a restart of this node's kubelet would do: whether it starts, which pods it "
+    "rejects and stops, which get other CPUs. May be given several times.",
+)
+@click.option("--all", "all_nodes", is_flag=True, help="The same for every node.")
+@click.option(
+    "--set",
+    "changed",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --restart or --all: a field of KubeletConfiguration that is changed before, such as "
+    "topologyManagerPolicy=restricted; those of maps after a dot.",
+)
+@click.option(
+    "--kubelet-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --restart or --all: the whole KubeletConfiguration (YAML or JSON) that it starts with.",
+)
 @output_option()
 @source_options
-def command(source: Source, output: Output) -> int:
+def command(
+    source: Source,
+    output: Output,
+    *,
+    restarted: tuple[str, ...],
+    all_nodes: bool,
+    changed: tuple[str, ...],
+    kubelet_config: Path | None,
+) -> int:
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
     Offline, a check needs the objects that it looks at; those that lack them are named. The exit code is 1
-    if there is an error or a warning, else 0.
+    if there is an error or a warning, else 0; with --restart and --all also where a node cannot be foreseen.
     """
-    outcomes = examine(gather(source))
+    if restarted and all_nodes:
+        raise click.UsageError("--all is every node: give either it or --restart NODE")
+    if not (restarted or all_nodes):
+        if changed or kubelet_config:
+            raise click.UsageError("--set and --kubelet-config need --restart NODE or --all")
+        return _answer(examine(gather(source)), output)
+    change = Change(kubelet_settings.parse(changed), _configuration(kubelet_config))
+    forecasts = foresee(gather(source), restarted, change)
+    unknown = any(forecast.unknown for forecast in forecasts)
+    return int(bool(_answer([_outcome(forecast) for forecast in forecasts], output, forecasts)) or unknown)
+
+
+def _configuration(path: Path | None) -> object | None:
+    """The one document of a file.
+
+    Raises:
+        BadDump: it cannot be read, or holds another number of documents.
+    """
+    if path is None:
+        return None
+    found: list[object] = [document for document in documents(path) if document is not None]
+    if len(found) != 1:
+        raise BadDump(f"{path} holds {len(found)} documents; give one KubeletConfiguration")
+    return found[0]
+
+
+def _outcome(forecast: Forecast) -> Outcome:
+    return Outcome(f"restart of {forecast.node}", forecast.findings, forecast.unknown)
+
+
+def _answer(outcomes: list[Outcome], output: Output, forecasts: Sequence[Forecast] = ()) -> int:
+    """Print or write what was found; return the exit code."""
     if output.is_document:
         output.write(_document(outcomes))
+    elif forecasts:
+        _print_each(outcomes)
+        for forecast in forecasts:
+            click.echo(forecast.summary)
     else:
         _print_findings(outcomes)
     wrong = {Severity.ERROR, Severity.WARNING}
     return int(any(finding.severity in wrong for outcome in outcomes for finding in outcome.findings))
 
 
-def _print_findings(outcomes: list[Outcome]) -> None:
+def _print_each(outcomes: list[Outcome]) -> None:
+    """Print every finding, the worst first."""
     order = list(Severity)
     found = [(outcome.check, finding) for outcome in outcomes for finding in outcome.findings]
-    found.sort(key=lambda item: order.index(item[1].severity))
-    for check, finding in found:
+    for check, finding in sorted(found, key=lambda item: order.index(item[1].severity)):
         _print_finding(check, finding)
-    counts = Counter(finding.severity for _, finding in found)
-    said = ", ".join(pluralize(counts[severity], severity) for severity in order)
+
+
+def _print_findings(outcomes: list[Outcome]) -> None:
+    _print_each(outcomes)
+    counts = Counter(finding.severity for outcome in outcomes for finding in outcome.findings)
+    said = ", ".join(pluralize(counts[severity], severity) for severity in Severity)
     made = sum(1 for outcome in outcomes if not outcome.not_checked)
     click.echo(f"{said} from {pluralize(made, 'check')}")
     for outcome in outcomes:

@@ -15,8 +15,8 @@ from kubectl_numazones.output import Output, output_option
 from numazones.api.rebalance import RebalancePolicy
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import FitMore, Goal, Wanted, pending_goals
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
+from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
@@ -57,6 +57,11 @@ Examples:
     metavar="FILE",
     help="Plan by this RebalancePolicy.",
 )
+@click.option(
+    "--align",
+    is_flag=True,
+    help="Plan for running pods that lie across NUMA nodes instead: each eviction aligns one.",
+)
 @click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
 @click.option(
     "--effort",
@@ -72,6 +77,7 @@ def command(
     *,
     shapes: tuple[str, ...],
     policy_file: Path | None,
+    align: bool,
     movable: str | None,
     effort: int,
     output: Output,
@@ -89,10 +95,11 @@ def command(
         return _why_not(seen, policy, movable)
     goals = (
         [*pending_goals(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)]
-        if not shapes
+        if not (shapes or align)
         else []
     )
     goals += [_shape_goal(text) for text in shapes]
+    goals += [Align()] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
         output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
@@ -132,7 +139,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
 
 def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    click.echo(f"{title(goal)}: {item.before} now, {item.after} after {made}")
+    click.echo(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
@@ -155,7 +162,7 @@ def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
 
 
 def _script(goal: Goal, item: Report) -> None:
-    click.echo(f"# {title(goal)}: {item.before} now, {item.after} afterwards")
+    click.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, Severity, hint, warning
-from numazones import alignment
+from numazones import misfits
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import PodLevel
 from numazones.fragmentation import Shape
@@ -121,11 +121,11 @@ def cpu_drivers(evidence: Evidence) -> Iterator[Finding]:
 def requests(evidence: Evidence) -> Iterator[Finding]:
     """No request misses whole cores, or what a NUMA node has, by little."""
     for pod, admission, node, empty in _placements(evidence):
-        for miss in alignment.misfits(admission, empty):
+        for miss in misfits.misfits(admission, empty):
             yield _misfit(pod, node, miss)
 
 
-def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
+def _misfit(pod: ClusterPod, node: str, miss: misfits.Misfit) -> Finding:
     def figure(amount: int) -> str:
         return format_bytes(amount) if is_memory(miss.resource) else str(amount)
 
@@ -152,7 +152,7 @@ def _misfit(pod: ClusterPod, node: str, miss: alignment.Misfit) -> Finding:
 def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
     """Guaranteed pods with more than one CPU get CPUs of their own."""
     for pod, admission, _, empty in _placements(evidence):
-        floating = alignment.unpinned_containers(admission, empty)
+        floating = misfits.unpinned_containers(admission, empty)
         if floating:
             yield hint(
                 _owner(pod),
@@ -171,9 +171,9 @@ def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
             continue
         level = node.state.config.pod_level
         if level not in shapes:
-            found = (alignment.shape_of(admission, node.state) for admission in admissions)
+            found = (misfits.shape_of(admission, node.state) for admission in admissions)
             shapes[level] = list(dict.fromkeys(shape for shape in found if shape is not None))
-        for zone in alignment.stranded_zones(node.state, shapes[level]):
+        for zone in misfits.stranded_zones(node.state, shapes[level]):
             short = "they ask for more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
             yield hint(
                 f"{node.name} zone {zone.numa}",
@@ -193,7 +193,7 @@ def _placements(evidence: Evidence) -> Iterator[tuple[ClusterPod, Pod, str, Node
     for node in evidence.seen.situation.cluster.nodes.values():
         if node.state is not None and not node.approximate:
             kinds.setdefault((node.state.machine, node.state.config), (node.state, []))[1].append(node)
-    empty = [(alignment.without_pods(state), alike) for state, alike in kinds.values()]
+    empty = [(misfits.without_pods(state), alike) for state, alike in kinds.values()]
     for pod in _one_of_each(evidence):
         for like, alike in empty:
             name = next((node.name for node in alike if _may_be_on(pod, node)), "")

@@ -6,11 +6,12 @@ What is shown of a node is worked out once after it has changed, when Prometheus
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones import fragmentation
+from numazones.alignment import Alignment, of_node
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
@@ -60,6 +61,9 @@ class NodeGauges:
     of_zones: tuple[Mapping[int, int], ...] = ()
     """NUMA id → CPUs, for each of ``_OF_ZONES``."""
     shapes: tuple[Fragmentation, ...] = ()
+    pods: Mapping[str, int] = field(default_factory=dict)
+    """How what they hold lies → number of pods that hold something of NUMA nodes."""
+    remote_cpus: int = 0
     stale: str = ""
     """Why the state is unknown; empty where it is known."""
 
@@ -112,6 +116,22 @@ class ClusterGauges:
             )
             yield gauge(metric, text, ("node", "numa_node"), cpus_of_zones)
         yield from self._shape_families(nodes)
+        yield gauge(
+            "numazones_node_pods",
+            "Pods that hold something of NUMA nodes, by how that lies: aligned, remote or spanning.",
+            ("node", "alignment"),
+            (
+                ((name, alignment), count)
+                for name, node in nodes.items()
+                for alignment, count in node.pods.items()
+            ),
+        )
+        yield gauge(
+            "numazones_node_remote_cpus",
+            "Exclusive CPUs that are not on the NUMA node that has most of their container.",
+            ("node",),
+            (((name,), node.remote_cpus) for name, node in nodes.items() if node.pods),
+        )
         yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(nodes))])
         stale = {"NoZones": 0} | Counter(node.stale for node in nodes.values() if node.stale)
         yield gauge(
@@ -145,18 +165,33 @@ class ClusterGauges:
 def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...], fitting: FittingPods) -> NodeGauges:
     """Return the gauges of a node."""
     state = node.state
-    if node.known is not None and state is None:
-        # Known, but not as amounts that the kubelet binds.
-        return NodeGauges(shapes=tuple(fitting.count(node, shape) for shape in shapes))
-    if state is None:
+    if node.known is None:
         return NodeGauges(stale=node.unknown.reason if node.unknown is not None else "Unknown")
+    pods, remote_cpus = _alignments(node)
+    counted = tuple(fitting.count(node, shape) for shape in shapes)
+    if state is None:
+        # Known, but not as amounts that the kubelet binds.
+        return NodeGauges(shapes=counted, pods=pods, remote_cpus=remote_cpus)
     cores = fragmentation.full_core_cpus(state)
     cpus = fragmentation.room(state).get(CPU, {})
     return NodeGauges(
         zones=tuple(_zones(state)),
         of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
-        shapes=tuple(fitting.count(node, shape) for shape in shapes),
+        shapes=counted,
+        pods=pods,
+        remote_cpus=remote_cpus,
     )
+
+
+def _alignments(node: ClusterNode) -> tuple[dict[str, int], int]:
+    """Return how many pods lie how, and their remote CPUs; nothing where it is not known who holds what."""
+    if node.occupancy is None or node.approximate:
+        return {}, 0
+    pods, remote_cpus = dict.fromkeys(map(str, Alignment), 0), 0
+    for _, found in of_node(node):
+        pods[found.alignment] += 1
+        remote_cpus += found.remote_cpus
+    return pods, remote_cpus
 
 
 def _zones(node: Node) -> Iterator[ZoneAmounts]:

@@ -61,9 +61,11 @@ def test_goals_are_titled_by_what_they_want() -> None:
         {"name": "large", "resources": {"cpu": 16, "memory": "32Gi"}, "count": 2},
         {"name": "small", "resources": {"cpu": "2"}},
     ]
-    wanted = spec(goals={"shapes": shapes, "free": {"nodeName": "worker-1", "numaID": 1}}).goals
+    wanted = spec(
+        goals={"shapes": shapes, "free": {"nodeName": "worker-1", "numaID": 1}, "align": True}
+    ).goals
     titles = [title(goal) for goal in standing_goals(wanted)]
-    assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1"]
+    assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1", "align pods"]
 
 
 def test_a_goal_keeps_its_key_when_its_count_or_its_amounts_are_edited() -> None:

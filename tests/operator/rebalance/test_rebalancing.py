@@ -34,6 +34,7 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.node_spec import configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
@@ -293,6 +294,46 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
         events = await here.client.list(EVENTS, namespace="default")
         (told,) = [one["message"] for one in events if one["reason"] == "Rebalanced"]
         assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
+
+
+async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: Path) -> None:
+    """Its kubelet is best-effort; the pod that was in its way has left."""
+    spec = node_kinds.single_numa_node("n1", "10.0.0.1")
+    loose = configuration(spec.machine, topology_manager_policy="best-effort", reserved_cpus="0,16,32,48")
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([replace(spec, configuration=loose)])
+        loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
+        for name in ("fill-0", "fill-1"):
+            await loop.create_pod(name, cpu=20)
+            await run_on(loop, name, "n1")
+        pod = await replica_set(loop, "mover", 16)
+        await run_on(loop, pod["metadata"]["name"], "n1")
+        here = Stage(loop.client, pod, loop)
+        await here.policy("Auto", goals={"align": True, "pendingPods": False})
+        operator = await here.operator()
+        nothing = "align pods: no plan was found"
+
+        async def says_why_not() -> bool:
+            policy = await loop.client.get(REBALANCE_POLICIES, "keep-room")
+            return nothing in str(policy.get("status"))
+
+        await eventually(says_why_not)
+        assert (await metrics(operator))['numazones_node_pods{alignment="spanning",node="n1"}'] == 1
+        await loop.client.delete(PODS, "fill-1", namespace="default")
+        loop.start_scheduler()
+        done = await here.reach("Succeeded")
+        assert (done["spec"]["goal"], done["status"]["evictions"]) == ("align pods", 1)
+        assert done["status"]["message"] == "zones confirm the gain: 1"
+        assert not await here.is_alive()
+
+        async def is_aligned() -> bool:
+            counted = await metrics(operator)
+            return [
+                counted[f'numazones_node_pods{{alignment="{kind}",node="n1"}}']
+                for kind in ("aligned", "spanning")
+            ] == [2, 0]
+
+        await eventually(is_aligned)
 
 
 async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:

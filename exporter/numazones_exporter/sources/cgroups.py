@@ -1,0 +1,178 @@
+"""Where the memory of pods really lies: what the kernel counts in their control groups, by NUMA node.
+
+The Memory Manager promises; the kernel gives memory where it is first touched. ``memory.numa_stat`` of a
+pod's group has what its containers have together, in bytes (cgroup v2) or in pages (v1, whose
+``hierarchical_`` lines have the sums). Layouts are those of the kubelet's drivers
+(``cm/cgroup_manager_linux``, kubelet 1.36):
+``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice`` with systemd,
+``kubepods/burstable/pod<uid>`` with cgroupfs, without the middle for Guaranteed pods, below any root.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from numazones_exporter.observation import NOT_FOUND
+from numazones_exporter.sources.problems import SourceError
+
+_V2_MARK = "cgroup.controllers"
+_STAT = "memory.numa_stat"
+_RESIDENT = {"anon", "file"}
+"""What is resident, of all that a v2 file counts: ``file`` holds shared memory, the other lines are parts of
+these two or the kernel's own."""
+_HIERARCHICAL = "hierarchical_"
+_POD = re.compile(r"(?:^|-)pod([0-9A-Za-z][0-9A-Za-z_-]*?)(?:\.slice)?$")
+_PODS_ROOT = re.compile(r"(?:^|-)kubepods(?:\.slice)?$")
+_QOS_LEVEL = re.compile(r"(?:^|-)(?:burstable|besteffort)(?:\.slice)?$")
+_GONE = {errno.ENODEV, errno.ESTALE}
+"""What the kernel answers for a group that is being removed."""
+_DEPTH = 3
+"""How deep below the mount the kubelet's root is looked for; kind has it in a slice of its own."""
+_NODE = re.compile(r"N([0-9]+)=([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class PodMemory:
+    """What one pod has, in bytes."""
+
+    resident: Mapping[int, int]
+    """NUMA id → ordinary memory."""
+    hugepages: Mapping[int, int] = field(default_factory=dict)
+    """NUMA id → huge pages of all sizes."""
+
+
+class CgroupReader:
+    """Reads the control groups of the pods of a node; nothing is kept but where they are."""
+
+    def __init__(self, root: Path) -> None:
+        """``root`` is where the host's /sys/fs/cgroup is mounted."""
+        self._root = root
+        self._pods_roots: tuple[Path, ...] = ()
+
+    def read(self) -> dict[str, PodMemory]:
+        """Return pod uid → what it has, of the pods that have a group; one that vanishes is left out.
+
+        Of a static pod the uid is the kubelet's, not that of its mirror.
+
+        Raises:
+            SourceError: nothing is mounted there, the kubelet's groups are not found, or a file is none of
+                the kernel's.
+        """
+        groups = dict(self._groups())
+        found = {}
+        for uid, path in groups.items():
+            memory = self._memory_of(path)
+            if memory is not None:
+                found[uid] = memory
+        return found
+
+    def _groups(self) -> Iterator[tuple[str, Path]]:
+        """Yield pod uid → the directory that counts its memory."""
+        if not self._pods_roots or not all(path.is_dir() for path in self._pods_roots):
+            self._pods_roots = tuple(self._find_pods_roots())
+        for base in self._pods_roots:
+            for entry in _directories(base):
+                if _QOS_LEVEL.search(entry.name):
+                    yield from filter(None, map(_pod_of, _directories(entry)))
+                elif (found := _pod_of(entry)) is not None:
+                    yield found
+
+    def _find_pods_roots(self) -> Iterator[Path]:
+        if (self._root / _V2_MARK).is_file():
+            top = self._root
+        elif (self._root / "memory").is_dir():
+            top = self._root / "memory"
+        else:
+            raise SourceError(
+                "NotMounted",
+                f"{self._root} is no mount of control groups: mount the host's /sys/fs/cgroup there, "
+                "read-only, or leave --cgroups out",
+            )
+        found = list(_below(top, _DEPTH))
+        if not found:
+            raise SourceError(
+                NOT_FOUND,
+                f"no control group of the kubelet's (kubepods) is within {_DEPTH} levels of {top}: mount all "
+                "of the host's /sys/fs/cgroup, not this container's own, or leave --cgroups out",
+            )
+        yield from found
+
+    def _memory_of(self, path: Path) -> PodMemory | None:
+        """Return what a group counts; None where it vanishes or the kernel counts nothing by NUMA node."""
+        try:
+            text = (path / _STAT).read_text(encoding="ascii", errors="replace")
+            huge = dict(self._hugepages(path))
+        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+            return None
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            raise SourceError("Unreadable", f"{path / _STAT}: {error.strerror or error}") from error
+        return PodMemory(_resident(text, path / _STAT), huge)
+
+    def _hugepages(self, path: Path) -> Iterator[tuple[int, int]]:
+        """Yield NUMA id → bytes of huge pages; v1 counts them below another mount."""
+        where = path
+        if not (self._root / _V2_MARK).is_file():
+            where = self._root / "hugetlb" / path.relative_to(self._root / "memory")
+        total: dict[int, int] = {}
+        for file in sorted(where.glob("hugetlb.*.numa_stat")):
+            for key, amounts in _lines(file.read_text(encoding="ascii", errors="replace"), file):
+                if key == "total" and ".rsvd." not in file.name:
+                    _add(total, amounts)
+        yield from total.items()
+
+
+def _below(top: Path, depth: int) -> Iterator[Path]:
+    """Yield the kubelet's roots below a directory; what is in one is not looked at."""
+    for entry in _directories(top):
+        if _PODS_ROOT.search(entry.name):
+            yield entry
+        elif depth > 1:
+            yield from _below(entry, depth - 1)
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:  # it vanished
+        return []
+
+
+def _pod_of(path: Path) -> tuple[str, Path] | None:
+    match = _POD.search(path.name)
+    return None if match is None else (match[1].replace("_", "-"), path)
+
+
+def _resident(text: str, file: Path) -> dict[int, int]:
+    """Return NUMA id → bytes, of either version's file."""
+    lines = list(_lines(text, file))
+    old = any(key.startswith(_HIERARCHICAL) or key == "total" for key, _ in lines)
+    wanted = {f"{_HIERARCHICAL}{key}" for key in _RESIDENT} if old else _RESIDENT
+    unit = os.sysconf("SC_PAGE_SIZE") if old else 1
+    found: dict[int, int] = {}
+    for key, amounts in lines:
+        if key in wanted:
+            _add(found, {numa: amount * unit for numa, amount in amounts.items()})
+    if not found:
+        raise SourceError("Malformed", f"{file} says nothing of anon and file by NUMA node: {text[:80]!r}")
+    return found
+
+
+def _lines(text: str, file: Path) -> Iterator[tuple[str, dict[int, int]]]:
+    """Yield key and NUMA id → amount; v1 writes a sum behind the key, ``anon=12 N0=8 N1=4``."""
+    for line in text.splitlines():
+        key, *parts = line.split() or ("",)
+        matches = [_NODE.fullmatch(part) for part in parts]
+        if not matches or any(match is None for match in matches):
+            raise SourceError("Malformed", f"{file} has a line that the kernel does not write: {line[:80]!r}")
+        yield key.partition("=")[0], {int(match[1]): int(match[2]) for match in matches if match is not None}
+
+
+def _add(total: dict[int, int], amounts: Mapping[int, int]) -> None:
+    for numa, amount in amounts.items():
+        total[numa] = total.get(numa, 0) + amount

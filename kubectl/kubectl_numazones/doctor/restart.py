@@ -1,0 +1,147 @@
+"""``doctor --restart``: what a restart of kubelets would do to the pods that run.
+
+The library foresees it (``numazones.kubelet.readmission``); here it becomes findings with their cures.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kubectl_numazones.doctor.evidence import Evidence
+from kubectl_numazones.doctor.findings import Finding, error, warning
+from numazones import cpuset
+from numazones.cluster import ClusterNode, ClusterPod, NoSuchNode
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.readmission import Readmission, Restart, RunningPod, restart
+from numazones.whatif import settings as kubelet_settings
+from numazones.wording import pluralize
+
+_STATE_FOLDER = "/var/lib/kubelet"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a kubelet is configured with when it starts again."""
+
+    settings: kubelet_settings.Settings
+    """Settings that differ from today's; empty: none does."""
+    file: object | None = None
+    """A whole KubeletConfiguration, which the settings are applied to; None: today's."""
+
+    def of(self, before: KubeletConfiguration) -> KubeletConfiguration:
+        """Return the configuration of a kubelet of this release.
+
+        Raises:
+            InvalidConfiguration, InvalidQuantity: a field of the file has the wrong shape.
+            InvalidSetting: a setting does not fit the configuration.
+        """
+        config = before
+        if self.file is not None:
+            config = KubeletConfiguration.from_api(
+                cast(Mapping[str, Any], self.file), version=str(before.release)
+            )
+        return kubelet_settings.apply(config, self.settings) if self.settings else config
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is foreseen for one node."""
+
+    node: str
+    findings: tuple[Finding, ...] = ()
+    admitted: int = 0
+    """Pods that the kubelet would admit again."""
+    pods: int = 0
+    unknown: str = ""
+    """Why nothing can be foreseen."""
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        if self.unknown:
+            return f"{self.node}: not foreseen: {self.unknown}"
+        return f"{self.node}: {self.admitted} of {pluralize(self.pods, 'pod')} would be admitted again"
+
+
+def foresee(evidence: Evidence, names: Sequence[str], change: Change) -> list[Forecast]:
+    """Foresee a restart of the kubelets of these nodes; of all nodes where no name is given.
+
+    Raises:
+        NoSuchNode: there is no node of a name.
+    """
+    nodes = evidence.seen.situation.cluster.nodes
+    for name in names:
+        if name not in nodes:
+            raise NoSuchNode(f"there is no node {name}")
+    running = {
+        str(body["metadata"].get("uid") or ""): frozenset(_running(body)) for body in evidence.of("Pod")
+    }
+    return [_of_node(nodes[name], running, change) for name in names or sorted(nodes)]
+
+
+def _running(body: Mapping[str, Any]) -> Iterator[str]:
+    status = body.get("status") or {}
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(field) or ():
+            if (container.get("state") or {}).get("running") is not None:
+                yield str(container.get("name"))
+
+
+def _of_node(node: ClusterNode, running: Mapping[str, frozenset[str]], change: Change) -> Forecast:
+    state, why = node.state, node.why_no_state
+    if state is None or node.approximate:
+        reason = why.message if why else "only amounts are known of it, not who holds what"
+        return Forecast(node.name, unknown=reason)
+    pods = [pod for pod in node.pods.values() if not pod.stopped]
+    unread = [pod for pod in pods if pod.admission is None]
+    known = [_running_pod(pod, running) for pod in pods if pod.admission is not None]
+    try:
+        said = restart(node.info(state, beside=""), known, change.of(state.config))
+    except NumazonesError as problem:
+        return Forecast(node.name, unknown=str(problem))
+    findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
+    admitted = sum(one.admitted for one in said.readmissions)
+    return Forecast(node.name, tuple(findings), admitted, len(pods))
+
+
+def _running_pod(pod: ClusterPod, running: Mapping[str, frozenset[str]]) -> RunningPod:
+    return RunningPod(pod.full_name, pod.info, pod.created, running.get(pod.uid, frozenset()))
+
+
+def _findings(node: str, said: Restart) -> Iterator[Finding]:
+    for refusal in said.refusals:
+        cure = "correct the configuration"
+        if refusal.file:
+            cure = (
+                f"drain {node}, stop its kubelet, remove {_STATE_FOLDER}/{refusal.file} and start it again; "
+                "with the pods still there it would go as said of each below"
+            )
+        yield error(node, f"its kubelet would not start: {refusal.message}", cure)
+    for one in said.rejected:
+        yield error(
+            f"{one.name} on {node}",
+            f"its kubelet would reject it and stop its containers: {one.reason}: {one.message}",
+            "drain the node before"
+            if said.refusals
+            else "delete the pod before, so that its owner makes it anew while the node's kubelet still runs",
+        )
+    for one in said.moved:
+        yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
+
+
+def _moved(one: Readmission) -> str:
+    before, after = one.cpus or (0, 0)
+    if not after:
+        return f"it would run in the shared pool, no longer on CPUs {cpuset.format(before)} of its own"
+    if not before:
+        return f"it would get CPUs {cpuset.format(after)} of its own; now it runs in the shared pool"
+    return f"it would be moved from CPUs {cpuset.format(before)} to {cpuset.format(after)} while it runs"
+
+
+def _unread(node: str, pod: ClusterPod) -> Finding:
+    return warning(
+        f"{pod.full_name} on {node}",
+        f"what becomes of it cannot be foreseen: {pod.problem}",
+        "correct what is said of the pod, and ask again",
+    )

@@ -1,0 +1,139 @@
+"""Control groups of pods as kubelets lay them out, of both versions, and what the kernel counts in them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from numazones_exporter.sources.cgroups import CgroupReader, PodMemory
+from numazones_exporter.sources.problems import SourceError
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+UID = "0d9a6b6e-9b3c-4f4e-8f1e-6a5e0b2f7c11"
+STATIC = "f3b1c6a2d7e84950a1b2c3d4e5f60718"
+"""A static pod's uid is a hash, without dashes."""
+V2 = """anon N0=1000 N1=200
+file N0=50 N1=7
+kernel_stack N0=16384 N1=0
+shmem N0=40 N1=0
+file_mapped N0=30 N1=0
+slab_reclaimable N0=99999 N1=1
+pgdemote_kswapd N0=5 N1=5
+"""
+V1 = """total=12 N0=8 N1=4
+file=4 N0=3 N1=1
+anon=8 N0=5 N1=3
+unevictable=0 N0=0 N1=0
+hierarchical_total=120 N0=80 N1=40
+hierarchical_file=40 N0=30 N1=10
+hierarchical_anon=80 N0=50 N1=30
+hierarchical_unevictable=0 N0=0 N1=0
+"""
+
+Lay = Callable[[Path, str, str], None]
+
+
+def v2(root: Path, group: str, text: str = V2) -> Path:
+    """A group of cgroup v2."""
+    (root / "cgroup.controllers").parent.mkdir(parents=True, exist_ok=True)
+    (root / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids")
+    path = root / group
+    path.mkdir(parents=True)
+    (path / "memory.numa_stat").write_text(text)
+    return path
+
+
+def v1(root: Path, group: str, text: str = V1) -> Path:
+    """A group of cgroup v1, whose controllers have a mount each."""
+    path = root / "memory" / group
+    path.mkdir(parents=True)
+    (path / "memory.numa_stat").write_text(text)
+    return path
+
+
+SLICE = UID.replace("-", "_")
+SYSTEMD, ON_KIND = "kubepods.slice/kubepods", "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods"
+LAYOUTS = {
+    "systemd, Guaranteed": (f"{SYSTEMD}-pod{SLICE}.slice", UID),
+    "systemd, Burstable": (f"{SYSTEMD}-burstable.slice/kubepods-burstable-pod{SLICE}.slice", UID),
+    "systemd, BestEffort": (f"{SYSTEMD}-besteffort.slice/kubepods-besteffort-pod{SLICE}.slice", UID),
+    "systemd, as on kind": (f"{ON_KIND}-burstable.slice/kubelet-kubepods-burstable-pod{SLICE}.slice", UID),
+    "systemd, static pod": (f"{SYSTEMD}-burstable.slice/kubepods-burstable-pod{STATIC}.slice", STATIC),
+    "cgroupfs, Guaranteed": (f"kubepods/pod{UID}", UID),
+    "cgroupfs, Burstable": (f"kubepods/burstable/pod{UID}", UID),
+    "cgroupfs, below a root": (f"rig-a/kubepods/besteffort/pod{UID}", UID),
+}
+
+
+@pytest.mark.parametrize(("group", "uid"), LAYOUTS.values(), ids=LAYOUTS)
+def test_pods_are_found_in_every_layout_of_the_kubelet(tmp_path: Path, group: str, uid: str) -> None:
+    v2(tmp_path / "two", group)
+    v1(tmp_path / "one", group)
+    assert CgroupReader(tmp_path / "two").read() == {uid: PodMemory({0: 1050, 1: 207})}
+    assert CgroupReader(tmp_path / "one").read() == {uid: PodMemory({0: 80 * PAGE, 1: 40 * PAGE})}
+
+
+def test_containers_below_a_pod_are_not_taken_for_pods(tmp_path: Path) -> None:
+    pod = v2(tmp_path, f"kubepods.slice/kubepods-pod{SLICE}.slice")
+    v2(tmp_path, f"{pod.relative_to(tmp_path)}/cri-containerd-{'a' * 64}.scope")
+    v2(tmp_path, f"{pod.relative_to(tmp_path)}/crio-conmon-{'b' * 64}.scope")
+    assert list(CgroupReader(tmp_path).read()) == [UID]
+
+
+def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Path) -> None:
+    for root, path in (
+        (tmp_path / "two", v2(tmp_path / "two", f"kubepods/pod{UID}")),
+        (tmp_path / "one", tmp_path / f"one/hugetlb/kubepods/pod{UID}"),
+    ):
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "hugetlb.2MB.numa_stat").write_text("total=6291456 N0=2097152 N1=4194304\n")
+        (path / "hugetlb.1GB.numa_stat").write_text("total=1073741824 N0=1073741824 N1=0\n")
+        (path / "hugetlb.2MB.rsvd.numa_stat").write_text("total=9 N0=9 N1=0\n")
+        if root.name == "one":
+            v1(root, f"kubepods/pod{UID}")
+        (found,) = CgroupReader(root).read().values()
+        assert found.hugepages == {0: (1 << 30) + (2 << 20), 1: 4 << 20}
+
+
+def test_a_pod_that_vanishes_is_left_out_and_one_that_comes_is_found(tmp_path: Path) -> None:
+    path = v2(tmp_path, f"kubepods/pod{UID}")
+    reader = CgroupReader(tmp_path)
+    assert list(reader.read()) == [UID]
+    (path / "memory.numa_stat").unlink()
+    v2(tmp_path, f"kubepods/burstable/pod{STATIC}")
+    assert list(reader.read()) == [STATIC]
+
+
+def test_a_kubelet_that_moved_its_root_is_found_again(tmp_path: Path) -> None:
+    v2(tmp_path, f"kubepods/pod{UID}")
+    reader = CgroupReader(tmp_path)
+    reader.read()
+    (tmp_path / "kubepods").rename(tmp_path / "elsewhere")
+    v2(tmp_path, f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice")
+    assert list(reader.read()) == [UID]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("anon 12\n", "has a line that the kernel does not write"),
+        ("anon N0=x\n", "has a line that the kernel does not write"),
+        ("\x00\x01\n", "has a line that the kernel does not write"),
+        ("", "says nothing of anon and file by NUMA node"),
+        ("slab N0=1\n", "says nothing of anon and file by NUMA node"),
+    ],
+)
+def test_a_file_that_the_kernel_does_not_write_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = v2(tmp_path, f"kubepods/pod{UID}", text)
+    with pytest.raises(SourceError, match=message) as caught:
+        CgroupReader(tmp_path).read()
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_no_mount_or_another_containers_is_said_with_the_cure(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no mount of control groups: mount the host's /sys/fs/cgroup"):
+        CgroupReader(tmp_path / "absent").read()
+    v2(tmp_path, "system.slice/sshd.service")
+    with pytest.raises(SourceError, match="not this container's own"):
+        CgroupReader(tmp_path).read()

@@ -1,0 +1,91 @@
+"""What the memory of pods with exclusive CPUs is: local where their CPUs are, else remote; metrics of it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from numazones.api.snapshot import Holder
+from numazones_exporter.metrics import Metrics
+from numazones_exporter.resident_memory import homes, resident_memory
+from numazones_exporter.sources.cgroups import CgroupReader, PodMemory
+from tests.exporter.sources.test_cgroups import UID, v2
+from tests.numazones.kubelet import building
+
+ERRORS = "numazones_exporter_source_errors_total"
+
+
+def test_a_pods_home_is_where_its_exclusive_cpus_are() -> None:
+    holders = [
+        Holder("n", "a", "a", "c", cpus=0b1),
+        Holder("n", "a", "a", "d", cpus=0b1 << 4),
+        Holder("n", "b", "b", "c", cpus=0b10),
+        Holder("n", "shared", "shared", "c"),
+    ]
+    assert homes(holders, building.machine()) == {"a": 0b11, "b": 0b01}
+
+
+def test_memory_is_local_or_remote_and_pods_with_more_than_a_tenth_elsewhere_are_counted() -> None:
+    found = resident_memory(
+        {"a": 0b01, "b": 0b01, "c": 0b11, "gone": 0b01},
+        {
+            "a": PodMemory({0: 90, 1: 10}),
+            "b": PodMemory({0: 89, 1: 1}, {1: 10}),
+            "c": PodMemory({0: 5, 1: 5}),
+            "another": PodMemory({0: 1000}),
+        },
+    )
+    assert found.bytes == {(0, "local"): 184, (0, "remote"): 0, (1, "local"): 5, (1, "remote"): 21}
+    assert (found.pods, found.remote_pods) == (3, 1)
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    shown = (line.rpartition(" ") for line in lines if line.startswith("numazones_node_resident"))
+    return {name: float(value) for name, _, value in shown}
+
+
+def test_metrics_show_it_when_they_are_asked_for(tmp_path: Path) -> None:
+    path = v2(tmp_path, f"kubepods/pod{UID}")
+    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    assert samples(metrics) == {}
+    metrics.show("worker-1", {}, {UID: 0b01})
+    memory = 'numazones_node_resident_memory_bytes{node="worker-1",numa_node="%s",placement="%s"}'
+    pods = 'numazones_node_resident_memory_pods{node="worker-1",remote="%s"}'
+    assert samples(metrics) == {
+        memory % (0, "local"): 1050,
+        memory % (0, "remote"): 0,
+        memory % (1, "local"): 0,
+        memory % (1, "remote"): 207,
+        pods % "false": 0,
+        pods % "true": 1,
+    }
+    (path / "memory.numa_stat").write_text("anon N0=1000 N1=0\nfile N0=0 N1=0\n")
+    assert samples(metrics)[pods % "true"] == 0
+
+
+def test_what_cannot_be_read_is_logged_once_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics.show("worker-1", {}, {UID: 0b01})
+    with caplog.at_level(logging.WARNING):
+        assert samples(metrics) == samples(metrics) == {}
+    assert [record.getMessage().partition(" is no")[0] for record in caplog.records] == [
+        f"cgroups: NotMounted: {tmp_path}"
+    ]
+    counted = metrics.registry.get_sample_value(
+        "numazones_exporter_source_errors_total", {"source": "cgroups"}
+    )
+    assert counted == 2
+
+
+def test_without_the_setting_there_are_no_such_metrics() -> None:
+    metrics = Metrics(CollectorRegistry())
+    metrics.show("worker-1", {}, {UID: 0b01})
+    assert samples(metrics) == {}
+    assert (
+        metrics.registry.get_sample_value("numazones_exporter_source_errors_total", {"source": "cgroups"})
+        is None
+    )

@@ -1,0 +1,108 @@
+"""``aligned``: the pods that lie across NUMA nodes or away from their devices, the worst first."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from numazones.label_selector import InvalidSelector
+from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
+from tests.kubectl.small_cluster import cluster, node_body, written
+from tests.kubectl.terminal import on_terminal
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return written(tmp_path / "dump.json", [*best_effort_cluster(), node_body("worker-9")])
+
+
+def pods(result: Result) -> list[str]:
+    """The names in a table's first column."""
+    return [line.split()[0] for line in result.output.splitlines()[1:] if "/" in line.split()[0]]
+
+
+def test_those_that_are_not_are_listed_the_worst_first(run: Run, dump: Path) -> None:
+    result = run("aligned", "-A", "-f", dump)
+    header, *rows, summary, unknown = result.output.splitlines()
+    assert re.split(r" {3,}", header) == [
+        "POD",
+        "NODE",
+        "ALIGNMENT",
+        "CPUS",
+        "MEMORY",
+        "DEVICES",
+        "ALIGNABLE",
+    ]
+    assert [re.split(r" {3,}", row) for row in rows] == [
+        ["team/db-1", "worker-1", "spanning 2 NUMA nodes", "0:2 1:4", "-", "-", "now"],
+        ["team/batch-1", "worker-2", "spanning 2 NUMA nodes", "0:1 1:8", "-", "-", "never"],
+        ["team/router-4", "worker-3", f"remote from {NIC}", "0:2", "-", f"{NIC}@1", "now"],
+    ]
+    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    assert unknown.startswith("worker-9: ")
+    assert result.return_value == 0
+
+
+def test_wide_lists_the_aligned_ones_too(run: Run, dump: Path) -> None:
+    listed = pods(run("aligned", "-A", "-o", "wide", "-f", dump))
+    assert listed[:3] == ["team/db-1", "team/batch-1", "team/router-4"]
+    assert sorted(listed[3:]) == listed[3:]
+    assert len(listed) == 9
+
+
+def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
+    assert pods(run("aligned", "-A", "-l", "app in (db,cache)", "-f", dump)) == ["team/db-1"]
+    assert run("aligned", "-f", dump).output.startswith("no running pod in namespace default holds anything")
+    assert pods(run("aligned", "-n", "team", "-l", "app=router", "-f", dump)) == ["team/router-4"]
+    assert isinstance(run("aligned", "-l", "app in", "-f", dump).exception, InvalidSelector)
+
+
+def test_where_all_are_aligned_it_says_so(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "dump.json", cluster())
+    assert run("aligned", "-A", "-f", path).output == (
+        "all 2 pods with CPUs, memory or devices of their own are aligned\n"
+    )
+
+
+def test_names_can_be_given_to_other_commands(run: Run, dump: Path) -> None:
+    assert run("aligned", "-n", "team", "-o", "name", "-f", dump).output.splitlines() == [
+        "pod/db-1",
+        "pod/batch-1",
+        "pod/router-4",
+    ]
+
+
+def test_the_document_has_every_pod_and_what_it_holds(run: Run, dump: Path) -> None:
+    document = json.loads(run("aligned", "-A", "-o", "json", "-f", dump).output)
+    assert document["items"][0] == {
+        "namespace": "team",
+        "name": "db-1",
+        "node": "worker-1",
+        "alignment": "spanning",
+        "numas": [0, 1],
+        "distance": 20,
+        "remoteCPUs": 2,
+        "remoteMemory": "0",
+        "remote": ["cpu"],
+        "held": [{"numa": 0, "cpus": 2, "memory": "0"}, {"numa": 1, "cpus": 4, "memory": "0"}],
+        "devices": [],
+        "alignable": "now",
+    }
+    assert document["items"][2]["devices"] == [
+        {"container": "main", "resource": "nic.example/vf", "numas": [1]}
+    ]
+    assert [it["alignable"] for it in document["items"]] == ["now", "never", "now", *["yes"] * 6]
+    assert [it["node"] for it in document["unknown"]] == ["worker-9"]
+
+
+def test_the_table_fits_a_terminal_of_80_columns(dump: Path) -> None:
+    shown = on_terminal(80, "aligned", "-A", "-f", dump)
+    table = shown.splitlines()[:4]
+    assert max(map(len, table)) <= 80
+    assert table[0].split() == ["POD", "NODE", "ALIGNMENT", "CPUS", "ALIGNABLE"]
+    assert re.split(r" {3,}", table[3].strip())[2] == f"remote from {NIC}"

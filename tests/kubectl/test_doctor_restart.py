@@ -1,0 +1,110 @@
+"""``doctor --restart``: what a restart of a kubelet would do, before it is done."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.kubectl.healthy_cluster import healthy
+from tests.kubectl.small_cluster import cluster, written
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return written(tmp_path / "dump.json", cluster())
+
+
+def test_a_restart_that_changes_nothing_is_said_to_be_safe(run: Run, dump: Path) -> None:
+    result = run("doctor", "--all", "-f", dump)
+    assert result.output == (
+        "worker-1: 2 of 2 pods would be admitted again\nworker-2: 0 of 0 pods would be admitted again\n"
+    )
+    assert result.return_value == 0
+
+
+def test_a_changed_policy_names_the_file_and_what_would_become_of_each_pod(run: Run, dump: Path) -> None:
+    result = run("doctor", "--restart", "worker-1", "--set", "cpuManagerPolicy=none", "-f", dump)
+    assert result.output == (
+        "ERROR restart of worker-1: worker-1\n"
+        '  its kubelet would not start: configured policy "none" differs from state checkpoint policy '
+        '"static"\n'
+        "  cure: drain worker-1, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it "
+        "again; with the pods still there it would go as said of each below\n"
+        "WARNING restart of worker-1: team/one on worker-1\n"
+        "  it would run in the shared pool, no longer on CPUs 1,8-9 of its own\n"
+        "  cure: drain the node before\n"
+        "WARNING restart of worker-1: team/two on worker-1\n"
+        "  it would run in the shared pool, no longer on CPUs 4-6,12-14 of its own\n"
+        "  cure: drain the node before\n"
+        "worker-1: 2 of 2 pods would be admitted again\n"
+    )
+    assert result.return_value == 1
+
+
+def test_a_whole_configuration_is_read_from_a_file(run: Run, dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.yaml"
+    path.write_text(
+        "kind: KubeletConfiguration\ntopologyManagerPolicy: best-effort\ncpuManagerPolicy: none\n"
+    )
+    document = found(run, "--restart", "worker-1", "--kubelet-config", path, "-f", dump)
+    messages = [it["message"] for it in document["findings"]]
+    assert any("memory_manager_state" in it["cure"] for it in document["findings"])
+    assert any('policy "None" differs from state checkpoint policy "Static"' in it for it in messages)
+
+
+def found(run: Run, *arguments: Any) -> dict[str, Any]:
+    result = run("doctor", *arguments, "-o", "json")
+    assert result.exception is None, result.exception
+    return dict(json.loads(result.output))
+
+
+def test_a_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:
+    items = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != "worker-2"]
+    path = written(tmp_path / "dump.json", items)
+    result = run("doctor", "--restart", "worker-2", "-f", path)
+    assert result.output.startswith("worker-2: not foreseen: ")
+    assert result.return_value == 1
+    assert list(found(run, "--restart", "worker-2", "-f", path)["notChecked"]) == ["restart of worker-2"]
+
+
+def test_a_configuration_that_no_kubelet_takes_is_told_in_its_words(run: Run, dump: Path) -> None:
+    document = found(run, "--restart", "worker-1", "--set", "topologyManagerPolicy=sngle", "-f", dump)
+    (finding,) = document["findings"]
+    assert finding["message"].startswith("its kubelet would not start: invalid configuration: ")
+    assert finding["cure"] == "correct the configuration"
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "no such node": (["--restart", "wroker-1"], "there is no node wroker-1"),
+    "a node and all": (
+        ["--restart", "worker-1", "--all"],
+        "--all is every node: give either it or --restart",
+    ),
+    "settings of nothing": (["--set", "cpuManagerPolicy=none"], "--set and --kubelet-config need --restart"),
+    "no such setting": (["--all", "--set", "colour=red"], "colour is not a setting that affects admission"),
+    "no such file": (["--all", "--kubelet-config", "absent.yaml"], "absent.yaml: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_asked_is_said(run: Run, dump: Path, arguments: list[str], message: str) -> None:
+    result = run("doctor", *arguments, "-f", dump)
+    assert message in str(result.exception or "") + result.output + result.stderr
+    assert result.exit_code != 0 or result.exception is not None
+
+
+def test_a_file_that_is_no_configuration_is_refused(run: Run, dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.yaml"
+    for text, message in (
+        ("", "holds 0 documents"),
+        ("[]", "not a mapping but list"),
+        ("a: 1\n---\nb: 2\n", "holds 2 documents"),
+    ):
+        path.write_text(text)
+        result = run("doctor", "--all", "--kubelet-config", path, "-f", dump)
+        assert message in str(result.exception or "") + result.output + result.stderr

@@ -1,0 +1,239 @@
+"""What a restart would do: whether the kubelet starts, and which pods it admits again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numazones import cpuset
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.readmission import RunningPod, restart
+from numazones.pod import Pod
+from tests.numazones.kubelet import building
+
+GI = building.GI
+
+
+def pod(name: str, cpus: int, memory: int = 1, *, init: dict[str, Any] | None = None, **extra: Any) -> Pod:
+    main = building.container("main", cpus, f"{memory}Gi", **extra)
+    spec: dict[str, Any] = {"containers": [main]}
+    if init:
+        spec["initContainers"] = [init]
+    return Pod.from_api({"metadata": {"name": name, "namespace": "team", "uid": name}, "spec": spec})
+
+
+def at(node: Node, *pods: Pod) -> tuple[NodeInfo, list[RunningPod]]:
+    """The node with these pods, and the pods as its kubelet finds them, in this order of age."""
+    running = []
+    for age, one in enumerate(pods):
+        said = admit(node, one)
+        assert said.admitted, said.message
+        node = said.node
+        names = frozenset(item.name for item in one.containers if item.name != "init")
+        running.append(RunningPod(f"team/{one.name}", PodInfo(one), f"2026-01-01T00:00:{age:02}Z", names))
+    allocatable = {"cpu": 15_000, "memory": 30 * GI}
+    return NodeInfo(node, allocatable, 110, name="worker-1"), running
+
+
+def other(node: NodeInfo, **changes: Any) -> KubeletConfiguration:
+    return replace(node.state.config, **changes)
+
+
+def test_a_kubelet_that_nothing_was_changed_of_admits_its_pods_again_with_what_they_have() -> None:
+    node, pods = at(building.node(), pod("one", 3), pod("two", 6))
+    said = restart(node, pods)
+    assert said.refusals == ()
+    assert [(one.name, one.admitted, one.cpus) for one in said.readmissions] == [
+        ("team/one", True, None),
+        ("team/two", True, None),
+    ]
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "another CPU Manager policy": (
+        {"cpu_manager_policy": "none"},
+        'configured policy "none" differs from state checkpoint policy "static"',
+        "cpu_manager_state",
+    ),
+    "another Memory Manager policy": (
+        {"memory_manager_policy": "None", "reserved_memory": ()},
+        '[memorymanager] configured policy "None" differs from state checkpoint policy "Static"',
+        "memory_manager_state",
+    ),
+    "a reserved CPU that a pod has": (
+        {"reserved_system_cpus": "0-2"},
+        'not all reserved cpus: "0-2" are present in defaultCpuSet: "0,4-8,12-15"',
+        "cpu_manager_state",
+    ),
+    "a strict reservation where reserved CPUs were shared": (
+        {
+            "cpu_manager_policy_options": (("strict-cpu-reservation", "true"),),
+            "feature_gates": (("CPUManagerPolicyOptions", True),),
+        },
+        'some of strictly reserved cpus: "0" are present in defaultCpuSet: "0,4-8,12-15"',
+        "cpu_manager_state",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "message", "file"), REFUSALS.values(), ids=REFUSALS)
+def test_a_state_file_that_contradicts_the_configuration_keeps_the_kubelet_from_starting(
+    changes: dict[str, Any], message: str, file: str
+) -> None:
+    node, pods = at(building.node(), pod("six", 6))
+    said = restart(node, pods, other(node, **changes))
+    assert [(one.message, one.file) for one in said.refusals] == [(message, file)]
+
+
+def test_another_reservation_of_memory_keeps_it_from_starting() -> None:
+    node, pods = at(building.node())
+    less = building.configuration(
+        reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}],
+        evictionHard={"memory.available": "1Gi"},
+    )
+    said = restart(node, pods, less)
+    assert [one.file for one in said.refusals] == ["memory_manager_state"]
+
+
+def test_a_configuration_that_no_kubelet_takes_is_told_in_its_own_words_and_nothing_else_is_foreseen() -> (
+    None
+):
+    node, pods = at(building.node(), pod("one", 2))
+    said = restart(node, pods, other(node, topology_manager_policy="sngle"))
+    assert (
+        'topologyManagerPolicy (--topology-manager-policy) "sngle" must be one of' in said.refusals[0].message
+    )
+    assert said.refusals[0].file == ""
+    assert said.readmissions == ()
+
+
+def test_with_the_file_removed_pods_get_cpus_anew_the_oldest_first() -> None:
+    node, pods = at(building.node(), pod("gone", 4), pod("kept", 2))
+    left = replace(node, state=remove(node.state, "gone"))
+    grown = other(node, reserved_system_cpus="0-2,8-10")
+    said = restart(left, pods[1:], grown)
+    assert said.refusals == ()
+    assert said.moved == ()  # what is on file stays, though the policy would choose anew
+    none = restart(left, pods[1:], other(node, reserved_system_cpus="0,3,11"))
+    assert [one.file for one in none.refusals] == ["cpu_manager_state"]
+    assert [tuple(map(cpuset.format, one.cpus or ())) for one in none.moved] == [("3,11", "1,9")]
+
+
+def test_without_the_cpu_manager_pods_lose_their_own_cpus() -> None:
+    node, pods = at(building.node(), pod("one", 3))
+    said = restart(node, pods, other(node, cpu_manager_policy="none"))
+    assert [tuple(map(cpuset.format, one.cpus or ())) for one in said.moved] == [("1,8-9", "")]
+
+
+def test_a_stricter_policy_rejects_what_spans_numa_nodes() -> None:
+    node, pods = at(building.node(policy="best-effort"), pod("small", 2), pod("wide", 10))
+    said = restart(node, pods, other(node, topology_manager_policy="single-numa-node"))
+    assert said.refusals == ()
+    assert [(one.name, one.reason) for one in said.rejected] == [("team/wide", "TopologyAffinityError")]
+
+
+def test_a_larger_reservation_leaves_too_little_for_the_youngest() -> None:
+    node, pods = at(building.node(), pod("one", 2), pod("two", 2), pod("three", 2))
+    tight = replace(node, allocatable={"cpu": 6_000, "memory": 30 * GI})
+    # Every reserved CPU is in the shared pool, so the kubelet starts.
+    said = restart(tight, pods, other(node, reserved_system_cpus="0,4"))
+    assert [(one.name, one.reason) for one in said.rejected] == [("team/three", "OutOfcpu")]
+    assert said.rejected[0].message.endswith("requested: 2000, used: 4000, capacity: 5000")
+
+
+def test_an_init_container_wants_its_memory_again_and_its_pod_is_stopped_where_that_is_taken() -> None:
+    """kubernetes/kubernetes 123971."""
+    initial = building.container("init", 1, "12Gi")
+    node, pods = at(building.node(), pod("first", 1, init=initial), pod("later", 1, 12))
+    said = restart(node, pods)
+    assert [one.name for one in said.rejected] == ["team/first"]
+    assert said.rejected[0].reason == "TopologyAffinityError"
+
+
+def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_it() -> None:
+    """With the state file removed: while both came one by one, the first had given it back."""
+    initial = building.container("init", 1, "12Gi")
+    hardware = building.machine(1)
+    node, pods = at(building.node(hardware), pod("first", 1, init=initial), pod("later", 1, 8))
+    assert [one.name for one in restart(node, pods).rejected] == ["team/first"]
+    smaller = other(
+        node,
+        reserved_memory=building.configuration(
+            reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}]
+        ).reserved_memory,
+        total_reserved_memory=None,
+    )
+    assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
+
+
+def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_come_later() -> None:
+    devices = building.gpus((0,), (1,))
+    initial = building.container("init", 1, vendor_gpu="1")
+    node, pods = at(
+        building.node(devices=devices),
+        pod("one", 1, init=initial, vendor_gpu="1"),
+        pod("two", 1, vendor_gpu="1"),
+    )
+    said = restart(node, pods)
+    assert [(one.name, one.reason, one.message) for one in said.rejected] == [
+        (
+            "team/one",
+            "UnexpectedAdmissionError",
+            (
+                "Allocate failed due to no healthy devices present; "
+                "cannot allocate unhealthy devices vendor/gpu, which is unexpected"
+            ),
+        )
+    ]
+
+
+def test_devices_have_no_say_in_where_a_restarted_kubelet_puts_the_rest() -> None:
+    """Its CPUs stay where they are, even where the policy would now want them beside the device."""
+    node, pods = at(building.node(policy="none", devices=building.gpus((1,))), pod("one", 2, vendor_gpu="1"))
+    assert cpuset.format(node.state.cpus.assignments["one"]["main"]) == "1,9"
+    said = restart(node, pods, other(node, topology_manager_policy="single-numa-node"))
+    assert [(one.admitted, one.cpus) for one in said.readmissions] == [(True, None)]
+
+
+def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> None:
+    """kubernetes/kubernetes 129078."""
+    options = {"full-pcpus-only": "true"}
+    hardware = building.machine(1, cores=4)
+    node, pods = at(building.node(hardware, cpu_options=options), pod("most", 4))
+    said = restart(node, pods)
+    assert [(one.reason, one.message) for one in said.rejected] == [
+        (
+            "SMTAlignmentError",
+            (
+                "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 2, "
+                "requested CPUs = 4, CPUs per core = 2"
+            ),
+        )
+    ]
+
+
+def test_static_pods_come_before_all_others() -> None:
+    node, pods = at(building.node(), pod("one", 2), pod("two", 2))
+    mirrored = replace(pods[1].info.pod, annotations=(("kubernetes.io/config.source", "file"),))
+    said = restart(node, [pods[0], replace(pods[1], info=PodInfo(mirrored))])
+    assert [one.name for one in said.readmissions] == ["team/two", "team/one"]
+
+
+@given(data=st.data(), policy=st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]))
+def test_an_unchanged_kubelet_of_plain_pods_rejects_and_moves_none(data: st.DataObject, policy: str) -> None:
+    node, pods = building.node(policy=policy), []
+    for number in range(data.draw(st.integers(0, 6))):
+        one = pod(f"p{number}", data.draw(st.integers(1, 8)), data.draw(st.integers(1, 12)))
+        said = admit(node, one)
+        if said.admitted:
+            node = said.node
+            pods.append(RunningPod(one.name, PodInfo(one), str(number), frozenset({"main"})))
+    info = NodeInfo(node, {"cpu": 15_000, "memory": 100 * GI}, 110, name="worker-1")
+    foreseen = restart(info, pods)
+    assert foreseen.refusals == ()
+    assert all(one.admitted and one.cpus is None for one in foreseen.readmissions)

@@ -1,0 +1,162 @@
+"""The goal ``align``: pods that lie across NUMA nodes are evicted only where their replacements will not."""
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import alignment
+from numazones.cluster import ClusterNode
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.goals import Align, measure
+from numazones.rebalance.limits import Limits
+from numazones.rebalance.moves import evict, place
+from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.policy import Policy, Target
+from tests.numazones.rebalance.uncertain_nodes import not_ready
+
+
+def never() -> bool:
+    return False
+
+
+def found(situation: Situation, policy: Policy | None = None) -> Outcome:
+    return plan(Align(), situation, policy or Policy(), expired=never)
+
+
+def moves(outcome: Outcome) -> list[tuple[str, str, str, tuple[int, ...]]]:
+    assert outcome.plan is not None, outcome.reason
+    return [(move.pod.name, move.pod.node, move.node, move.target_zones) for move in outcome.plan.moves]
+
+
+def spread(build: Any, name: str = "n1", *pods: tuple[str, int]) -> ClusterNode:
+    """A best-effort node of two NUMA nodes, 3 and 4 CPUs, with pods that came in this order."""
+    node: ClusterNode = build.node(name, policy="best-effort")
+    return build.put(node, *(build.pod(pod, cpus) for pod, cpus in pods))  # type: ignore[no-any-return]
+
+
+def without(node: ClusterNode, *names: str) -> ClusterNode:
+    for pod in [pod for pod in node.pods.values() if pod.name in names]:
+        node = evict(node, pod)
+    return node
+
+
+def test_a_pod_that_room_was_made_for_is_restarted_where_it_is(build: Any) -> None:
+    node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
+    (outcome,) = [found(build.situation([node]))]
+    assert moves(outcome) == [("wide", "n1", "n1", (1,))]
+    assert outcome.plan is not None
+    assert (outcome.plan.before, outcome.plan.after, outcome.plan.minimal) == (-1, 0, True)
+    assert outcome.plan.moves[0].why == "spanning 2 NUMA nodes; its replacement will be aligned"
+
+
+def test_or_on_another_node_and_nowhere_else(build: Any) -> None:
+    node = spread(build, "n1", ("a", 2), ("b", 3), ("wide", 2))
+    outcome = found(build.situation([node, build.node("n2")]))
+    assert [move[:3] for move in moves(outcome)] == [("wide", "n1", "n2")]
+    assert outcome.plan is not None
+    assert outcome.plan.moves[0].affinity == ("n2",)  # on n1 it would span again
+
+
+def test_nobody_is_evicted_where_the_replacement_would_end_no_better(build: Any) -> None:
+    full = spread(build, "n1", ("a", 2), ("b", 3), ("wide", 2))
+    outcome = found(build.situation([full]))
+    assert outcome.plan is None
+    assert outcome.reason == "no plan was found within 5 evictions"
+    assert outcome.before == -1
+
+
+def test_a_pod_larger_than_every_numa_node_stays(build: Any) -> None:
+    outcome = found(build.situation([spread(build, "n1", ("wide", 5)), build.node("n2")]))
+    assert outcome.plan is None
+
+
+def test_aligned_pods_are_never_moved_to_make_room(build: Any) -> None:
+    """Were a moved to n2, wide would fit: but a is well where it is."""
+    node = spread(build, "n1", ("a", 2), ("b", 3), ("wide", 2))
+    small = build.node("n2", zones=1, cpus=2, policy="single-numa-node")
+    assert found(build.situation([node, small])).plan is None
+
+
+def test_the_most_remote_cpus_come_first(build: Any) -> None:
+    one = without(spread(build, "n1", ("a", 2), ("gone", 3), ("little", 2)), "gone")
+    other = without(
+        build.put(
+            build.node("n2", cpus=8, policy="best-effort"),
+            *(build.pod(name, cpus) for name, cpus in (("c", 4), ("leaves", 5), ("much", 6))),
+        ),
+        "leaves",
+    )
+    outcome = found(build.situation([one, other]), Policy(limits=Limits(total=1)))
+    assert [move[0] for move in moves(outcome)] == ["much"]
+
+
+def test_where_all_are_aligned_the_goal_is_reached(build: Any) -> None:
+    outcome = found(build.situation([spread(build, "n1", ("a", 2), ("b", 3))]))
+    assert outcome.plan is None
+    assert outcome.reason == "there is nothing to do: the goal is reached"
+
+
+def test_a_node_that_is_not_known_for_certain_has_no_part_in_it(build: Any) -> None:
+    node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
+    assert measure(Align(), build.situation([not_ready(node)]).cluster) == 0
+
+
+def drawn(draw: random.Random, build: Any) -> list[ClusterNode]:
+    nodes = [
+        build.node(f"n{number}", cpus=draw.choice([4, 6]), policy=draw.choice(["none", "best-effort"]))
+        for number in range(draw.randint(1, 3))
+    ]
+    for number in range(draw.randint(4, 16)):
+        position = draw.randrange(len(nodes))
+        placed = place(nodes[position], build.pod(f"p{number}", draw.choice([1, 2, 2, 3, 4])))
+        if placed.node is not None:
+            nodes[position] = placed.node
+        if draw.random() < 0.4 and nodes[position].pods:
+            nodes[position] = evict(nodes[position], draw.choice(list(nodes[position].pods.values())))
+    return nodes
+
+
+def misaligned(node: ClusterNode) -> set[str]:
+    """An own idea of it: CPUs of more than one NUMA node."""
+    assert node.state is not None
+    zones = node.state.machine.cpus_of_numa.values()
+    return {
+        uid
+        for uid, held in node.state.cpus.assignments.items()
+        if sum(any(cpus & mask for cpus in held.values()) for mask in zones) > 1
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from(list(Target)))
+def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
+    build: Any, seed: int, target: Target
+) -> None:
+    nodes = {node.name: node for node in drawn(random.Random(seed), build)}
+    policy = Policy(limits=Limits(total=4), target=target)
+    outcome = found(build.situation(list(nodes.values())), policy)
+    before = set().union(*map(misaligned, nodes.values()))
+    assert outcome.before == -len(before)
+    if outcome.plan is None:
+        for node in nodes.values():
+            for pod in [pod for pod in node.pods.values() if pod.uid in misaligned(node)]:
+                for to in nodes.values():
+                    if target is (Target.SAME if to is not node else Target.OTHER):
+                        continue
+                    freed = evict(node, pod)
+                    placed = place(freed if to is node else to, pod).node
+                    assert placed is None or pod.uid in misaligned(placed), (pod.name, to.name)
+        return
+    for move in outcome.plan.moves:
+        assert move.pod.uid in before
+        nodes[move.pod.node] = evict(nodes[move.pod.node], move.pod)
+        placed = place(nodes[move.node], move.replacement).node
+        assert placed is not None
+        nodes[move.node] = placed
+        assert move.replacement.uid not in misaligned(placed)
+    after = set().union(*map(misaligned, nodes.values()))
+    assert len(before) - len(after) == len(outcome.plan.moves) == outcome.plan.gain
+    held = [found for node in nodes.values() for _, found in alignment.of_node(node) if not found.aligned]
+    assert len(held) == len(after)
