@@ -66,6 +66,10 @@ Facts = dict[tuple[str, ...], Any]
 """Where something stands → what stands there. Containers and variables go by name, whatever their order."""
 
 
+_MERGED_BY = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
+"""List → what tells its items apart where patches are merged."""
+
+
 def facts(objects: Iterable[dict[str, Any]]) -> Facts:
     """What some objects say, so that two lots of them can be compared."""
     found: Facts = {}
@@ -77,8 +81,9 @@ def facts(objects: Iterable[dict[str, Any]]) -> Facts:
 
 
 def _facts(value: Any, path: tuple[str, ...]) -> Facts:
-    if isinstance(value, list) and path[-1] in {"containers", "env"}:
-        value = {item["name"]: item for item in value}
+    key = _MERGED_BY.get(path[-1])
+    if isinstance(value, list) and key is not None:
+        value = {item[key]: item for item in value}
     if not isinstance(value, dict):
         return {path: value}
     return {
