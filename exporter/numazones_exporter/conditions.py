@@ -2,7 +2,8 @@
 
 ``Ready`` is True when everything was read and nothing contradicts; Unknown when amounts may be missing or
 wrong, with the reason and the cure; False when there is no kubelet to be seen, so that only the hardware is
-shown. ``Consistent`` tells apart whether sources that describe the same thing agree.
+shown. ``Consistent`` tells apart whether sources that describe the same thing agree. A third condition,
+``CPUsExclusive``, is made by ``zones``.
 """
 
 from collections.abc import Iterable

@@ -12,7 +12,6 @@ from numazones.api.snapshot import is_strict
 from numazones.machine import NUMANode
 from numazones.quantity import format_bytes
 from numazones.resources import MEMORY, hugepage_type
-from numazones_exporter.holdings import Holdings
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -27,11 +26,10 @@ from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_me
 _RESTART = "was the kubelet restarted since the change?"
 
 
-def contradictions(observation: Observation, hardware: Hardware, holdings: Holdings) -> Iterator[Problem]:
+def contradictions(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
     """Compare state files with machine, configuration and podresources."""
     yield from _policies(observation)
     yield from _cpus(observation, hardware)
-    yield from _cpus_of_two_pods(holdings)
     yield from _memory(observation, hardware)
     yield from _devices(observation)
 
@@ -84,27 +82,6 @@ def _keeps_reserved_apart(observation: Observation) -> bool:
     if observation.kubelet is None:
         return True  # it may do so
     return is_strict(dict(observation.kubelet.cpu_manager_policy_options))
-
-
-def _cpus_of_two_pods(holdings: Holdings) -> Iterator[Problem]:
-    """Exclusive CPUs have one pod."""
-    owners: dict[int, tuple[str, str, str]] = {}
-    for holding in holdings.containers:
-        owner = (holding.namespace, holding.pod, holding.uid)
-        for cpu in cpuset.ids(holding.resources.cpus):
-            other = owners.setdefault(cpu, owner)
-            if other != owner:
-                yield Problem(
-                    CPU_MANAGER_STATE,
-                    DISAGREE,
-                    f"CPU {cpu} is held by two pods, {_name(other)} and {_name(owner)}",
-                )
-                return
-
-
-def _name(owner: tuple[str, str, str]) -> str:
-    namespace, pod, uid = owner
-    return f"{namespace}/{pod}" if pod else f"uid {uid}"
 
 
 def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:

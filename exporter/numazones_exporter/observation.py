@@ -4,7 +4,7 @@ An ``Observation`` is the only thing that passes from the sources (which do I/O 
 to ``zones.build`` (which is pure). A source that failed is ``None`` here and has a ``Problem``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numazones.api.snapshot import KnownCache, KnownDevice
 from numazones.cpuset import CPUSet
@@ -129,6 +129,8 @@ class NodePod:
     """Whether its deletion was asked for."""
     static: bool = False
     """Whether its kubelet has it from a file, not from the API server."""
+    created: str = field(default="", compare=False)
+    """When it was created, in UTC, as the API server writes it."""
 
     @property
     def active(self) -> bool:

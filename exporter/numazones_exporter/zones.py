@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from numazones import cpuset
 from numazones.api.fingerprint import fingerprint
+from numazones.api.meta import Condition
 from numazones.api.numazone import Kubelet, NUMAZone
+from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.snapshot import (
     Holder,
     NodeSnapshot,
@@ -21,6 +24,7 @@ from numazones.api.snapshot import (
 from numazones.api.zone_building import build_zones
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
+from numazones.kubelet.cpu_manager import CPUState
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones.machine import Machine
 from numazones.resources import MEMORY, hugepage_type
@@ -104,7 +108,7 @@ def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
         *reserved.problems,
         *holdings.problems,
         *devices.problems,
-        *contradictions(observation, hardware, holdings),
+        *contradictions(observation, hardware),
     )
     return _NodeFacts(holdings, devices, reserved.cpus, problems)
 
@@ -112,13 +116,14 @@ def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
 def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
     holdings, devices, reserved, problems = _join(observation, hardware)
     assigned = holdings.memory
+    default = _default_cpus(observation, holdings, hardware.machine)
     return NodeSnapshot(
         node_name=observation.node_name,
         node_uid=observation.node_uid,
         machine=hardware.machine,
         kubelet=_kubelet(observation),
         reserved_cpus=reserved,
-        default_cpus=_default_cpus(observation, holdings, hardware.machine),
+        default_cpus=default,
         exclusive_cpus=holdings.cpus,
         memory_reserved=_memory_reserved(observation, hardware.machine),
         memory_assigned=None if assigned is None else assigned.assigned,
@@ -132,7 +137,10 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         isolated=hardware.isolated,
         caches=hardware.caches,
         pods_fingerprint=_fingerprint(observation),
-        conditions=conditions_of(observation, problems),
+        conditions=(
+            *conditions_of(observation, problems),
+            *_shared_cpus_condition(observation, holdings, default),
+        ),
     )
 
 
@@ -166,14 +174,29 @@ def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine
     state = observation.cpu_manager
     if state is None or cpu_policy(observation) != STATIC_CPU:
         return None
-    recorded = 0
-    for containers in state.entries.values():
-        for cpus in containers.values():
-            recorded |= cpus
-    for cpus in state.pod_entries.values():
-        recorded |= cpus
-    returned = recorded & ~(holdings.cpus or 0)
+    live = {holding.uid for holding in holdings.containers}
+    recorded = CPUState(state.default, state.entries, state.pod_entries).exclusive_cpus_by_pod()
+    returned = cpuset.union(cpus for uid, cpus in recorded.items() if uid not in live)
     return (state.default | returned) & machine.all_cpus
+
+
+def _shared_cpus_condition(
+    observation: Observation, holdings: Holdings, default: CPUSet | None
+) -> tuple[Condition, ...]:
+    """Name the pods that share exclusive CPUs, if any do.
+
+    What the kubelet has on record is what it decides by, so amounts and predictions hold all the same. Nobody
+    seems to share between its writes: it takes a CPU out of the shared set before it records who gets it, and
+    the other way round when a pod ends (kubelet 1.36, ``policy_static``).
+    """
+    held: dict[str, CPUSet] = {}
+    names: dict[str, str] = {}
+    for holding in holdings.containers:
+        pod = holding.uid or f"{holding.namespace}/{holding.pod}"
+        held[pod] = held.get(pod, 0) | holding.resources.cpus
+        names[pod] = f"{holding.namespace}/{holding.pod}" if holding.pod else f"uid {holding.uid}"
+    ages = {pod.uid: pod.created for pod in observation.pods or ()}
+    return cpus_exclusive(default or 0, held, name=names.__getitem__, created=lambda pod: ages.get(pod, ""))
 
 
 def _memory_reserved(observation: Observation, machine: Machine) -> Mapping[tuple[int, str], int] | None:

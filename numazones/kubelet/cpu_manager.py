@@ -56,6 +56,11 @@ class CPUState(NamedTuple):
             (*(cpus for held in self.assignments.values() for cpus in held.values()), *self.pods.values())
         )
 
+    def exclusive_cpus_by_pod(self) -> dict[str, CPUSet]:
+        """Return pod uid → all CPUs that it has exclusively."""
+        held = {uid: cpuset.union(containers.values()) for uid, containers in self.assignments.items()}
+        return {uid: held.get(uid, 0) | self.pods.get(uid, 0) for uid in (*held, *self.pods)}
+
     def assign(self, uid: str, container: str, cpus: CPUSet) -> "CPUState":
         """Record exclusive CPUs and take them out of the shared set."""
         containers = {**self.assignments.get(uid, {}), container: cpus}

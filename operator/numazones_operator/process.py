@@ -38,6 +38,7 @@ from numazones_operator.leadership import Leadership, Term
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
+from numazones_operator.mirror.shared_cpu_events import SharedCPUEvents
 from numazones_operator.mirror.stale_exporters import StaleExporters
 from numazones_operator.mirror.unreadable_objects import UnreadableObjects
 from numazones_operator.mirror.zone_placements import ZonePlacements
@@ -254,6 +255,7 @@ class Operator:
         yield "publisher", self.pipeline.publisher.run()
         yield "stale exporters", self._stale_exporters().run()
         yield "zone placements", self._zone_placements().run()
+        yield "shared CPUs", SharedCPUEvents(self.pipeline.state, events=self.events).run()
         yield "events", self.events.run()
         yield "verdict events", self.pipeline.verdict_events.run()
         yield "misses", self.pipeline.misses.run()

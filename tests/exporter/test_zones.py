@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numazones import cpuset, quantity
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
 from numazones.api.snapshot import KnownDevice
+from numazones.api.zones import node_from_zones
 from numazones.kubelet.checkpoints import (
     CPUManagerCheckpoint,
     DeviceManagerCheckpoint,
@@ -530,15 +531,6 @@ def test_a_split_of_memory_that_podresources_do_not_give_is_estimated_and_report
             "device d of r is in kubelet_internal_checkpoint, but not in podresources",
             id="a device",
         ),
-        pytest.param(
-            {
-                "cpu_manager": cpu_state(a={"c": "2"}, b={"c": "2"}),
-                "pods": (pod("a"), pod("b")),
-                "podresources": offer(a=(container("c", "2"),), b=(container("c", "2"),)),
-            },
-            "CPU 2 is held by two pods, ns/pod-a and ns/pod-b",
-            id="a CPU held twice",
-        ),
     ],
 )
 def test_sources_that_disagree_are_named(parts: dict[str, Any], message: str) -> None:
@@ -547,6 +539,92 @@ def test_sources_that_disagree_are_named(parts: dict[str, Any], message: str) ->
     assert (status, reason) == ("False", "SourcesDisagree")
     assert message in text
     assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
+
+
+def of_two_pods(**parts: Any) -> dict[str, Any]:
+    """The kubelet has given CPU 2 to two pods, of which the first has the other sibling, too."""
+    return {
+        "cpu_manager": cpu_state(a={"c": "2,6"}, b={"c": "2"}),
+        "pods": (
+            replace(pod("a"), created="2026-01-31T09:00:00Z"),
+            replace(pod("b"), created="2026-01-31T08:00:00Z"),
+        ),
+        "podresources": offer(a=(container("c", "2,6"),), b=(container("c", "2"),)),
+        "kubelet_version": "v1.36.2",
+        **parts,
+    }
+
+
+def test_a_cpu_that_the_kubelet_gave_to_two_pods_has_a_condition_of_its_own() -> None:
+    found = observation(**of_two_pods())
+    assert condition(found, "Ready")[:2] == ("True", "Complete")
+    assert condition(found, "Consistent")[:2] == ("True", "SourcesAgree")
+    status, reason, text = condition(found, "CPUsExclusive")
+    assert (status, reason) == ("False", "CPUsOfTwoPods")
+    assert text.startswith("ns/pod-b and ns/pod-a both hold CPU 2: delete ns/pod-a, the younger, to end that")
+    published = build(found)
+    assert [zone.status and zone.status.resources[0].assigned for zone in published] == ["0", "2"]
+    node = node_from_zones(published)
+    assert node.cpus.assignments == {"a": {"c": cpuset.parse("2,6")}, "b": {"c": cpuset.parse("2")}}
+    assert node.cpus.default == cpuset.parse("0-1,3-5,7")
+
+
+def test_without_the_pods_of_the_node_none_is_called_the_younger() -> None:
+    _, _, text = condition(observation(**of_two_pods(pods=None)), "CPUsExclusive")
+    assert "delete ns/pod-b to end that" in text
+
+
+def test_a_cpu_that_came_back_while_another_pod_holds_it_counts_as_the_kubelet_counts_it() -> None:
+    """The kubelet takes it for free, so the next pod may be given it."""
+    ended = of_two_pods(podresources=offer(a=(container("c", "2,6"),)))  # b is not yet out of the file
+    released = of_two_pods(
+        cpu_manager=replace(cpu_state(a={"c": "2,6"}), default=cpuset.parse("0-5,7")),
+        podresources=offer(a=(container("c", "2,6"),)),
+    )
+    for parts in (ended, released):
+        found = observation(**parts)
+        assert condition(found, "Ready")[0] == "True"
+        status, reason, text = condition(found, "CPUsExclusive")
+        assert (status, reason) == ("False", "CPUsInSharedSet")
+        assert text.startswith("ns/pod-a holds CPU 2, and the kubelet takes CPU 2 for free")
+        node = node_from_zones(build(found))
+        assert node.cpus.default == cpuset.parse("0-5,7")
+        assert node.cpus.assignments == {"a": {"c": cpuset.parse("2,6")}}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({}, id="nothing is held"),
+        pytest.param(
+            {
+                "cpu_manager": replace(cpu_state(), default=cpuset.parse("0-2,4-6")),
+                "podresources": offer(a=(container("c"),)),
+            },
+            id="taken out of the shared set, not yet recorded",
+        ),
+        pytest.param(
+            {
+                "cpu_manager": cpu_state(old={"c": "3,7"}),
+                "pods": (pod("a"),),
+                "podresources": offer(a=(container("c", "3,7"),)),
+            },
+            id="an ended pod on record whose CPUs another has",
+        ),
+        pytest.param(
+            {
+                "cpu_manager": cpu_state(),
+                "podresources": offer(a=(container("c", "3,7"),)),
+                "pods": (pod("a"),),
+            },
+            id="given since the file was read",
+        ),
+    ],
+)
+def test_nobody_seems_to_share_between_the_kubelets_writes(parts: dict[str, Any]) -> None:
+    for zone in build(observation(**parts)):
+        assert zone.status is not None
+        assert [item.type for item in zone.status.conditions] == ["Ready", "Consistent"]
 
 
 def test_many_contradictions_are_counted_so_that_conditions_stay_short() -> None:

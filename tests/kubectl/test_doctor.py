@@ -201,6 +201,22 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         *("readings", "error", ["worker-2"]),
         *("sources disagree: 3 and 4", "restart the kubelet"),
     ),
+    "pods share exclusive CPUs": (
+        changed(
+            "NUMAZone",
+            "worker-2",
+            lambda it: it["status"]["conditions"].append(
+                {
+                    "type": "CPUsExclusive",
+                    "status": "False",
+                    "reason": "CPUsOfTwoPods",
+                    "message": "ns/a and ns/b both hold CPU 2: delete ns/b",
+                }
+            ),
+        ),
+        *("readings", "error", ["worker-2"]),
+        *("ns/a and ns/b both hold CPU 2: delete ns/b", "make its cores alike"),
+    ),
     "two models show on a node": (
         changed(
             "Node", "worker-2", lambda it: it["metadata"]["labels"].update({"node.koordinator.sh/cpu": "x"})

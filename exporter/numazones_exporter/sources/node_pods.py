@@ -68,6 +68,8 @@ def pod_of(item: Mapping[str, Any]) -> NodePod:
         status.get("phase") or "",
         status.get("qosClass") or "",
     )
-    if not all(isinstance(text, str) for text in texts):
+    created = metadata.get("creationTimestamp") or ""
+    if not all(isinstance(text, str) for text in (*texts, created)):
         raise TypeError(f"namespace, name, uid, phase and QoS class must be texts, not {texts}")
-    return NodePod(*texts, deleting=metadata.get("deletionTimestamp") is not None, static=static)
+    deleting = metadata.get("deletionTimestamp") is not None
+    return NodePod(*texts, deleting=deleting, static=static, created=created)

@@ -12,6 +12,7 @@ from kubectl_numazones.files import Object
 from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
+from numazones.api.numazone import CPUS_EXCLUSIVE
 from numazones.cluster import UNDECIDED, ClusterNode
 from numazones.constraints import Constraints
 from numazones.dump import OBJECTS_MISSING
@@ -202,6 +203,12 @@ def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
     if condition.get("type") == "Consistent":
         cure = "restart the kubelet, if machine or configuration changed since it started"
         yield error(node, f"sources disagree: {said}", cure)
+    elif condition.get("type") == CPUS_EXCLUSIVE:
+        cure = (
+            "delete them as said; so that it does not come again, drain the node, make its cores alike (all "
+            "CPUs online, or SMT off everywhere), remove cpu_manager_state and restart the kubelet"
+        )
+        yield error(node, said, cure)
     elif condition.get("reason") != _DISAGREE:  # then Consistent tells more
         severity = Severity.ERROR if condition.get("status") == "False" else Severity.WARNING
         cure = "see the reason in docs/reference/exporter.md, Conditions"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from numazones.api.meta import NODE_LABEL
+from numazones.api.numazone import CPUS_EXCLUSIVE
 from numazones.cluster import ClusterNode
 from numazones.placement import models
 from numazones_client import Decoder, by_name
@@ -26,6 +27,8 @@ class ZoneReport:
     """Whether it says that its exporter is silent."""
     placement: Mapping[str, Any] | None = None
     """What it says of the placement model that decides there; None: nothing."""
+    shares_cpus: bool = False
+    """Whether it says that pods share exclusive CPUs."""
 
     @property
     def record(self) -> str:
@@ -45,6 +48,10 @@ class ZoneReport:
             body,
             "silence" in status,
             status.get("placement"),
+            any(
+                condition.get("type") == CPUS_EXCLUSIVE and condition.get("status") == "False"
+                for condition in status.get("conditions") or ()
+            ),
         )
 
 

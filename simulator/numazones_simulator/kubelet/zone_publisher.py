@@ -10,7 +10,9 @@ import json
 import logging
 from typing import Any
 
-from numazones.api.meta import NODE_LABEL
+from numazones.api.meta import NODE_LABEL, Condition
+from numazones.api.numazone import READY
+from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.zones import zones_from_node
 from numazones_client import APIError, Client
 from numazones_client.resources import LEASES, NUMAZONES
@@ -96,11 +98,19 @@ class ZonePublisher:
 
     def _zones(self) -> list[dict[str, Any]]:
         kubelet = self._agent.kubelet
+        pods = {pod.uid: pod for pod in kubelet.pods}
+        shared = cpus_exclusive(
+            kubelet.node.cpus.default,
+            kubelet.node.cpus.exclusive_cpus_by_pod(),
+            name=lambda uid: f"{pods[uid].namespace}/{pods[uid].name}" if uid in pods else f"uid {uid}",
+            created=lambda uid: pods[uid].created if uid in pods else "",
+        )
         zones = zones_from_node(
             kubelet.node,
             node_name=self._agent.name,
             pods={pod.uid: (pod.namespace, pod.name) for pod in kubelet.pods},
             version=kubelet.spec.version,
+            conditions=(Condition(type=READY, status="True", reason="Complete"), *shared),
         )
         bodies = [zone.to_api() for zone in zones]
         for body in bodies:
