@@ -121,7 +121,7 @@ class Reflector(Generic[T]):
             field_selector: as in ``kubectl get --field-selector``.
             pace: how patient to be.
             optional: a cluster that does not know the resource counts as one without such objects.
-            quiet: log failures for debugging only, where another mirror of the resource tells of them.
+            quiet: log for debugging only, where another mirror of the resource tells of the same.
             unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._watch()
             except Gone:
-                _log.info("%s: the version is too old, listing again", self.name)
+                self._note("%s: the version is too old, listing again", self.name)
                 self._metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
             if not events:
                 raise
             reason = "broken"
-            _log.info("%s: %s", self.name, error)
+            self._note("%s: %s", self.name, error)
         except Gone:
             if not events and clock() - started < _SHORT_WATCH:
                 await asyncio.sleep(self._backoff.delay())
@@ -248,6 +248,9 @@ class Reflector(Generic[T]):
             self._table.remove(event.object)
         else:
             self._table.put(event.object)
+
+    def _note(self, message: str, *arguments: object) -> None:
+        _log.log(logging.DEBUG if self._quiet else logging.INFO, message, *arguments)
 
     def _mark_current(self) -> None:
         self.problem = ""
