@@ -124,7 +124,7 @@ class Reflector(Generic[T]):
             optional: a cluster that does not know the resource counts as one without such objects.
             appearance: waits until it is worth asking again for a resource that the cluster does not know;
                 left out, that is every one to two minutes.
-            quiet: log failures for debugging only, where another mirror of the resource tells of them.
+            quiet: log for debugging only, where another mirror of the resource tells of the same.
             unreadable: called with each object that cannot be read, after it was removed from the table.
             draw: random numbers in [0, 1).
         """
@@ -164,7 +164,7 @@ class Reflector(Generic[T]):
                     await self._list()
                 await self._watch()
             except Gone:
-                _log.info("%s: the version is too old, listing again", self.name)
+                self._note("%s: the version is too old, listing again", self.name)
                 self._metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
             if not events:
                 raise
             reason = "broken"
-            _log.info("%s: %s", self.name, error)
+            self._note("%s: %s", self.name, error)
         except Gone:
             if not events and clock() - started < _SHORT_WATCH:
                 await asyncio.sleep(self._backoff.delay())
@@ -252,6 +252,9 @@ class Reflector(Generic[T]):
             self._table.remove(event.object)
         else:
             self._table.put(event.object)
+
+    def _note(self, message: str, *arguments: object) -> None:
+        _log.log(logging.DEBUG if self._quiet else logging.INFO, message, *arguments)
 
     def _mark_current(self) -> None:
         self.problem = ""

@@ -16,6 +16,7 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     DISAGREE,
     MEMORY_MANAGER_STATE,
+    NO_NUMA_NODES,
     NOT_FOUND,
     Observation,
     Problem,
@@ -32,7 +33,7 @@ def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tupl
     """Judge the reading; the same on all zones of the node, without transition times."""
     found = tuple(problems)
     disagreements = [problem for problem in found if problem.reason == DISAGREE]
-    gaps = [problem for problem in found if problem.reason != DISAGREE]
+    gaps = [problem for problem in found if problem.reason not in {DISAGREE, NO_NUMA_NODES}]
     return _ready_condition(observation, gaps, disagreements), _consistent_condition(disagreements)
 
 
@@ -59,6 +60,9 @@ def _ready_condition(
     if disagreements:
         message = f"sources contradict each other, see the condition {CONSISTENT}"
         return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
+    for note in observation.problems:
+        if note.reason == NO_NUMA_NODES:
+            return Condition(type=READY, status="True", reason=note.reason, message=note.message)
     return Condition(type=READY, status="True", reason="Complete", message="")
 
 

@@ -31,8 +31,10 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
+    NO_NUMA_NODES,
     NODE,
     NOT_ASKED,
+    ORDER,
     PODRESOURCES,
     PODS,
     SYSFS,
@@ -297,8 +299,12 @@ class Exporter:
 
     def _log_changes(self, problems: frozenset[Problem]) -> None:
         """Log the problems that are new, and those that are gone."""
-        for problem in sorted(problems - self._problems, key=lambda problem: problem.source):
-            _log.warning("%s: %s: %s", problem.source, problem.reason, problem.message)
+        new: dict[tuple[str, str], list[str]] = {}
+        for problem in sorted(problems - self._problems, key=lambda problem: ORDER.index(problem.source)):
+            new.setdefault((problem.reason, problem.message), []).append(problem.source)
+        for (reason, message), sources in new.items():
+            level = logging.INFO if reason == NO_NUMA_NODES else logging.WARNING
+            _log.log(level, "%s: %s: %s", ", ".join(dict.fromkeys(sources)), reason, message)
         for problem in sorted(self._problems - problems, key=lambda problem: problem.source):
             _log.info("%s: no longer: %s", problem.source, problem.reason)
         self._problems = problems

@@ -43,6 +43,10 @@ NOT_ASKED = "NotAsked"
 """Reason of a problem that is a source switched off by the settings."""
 NOT_FOUND = "NotFound"
 """Reason of a problem that is a file which is not there."""
+SOCKET_MISSING = "SocketMissing"
+"""Reason of a problem that is a socket which is not there."""
+NO_NUMA_NODES = "NoNUMANodes"
+"""Reason of what is unusual, but no gap: the kernel knows no NUMA nodes, and the kubelet does without."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -169,7 +169,7 @@ class ZonePublisher:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
                     f"cannot publish {zone.metadata.name}: the API server did not give the uid of Node "
-                    f"{self._node_name}; check --node-name against kubectl get nodes"
+                    f"{self._node_name}, which owns it"
                 )
         try:
             return await self._apply_all(zones, self._published)

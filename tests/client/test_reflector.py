@@ -300,6 +300,24 @@ async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed
             assert (mirror.problem, mirror.forbidden) == ("", False)
 
 
+async def test_of_mirrors_that_share_a_servers_failures_all_but_one_may_be_quiet(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server()
+    server.list_status = 403
+    with caplog.at_level("INFO", logger="numazones_client"):
+        async with running_reflector(server, quiet=True) as (mirror, table, _):
+            await eventually(lambda: len(server.asked) >= 2)
+            assert mirror.forbidden
+            server.lists, server.list_status = [([widget("a", 1)], 2)], 200
+            await eventually(lambda: names(table) == {"a"})
+            await eventually(lambda: len(server.streams) == 1)
+            server.lists = [([widget("b", 3)], 4)]
+            server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+            await eventually(lambda: names(table) == {"b"})
+    assert [record.message for record in caplog.records if record.name.startswith("numazones_client")] == []
+
+
 async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:
     server = Server()
     server.list_status = 404

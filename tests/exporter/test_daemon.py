@@ -487,8 +487,8 @@ async def test_a_token_of_the_former_node_is_named_and_its_successor_used_at_onc
 
 async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
-        cure = "did not give the uid of Node mistyped; check --node-name against kubectl get nodes"
-        await unhealthy(url, cure, 'nodes "mistyped" not found')
+        cure = 'nodes "mistyped" not found; check --node-name against kubectl get nodes'
+        await unhealthy(url, "did not give the uid of Node mistyped", cure)
     assert await node.client.list(NUMAZONES) == []
 
 

@@ -99,7 +99,7 @@ def test_a_laptop_without_kubelet_shows_its_hardware_and_says_what_is_missing(tm
     ready, consistent = zone["status"]["conditions"]
     assert (ready["status"], ready["reason"]) == ("False", "KubeletNotFound")
     assert ready["message"].startswith("no kubelet was found, so only the hardware is shown: ")
-    assert "/nonexistent/pod-resources/kubelet.sock does not exist" in ready["message"]
+    assert "/nonexistent holds nothing of a kubelet, neither its state files" in ready["message"]
     assert consistent["status"] == "True"
     assert "kubelet-config, pods, node: no API server is configured" in result.stderr
     assert "Ready=False (KubeletNotFound)" in result.stderr

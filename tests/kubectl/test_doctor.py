@@ -180,7 +180,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             ),
         ),
         *("readings", "warning", ["worker-2"]),
-        *("TimedOut: slow", "docs/reference/exporter.md"),
+        *("TimedOut: slow", "the kubelet is restarting, overloaded or hanging"),
     ),
     "sources disagree": (
         changed(

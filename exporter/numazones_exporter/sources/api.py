@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 import aiohttp
 
-from numazones_client import NO_RETRY, Client, Forbidden, load
+from numazones_client import NO_RETRY, Client, Forbidden, NotFound, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
-from numazones_exporter.observation import NodePod
+from numazones_exporter.observation import NOT_FOUND, NodePod
 from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import KubeletConfigReader
 from numazones_exporter.sources.node_pods import pods_of
@@ -67,8 +67,18 @@ class LazyClient:
 
 
 async def read_node(client: LazyClient, name: str) -> tuple[str, str]:
-    """Return the Node's uid and its kubelet's version; raises ``numazones_client.APIError``."""
-    node = await (await client.get()).get(NODES, name)
+    """Return the Node's uid and its kubelet's version.
+
+    Raises:
+        SourceError: there is no such Node.
+        numazones_client.APIError: the API server cannot be asked.
+    """
+    try:
+        node = await (await client.get()).get(NODES, name)
+    except NotFound as error:
+        raise SourceError(
+            NOT_FOUND, f"{error.request}: {error.message}; check --node-name against kubectl get nodes"
+        ) from error
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return node["metadata"]["uid"], info.get("kubeletVersion") or ""
 

@@ -24,12 +24,13 @@ from numazones.kubelet.machine_state import Block
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
     NOT_ASKED,
+    SOCKET_MISSING,
     ContainerResources,
     PodResources,
     PodResourcesAnswer,
 )
 from numazones_exporter.podresources_grpc import PodResourcesListerStub
-from numazones_exporter.sources.problems import SourceError
+from numazones_exporter.sources.problems import SourceError, cure_of_denial
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ class SocketReader:
             raise _source_error(self._path, StreamTerminatedError()) from error
         except FileNotFoundError as error:
             raise SourceError(
-                "SocketMissing",
+                SOCKET_MISSING,
                 f"{self._path} does not exist: is a kubelet running here, and is its directory "
                 "pod-resources mounted (the directory, not the socket)?",
             ) from error
@@ -122,11 +123,7 @@ def _source_error(path: Path, error: Exception) -> SourceError:
     if isinstance(error, DecodeError):
         return SourceError("InvalidAnswer", f"{path}: the answer is not a podresources v1 message")
     if isinstance(error, OSError):
-        cure = (
-            "the exporter must run as root"
-            if isinstance(error, PermissionError)
-            else "is the kubelet running?"
-        )
+        cure = cure_of_denial() if isinstance(error, PermissionError) else "is the kubelet running?"
         return SourceError("CannotConnect", f"{path}: {error.strerror or error}; {cure}")
     cause = str(error) or "the connection broke"
     return SourceError("ConnectionLost", f"{path}: {cause}; the next cycle connects again")

@@ -19,9 +19,11 @@ from numazones_exporter.observation import (
     KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
     NODE,
+    NOT_FOUND,
     ORDER,
     PODRESOURCES,
     PODS,
+    SOCKET_MISSING,
     SYSFS,
     Observation,
     Problem,
@@ -51,6 +53,9 @@ SLOW_FACTS_SECONDS = 30.0
 They change when the kubelet restarts, while state files may change every second; asking the API server
 each time would be most of the exporter's load on it.
 """
+
+
+_KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})
 
 
 class _Cached(Generic[_Value]):
@@ -136,15 +141,36 @@ async def observe(sources: Sources) -> Observation:
     kubelet = None
     if document is not None:
         kubelet = scan.take(KUBELET_CONFIG, lambda: parse_configuration(document, version=version or None))
+    problems = _missing_files_as_one(scan.problems, sources.options.kubelet_dir)
     observation: Observation = replace(
         local,
         node_uid=uid or None,
         kubelet_version=version or None,
         kubelet=kubelet,
-        problems=tuple(sorted(scan.problems, key=lambda problem: (ORDER.index(problem.source), problem))),
+        problems=tuple(sorted(problems, key=lambda problem: (ORDER.index(problem.source), problem))),
         durations=tuple(sorted(scan.durations.items())),
     )
     return observation
+
+
+def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Problem]:
+    """Say once that nothing of the kubelet is where it was looked for, instead of naming file by file."""
+    missing = {
+        problem.source: problem for problem in problems if problem.reason in {NOT_FOUND, SOCKET_MISSING}
+    }
+    if not missing.keys() >= _KUBELET_FILES:
+        return problems
+    message = (
+        f"{kubelet_dir} holds nothing of a kubelet, neither its state files nor its socket: is that the root "
+        "directory of one that runs here, and is it mounted? k0s has /var/lib/k0s/kubelet, MicroK8s "
+        "/var/snap/microk8s/common/var/lib/kubelet"
+    )
+    return [
+        replace(problem, reason="KubeletFilesMissing", message=message)
+        if missing.get(problem.source) is problem and problem.source in _KUBELET_FILES
+        else problem
+        for problem in problems
+    ]
 
 
 async def _local(scan: "_Scan", sources: Sources) -> Observation:

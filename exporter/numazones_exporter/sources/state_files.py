@@ -15,7 +15,7 @@ from numazones_exporter.observation import (
     MEMORY_MANAGER_STATE,
     NOT_FOUND,
 )
-from numazones_exporter.sources.problems import SourceError
+from numazones_exporter.sources.problems import SourceError, cure_of_denial
 
 _State = TypeVar("_State")
 
@@ -69,9 +69,11 @@ class _File(Generic[_State]):
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))
         except FileNotFoundError as error:
-            raise SourceError(NOT_FOUND, f"{path} does not exist") from error
+            raise SourceError(
+                NOT_FOUND, f"{path} does not exist, which a kubelet writes there when it starts"
+            ) from error
         except OSError as error:
-            cure = "; the exporter must run as root" if isinstance(error, PermissionError) else ""
+            cure = f"; {cure_of_denial()}" if isinstance(error, PermissionError) else ""
             raise SourceError("Unreadable", f"{path} cannot be read: {error.strerror}{cure}") from error
         except checkpoints.InvalidCheckpoint as error:
             # The error names the file; the directory is what it cannot know.

@@ -20,7 +20,7 @@ from numazones import cpuset
 from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
 from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
-from numazones_exporter.observation import SYSFS, Hardware, Problem
+from numazones_exporter.observation import NO_NUMA_NODES, SYSFS, Hardware, Problem
 from numazones_exporter.sources.problems import Reading, SourceError
 
 # Numbers in names and files have bounds, so that nonsense is rejected before it eats the memory.
@@ -149,7 +149,7 @@ class SysfsReader:
         problems.append(
             Problem(
                 SYSFS,
-                "NoNUMANodes",
+                NO_NUMA_NODES,
                 f"{self._node_dir} lists no NUMA node: the kernel was built without NUMA support; "
                 "each socket is shown as one zone",
             )

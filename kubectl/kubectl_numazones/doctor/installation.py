@@ -8,6 +8,7 @@ from typing import Any
 from kubectl_numazones import gated_pods
 from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
+from kubectl_numazones.doctor.reading_cures import CURES
 from kubectl_numazones.files import Object
 from numazones import timestamp
 from numazones.api import crd
@@ -200,19 +201,15 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
 
 def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
     said = condition.get("message") or "no message"
+    reason = str(condition.get("reason"))
+    cure = CURES.get(reason, "see the log of the exporter there")
     if condition.get("type") == "Consistent":
-        cure = "restart the kubelet, if machine or configuration changed since it started"
         yield error(node, f"sources disagree: {said}", cure)
     elif condition.get("type") == CPUS_EXCLUSIVE:
-        cure = (
-            "delete them as said; so that it does not come again, drain the node, make its cores alike (all "
-            "CPUs online, or SMT off everywhere), remove cpu_manager_state and restart the kubelet"
-        )
         yield error(node, said, cure)
-    elif condition.get("reason") != _DISAGREE:  # then Consistent tells more
+    elif reason != _DISAGREE:  # then Consistent tells more
         severity = Severity.ERROR if condition.get("status") == "False" else Severity.WARNING
-        cure = "see the reason in docs/reference/exporter.md, Conditions"
-        yield Finding(severity, (node,), f"{condition.get('reason')}: {said}", cure)
+        yield Finding(severity, (node,), f"{reason}: {said}", cure)
 
 
 def clocks(evidence: Evidence) -> Iterator[Finding]:

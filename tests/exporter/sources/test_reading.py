@@ -112,10 +112,28 @@ async def test_a_kubelet_directory_that_is_empty_names_every_state_file(
 ) -> None:
     found = await read(replace(options, kubelet_dir=tmp_path))
     assert [problem.message for problem in found.problems] == [
-        f"{tmp_path}/cpu_manager_state does not exist",
-        f"{tmp_path}/memory_manager_state does not exist",
-        f"{tmp_path}/device-plugins/kubelet_internal_checkpoint does not exist",
+        f"{tmp_path}/{name} does not exist, which a kubelet writes there when it starts"
+        for name in (
+            "cpu_manager_state",
+            "memory_manager_state",
+            "device-plugins/kubelet_internal_checkpoint",
+        )
     ]
+
+
+async def test_a_directory_without_anything_of_a_kubelet_is_named_once(
+    options: Options, tmp_path: Path
+) -> None:
+    changed = replace(options, kubelet_dir=tmp_path, podresources=f"unix:{tmp_path}/kubelet.sock")
+    problems = (await read(changed)).problems
+    assert {problem.source for problem in problems} == {
+        PODRESOURCES,
+        CPU_MANAGER_STATE,
+        MEMORY_MANAGER_STATE,
+        DEVICE_CHECKPOINT,
+    }
+    (message,) = {problem.message for problem in problems}
+    assert message.startswith(f"{tmp_path} holds nothing of a kubelet")
 
 
 @pytest.fixture

@@ -49,7 +49,9 @@ def test_a_missing_file_is_named_with_its_path(tmp_path: Path, name: str) -> Non
     error = rejection(tmp_path, name)
     assert error.reason == "NotFound"
     folder = "device-plugins/" if name == "kubelet_internal_checkpoint" else ""
-    assert str(error) == f"{tmp_path}/{folder}{name} does not exist"
+    assert (
+        str(error) == f"{tmp_path}/{folder}{name} does not exist, which a kubelet writes there when it starts"
+    )
 
 
 def test_a_truncated_file_is_rejected(tmp_path: Path, name: str) -> None:

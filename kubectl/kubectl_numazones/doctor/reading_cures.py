@@ -1,0 +1,100 @@
+"""What helps where an exporter could not read its node in full, by the reason of the zones' condition.
+
+The table in docs/reference/exporter.md has the same rows; a test compares them.
+"""
+
+CURES: dict[str, str] = {}
+"""Reason → what helps."""
+
+
+def _helps(*reasons: str, cure: str) -> None:
+    CURES.update(dict.fromkeys(reasons, cure))
+
+
+_helps(
+    "KubeletNotFound",
+    cure="let a kubelet run there, or mount its root directory and name it with --kubelet-dir; a machine "
+    "without kubelet has nothing but its hardware to show",
+)
+_helps(
+    "KubeletFilesMissing",
+    cure="mount the kubelet's root directory: /var/lib/k0s/kubelet on k0s, "
+    "/var/snap/microk8s/common/var/lib/kubelet on MicroK8s (chart value exporter.kubeletDir, or hostPath of "
+    "the volume kubelet)",
+)
+_helps("SourcesDisagree", cure="restart the kubelet, if machine or configuration changed since it started")
+_helps(
+    "CPUsOfTwoPods",
+    "CPUsInSharedSet",
+    cure="delete them as said; so that it does not come again, drain the node, make its cores alike (all "
+    "CPUs online, or SMT off everywhere), remove cpu_manager_state and restart the kubelet",
+)
+_helps(
+    "SocketMissing",
+    cure="see whether the kubelet runs; mount the directory pod-resources, not the socket in it",
+)
+_helps(
+    "CannotConnect",
+    "ConnectionLost",
+    "KubeletRejected",
+    "TimedOut",
+    cure="wait: the kubelet is restarting, overloaded or hanging, and is asked again; if it stays so, see "
+    "its log",
+)
+_helps(
+    "InvalidAnswer",
+    "AnswerTooLarge",
+    "RecordingMissing",
+    cure="see what listens there, or was recorded: it does not speak podresources v1",
+)
+_helps(
+    "NotFound",
+    cure="restart the kubelet, which writes its state files when it starts, and see whether it runs with the "
+    "root directory that is mounted",
+)
+_helps(
+    "Unreadable",
+    cure="let the exporter run as root, and where SELinux is enforced with the type spc_t "
+    "(securityContext.seLinuxOptions)",
+)
+_helps(
+    "InvalidCheckpoint",
+    "WrongChecksum",
+    cure="drain the node, remove the file and restart the kubelet, if that rejects it as well; something "
+    "else wrote it, or it is damaged",
+)
+_helps(
+    "EstimatedSplit",
+    "InitContainersUnseen",
+    cure="make the state file readable: what podresources say instead is less exact",
+)
+_helps("EndedPodsUnknown", cure="let the exporter see the node's pods (--pods) or podresources")
+_helps("NoPodsOfNode", cure="give the exporter the right --node-name")
+_helps("DeviceTopologyUnknown", cure="make podresources readable")
+_helps("ReservedCPUsUnknown", cure="make the kubelet's configuration or podresources readable")
+_helps(
+    "InvalidCPUList",
+    "InvalidDistances",
+    "InvalidSysfs",
+    "MeminfoMissing",
+    "HugepagesUnreadable",
+    "CPUWithoutTopology",
+    "NoCPUs",
+    cure="see what is unusual about sysfs or the configuration; the message names the file",
+)
+_helps(
+    "ConfigError",
+    "Unreachable",
+    "Forbidden",
+    "Unauthorized",
+    "UntrustedCertificate",
+    cure="apply the exporter's manifests again (rights, address of the kubelet); the message names what is "
+    "missing",
+)
+_helps(
+    "InvalidDocument",
+    "InvalidConfiguration",
+    "UnsupportedVersion",
+    cure="correct the kubelet's configuration, or the file that stands for it",
+)
+_helps("NotAsked", cure="switch the source on again: a setting of the exporter says none")

@@ -1,0 +1,49 @@
+"""Doctor has a cure for every reason that the exporter gives, and the documentation has the same."""
+
+import ast
+from pathlib import Path
+
+from kubectl_numazones.doctor.reading_cures import CURES
+from numazones_exporter import observation
+
+ROOT = Path(__file__).resolve().parents[2]
+GOOD = {"Complete", "SourcesAgree", "NoNUMANodes"}
+
+
+def documented() -> dict[str, str]:
+    """Reason → cure, by the table of the reference."""
+    text = (ROOT / "docs" / "reference" / "exporter.md").read_text()
+    table = text.partition("| Reason | Cure |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    return {reason.strip("`"): cure for reasons, cure in rows for reason in reasons.split(", ")}
+
+
+def given() -> set[str]:
+    """Reasons that the exporter's source gives problems: second argument, or first of a source's error."""
+    found: set[str] = set()
+    for path in (ROOT / "exporter" / "numazones_exporter").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                position = {"Problem": 1, "SourceError": 0}.get(call.func.id)
+                if position is not None and len(call.args) > position:
+                    found |= _text(call.args[position])
+    return found
+
+
+def _text(argument: ast.expr) -> set[str]:
+    if isinstance(argument, ast.Constant):
+        return {str(argument.value)}
+    known = getattr(observation, argument.id, None) if isinstance(argument, ast.Name) else None
+    return {known} if known else set()
+
+
+def test_every_reason_that_an_exporter_gives_has_a_cure() -> None:
+    reasons = given()
+    assert len(reasons) > 20
+    assert reasons - CURES.keys() - GOOD == {"InvalidEndpoint"}  # a setting that is wrong: it does not start
+
+
+def test_the_reference_has_the_same_cures() -> None:
+    table = documented()
+    assert {reason: cure for reason, cure in table.items() if reason not in GOOD} == CURES
+    assert table.keys() >= GOOD
