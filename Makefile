@@ -33,7 +33,7 @@ format: venv  ## let ruff rewrite what it can
 
 types: venv
 	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
-	  scripts/krew/build.py
+	  scripts/krew/build.py scripts/runbook_links.py
 
 imports: venv
 	$(BIN)/lint-imports

@@ -38,19 +38,26 @@ _MIN_WIDTH = 20
 
 @click.command("doctor", epilog=_EPILOG)
 @output_option()
+@click.option(
+    "--fail-on",
+    type=click.Choice([Severity.ERROR.value, Severity.WARNING.value]),
+    default=Severity.WARNING.value,
+    show_default=True,
+    help="The least severe finding that makes the exit code 1.",
+)
 @source_options
-def command(source: Source, output: Output) -> int:
+def command(source: Source, output: Output, fail_on: str) -> int:
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
     Offline, a check needs the objects that it looks at; those that lack them are named. The exit code is 1
-    if there is an error or a warning, else 0.
+    if there is an error or a warning (see --fail-on), else 0.
     """
     outcomes = examine(gather(source))
     if output.is_document:
         output.write(_document(outcomes))
     else:
         _print_findings(outcomes)
-    wrong = {Severity.ERROR, Severity.WARNING}
+    wrong = {Severity.ERROR, Severity(fail_on)}
     return int(any(finding.severity in wrong for outcome in outcomes for finding in outcome.findings))
 
 
