@@ -3,8 +3,8 @@
 A fenced block `console` that shows commands (`$ …`) with what they print is run from the project's root, as
 a newcomer would who has run `make venv` and no more: the project's programs are not on the path.
 `...` stands for anything, white space is folded. A block marked `console (on a cluster)` is run against an
-embedded API server, one marked `console (not run)` is only read by people. Blocks `python` with prompts
-(`>>>`) are doctests; those of one page are one session.
+embedded API server, those marked `console (in a walk)` by `test_walk.py`, and one marked `console (not run)`
+is only read by people. Blocks `python` with prompts (`>>>`) are doctests; those of one page are one session.
 """
 
 import asyncio
@@ -46,10 +46,12 @@ def console_examples(note: str = "") -> list[ParameterSet]:
 
 
 def commands(body: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a command (with its continuation lines) and the output that the page shows for it."""
+    """Pairs of a command (with its continuation lines, or its document up to END) and what the page shows."""
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         last = next(index for index, line in enumerate(lines) if not line.rstrip("\n").endswith("\\"))
+        if "<<'END'" in lines[last]:
+            last = lines.index("END\n")
         yield "".join(lines[: last + 1]).strip(), "".join(lines[last + 1 :])
 
 
