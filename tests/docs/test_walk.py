@@ -49,6 +49,7 @@ def terminal() -> Iterator[dict[str, str]]:
         assert process.wait(timeout=120) == 0
 
 
+@pytest.mark.slow
 def test_the_walk_leads_where_the_page_says(terminal: dict[str, str]) -> None:
     blocks = [match["body"] for match in FENCE.finditer(PAGE) if match["note"] == "(in a walk)"]
     steps = [step for block in blocks for step in commands(block)]
