@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws coverage demo docs crds dashboards reference version images plugin clean
+.PHONY: help venv lock lint format types imports test laws coverage demo docs pictures crds dashboards reference version images plugin \
+  clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +34,7 @@ format: venv  ## let ruff rewrite what it can
 
 types: venv
 	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
-	  scripts/krew/build.py
+	  scripts/krew/build.py scripts/runbook_links.py scripts/pictures.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -55,6 +56,9 @@ demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; t
 
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
+
+pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
+	$(BIN)/python -m scripts.pictures
 
 crds: venv  ## write crds/ and their reference page from numazones/api
 	$(BIN)/python scripts/generate_crds.py

@@ -39,11 +39,6 @@ Here is what values and release change in them.
 {{- end -}}
 {{- end -}}
 {{- $runbooks := include "numazones.runbooks" .root -}}
-{{- if $runbooks -}}
-{{- $text = replace "https://numazones.example/runbooks" $runbooks $text -}}
-{{- else -}}
-{{- $text = regexReplaceAll "(?m)^ *runbook_url: .*\\n" $text "" -}}
-{{- end -}}
 {{- $items := list -}}
 {{- range $index, $part := regexSplit $separator $text -1 -}}
 {{- $object := fromYaml $part -}}
@@ -69,6 +64,15 @@ Here is what values and release change in them.
 {{- if has $object.kind (list "PodMonitor" "PrometheusRule") -}}
 {{- with $values.monitoring.labels -}}
 {{- $_ := set $object.metadata "labels" (mergeOverwrite ($object.metadata.labels | default dict) .) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $runbooks (eq $object.kind "PrometheusRule") -}}
+{{- range $group := $object.spec.groups -}}
+{{- range $rule := $group.rules -}}
+{{- if $rule.alert -}}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/#%s" $runbooks (lower $rule.alert)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if eq $object.kind "PodMonitor" -}}

@@ -38,7 +38,7 @@ from numazones_simulator.simulated_cluster import SimulatedCluster
 from numazones_simulator.turnover import RUNNING, UNSCHEDULABLE, Fates, fate_of
 from numazones_simulator.workload import Workload, container
 
-OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms")
+OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms", "--identity=demo")
 NODES = (
     node_kinds.single_numa_node,
     node_kinds.restricted_pods,
@@ -198,17 +198,17 @@ class ClosedLoop:
             "replicas to be rejected",
         )
         free = ", ".join(f"{free} in zone {zone}" for zone, free in free_cpus(self._stage()))
-        self.screen.title(f"A ReplicaSet wants one replica of {size} CPUs; free on its node: {free}")
-        self.screen.say(
-            "The scheduler sees enough in total, the kubelet finds no zone, a new replica comes, and again:"
-        )
+        self.screen.title(f"A ReplicaSet wants {size} CPUs; free on its node: {free}")
+        self.screen.say("The scheduler sees enough in total, the kubelet finds no zone, and so again:")
         self.screen.say()
-        for pod in sorted(await self._pods("team"), key=_creation_time):
-            status = pod["status"]
+        pods = sorted(await self._pods("team"), key=_creation_time)
+        for pod in pods:
             self.screen.say(
                 f"  {pod['metadata']['name']}  {pod['spec'].get('nodeName', '')}  {_phase(pod)}  "
-                f"{status.get('reason', '')}  {status.get('message', '')}".rstrip()
+                f"{pod['status'].get('reason', '')}".rstrip()
             )
+        self.screen.say()
+        self.screen.say(f"The kubelet: {pods[0]['status']['message']}")
 
     async def _explain(self) -> None:
         self.screen.progress("asking why")
@@ -250,7 +250,7 @@ class ClosedLoop:
             "its prediction",
             resource=ADMISSION_PREDICTIONS,
         )
-        self.screen.title(f"The same ReplicaSet behind the gate {_GATE}: no replica fails, one waits")
+        self.screen.title(f"Behind the gate {_GATE} no replica fails: one waits")
         await self._show(_predictions("team"))
 
     # A plan makes room

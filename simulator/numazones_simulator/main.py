@@ -285,16 +285,19 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
     if settings.prevention == Prevention.EXTENDER:
         arrivals = prevention.for_scheduler(arrivals)
     further = None if settings.scheduler_config is None else configuration.read(settings.scheduler_config)
+    page = free_address()
     async with simulated_cluster.running(
         node_kinds.mixed(settings.nodes, kinds=kinds),
         scratch,
         screen,
         port=settings.port,
         publishing=Publishing(settings.publishing) if settings.publishing else None,
-        operator=() if settings.operator else None,
+        operator=(f"--page-address={page}",) if settings.operator else None,
         prevent=() if settings.prevention is None else (Prevention(settings.prevention),),
         second_scheduler=further,
     ) as running:
+        if settings.operator:
+            screen.say(f"Live page on http://{page}/")
         await _show_metrics(running, screen, scratch, prometheus=settings.prometheus)
         if settings.pods:
             turnover = Turnover(running.plane.client, arrivals, crowd=settings.crowd)

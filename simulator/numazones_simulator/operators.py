@@ -8,9 +8,13 @@ from pathlib import Path
 import aiohttp
 
 from numazones.errors import NumazonesError
+from numazones_client import Client
+from numazones_client.resources import PODS
 from numazones_simulator.addresses import free_address
 from numazones_simulator.control_plane import NAMESPACE
 from numazones_simulator.programs import Programs
+
+NAME = "numazones-operator"
 
 _POLL = 0.1
 _OK = 200
@@ -51,6 +55,24 @@ async def start(
     ]
     await programs.start(name, command)
     return f"http://{metrics}"
+
+
+async def show_pod(client: Client, arguments: Sequence[str], *, node: str) -> None:
+    """Make the pod that a cluster would show of a running operator, for those who look for it there.
+
+    Args:
+        client: of the cluster.
+        arguments: those of the operator's process, which runs outside of the cluster.
+        node: whose kubelet says that the pod runs; it asks for nothing.
+    """
+    container = {"name": "operator", "image": NAME, "args": list(arguments)}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "spec": {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]},
+    }
+    await client.create(PODS, pod, namespace=NAMESPACE)
 
 
 async def ask(url: str) -> str:

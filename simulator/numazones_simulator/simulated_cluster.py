@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numazones.placement.kubelet import KUBELET
+from numazones.wording import pluralize
 from numazones_client.resources import NODES
 from numazones_simulator import exporters, operators, placement_models, prevention, prometheus
 from numazones_simulator.addresses import free_address
@@ -120,7 +121,7 @@ async def running(
             if not with_files or agent.kubelet.spec.model != KUBELET
         ]
         async with background(*parts):
-            screen.progress(f"starting {len(specs)} kubelets")
+            screen.progress(f"starting {pluralize(len(specs), 'kubelet')}")
             await _until_registered(plane, len(specs))
             scraped: dict[str, str] = {}
             if with_files:
@@ -132,8 +133,9 @@ async def running(
             metrics = ""
             if operator is not None:
                 screen.progress("starting the operator")
-                gate = prevention.GATE_ARGUMENTS if Prevention.GATE in prevent else ()
-                metrics = await operators.start(plane.kubeconfig, programs, further=(*operator, *gate))
+                arguments = (*operator, *(prevention.GATE_ARGUMENTS if Prevention.GATE in prevent else ()))
+                metrics = await operators.start(plane.kubeconfig, programs, further=arguments)
+                await operators.show_pod(plane.client, arguments, node=specs[0].name)
             screen.progress("waiting for the zones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
             if metrics:

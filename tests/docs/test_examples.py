@@ -2,24 +2,30 @@
 
 A fenced block `console` that shows commands (`$ …`) with what they print is run from the project's root, as
 a newcomer would who has run `make venv` and no more: the project's programs are not on the path.
-`...` stands for anything, white space is folded. A block marked `console (not run)` needs a cluster and is
-only read by people. Blocks `python` with prompts (`>>>`) are doctests; those of one page are one session.
+`...` stands for anything, white space is folded. A block marked `console (on a cluster)` is run against an
+embedded API server, those marked `console (in a walk)` by `test_walk.py`, and one marked `console (not run)`
+is only read by people. Blocks `python` with prompts (`>>>`) are doctests; those of one page are one session.
 """
 
+import asyncio
 import doctest
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from PIL import Image
 
 from kubectl_numazones import main as program
+from numazones_apiserver import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"^```(?P<language>console|python)[ ]*(?P<note>[^\n]*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE
 )
@@ -27,12 +33,12 @@ LINK = re.compile(r"\]\((?P<path>[^)#\s:]*)(?:#(?P<heading>[^)\s]*))?\)")
 FOLDED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def console_examples() -> list[ParameterSet]:
+def console_examples(note: str = "") -> list[ParameterSet]:
     found = []
     for page in PAGES:
         text = page.read_text()
         for match in FENCE.finditer(text):
-            if match["language"] != "console" or match["note"].strip() == "(not run)":
+            if match["language"] != "console" or match["note"].strip() != note:
                 continue
             line = text.count("\n", 0, match.start()) + 1
             found.append(pytest.param(match["body"], id=f"{page.relative_to(ROOT)}:{line}"))
@@ -40,17 +46,33 @@ def console_examples() -> list[ParameterSet]:
 
 
 def commands(body: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a command (with its continuation lines) and the output that the page shows for it."""
+    """Pairs of a command (with its continuation lines, or its document up to END) and what the page shows."""
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         last = next(index for index, line in enumerate(lines) if not line.rstrip("\n").endswith("\\"))
+        if "<<'END'" in lines[last]:
+            last = lines.index("END\n")
         yield "".join(lines[: last + 1]).strip(), "".join(lines[last + 1 :])
 
 
 @pytest.mark.parametrize("body", console_examples())
 def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
+    run(body)
+
+
+@pytest.mark.parametrize("body", console_examples("(on a cluster)"))
+async def test_an_example_for_a_cluster_does_what_it_should_on_one(body: str, tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on PATH (scripts/test-tools .cache)")
+    async with ApiServer() as server:
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        await asyncio.to_thread(run, body, KUBECONFIG=str(kubeconfig))
+
+
+def run(body: str, **variables: str) -> None:
+    """Run the commands of a block, and compare what they print with what the page shows."""
     programs = [folder for folder in os.environ["PATH"].split(":") if Path(folder) != ROOT / ".venv/bin"]
-    environment = {**os.environ, "PATH": ":".join(programs)}
+    environment = {**os.environ, **variables, "PATH": ":".join(programs)}
     shown = list(commands(body))
     assert shown, "a console block shows no command; begin the line with '$ '"
     for command, expected in shown:
@@ -83,6 +105,25 @@ def test_a_page_of_python_is_one_session_and_prints_what_it_shows(page: Path) ->
             doctest.DocTestRunner(optionflags=FOLDED).run(test, out=report.append, clear_globs=False)
             session = test.globs
     assert not report, "".join(report)
+
+
+def test_every_command_of_the_readme_is_run_by_the_tests() -> None:
+    """`make demo` takes minutes: what it starts is run by tests/simulator."""
+    (body,) = [match["body"] for match in FENCE.finditer(README.read_text()) if match["note"] == "(not run)"]
+    assert body == "$ make demo\n"
+    command = ["make", "--dry-run", "demo"]
+    started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert started.splitlines()[-1] == ".venv/bin/numazones-simulator demo"
+
+
+def test_the_pictures_of_the_readme_move_and_load_fast() -> None:
+    film = ROOT / "docs/assets/page-plan.webp"
+    with Image.open(film) as picture:
+        assert getattr(picture, "n_frames", 1) > 10
+    assert "@keyframes" in (ROOT / "docs/assets/demo.svg").read_text()
+    for path in (film, ROOT / "docs/assets/demo.svg"):
+        assert str(path.relative_to(ROOT)) in README.read_text()
+        assert path.stat().st_size < 300_000
 
 
 def _headings(page: Path) -> set[str]:

@@ -81,6 +81,14 @@ def test_nothing_is_found_where_nothing_is_wrong(run: Run, tmp_path: Path) -> No
     assert code == 0
 
 
+@pytest.mark.parametrize(("fail_on", "code"), [("warning", 1), ("error", 0)])
+def test_warnings_fail_unless_errors_alone_should(fail_on: str, code: int, run: Run, tmp_path: Path) -> None:
+    dump = written(tmp_path / "dump.json", without("CustomResourceDefinition", "rebalancepolicies"))
+    result = run("doctor", "-f", dump, "-o", "json", f"--fail-on={fail_on}")
+    assert {it["severity"] for it in json.loads(result.output)["findings"]} == {"warning"}
+    assert result.return_value == code
+
+
 def test_no_zones_at_all_is_an_error_however_little_could_be_checked(run: Run, tmp_path: Path) -> None:
     report, code = found(run, tmp_path, [it for it in healthy() if it["kind"] in {"Node", "Pod"}])
     (finding,) = (it for it in report["findings"] if it["check"] == "zones")

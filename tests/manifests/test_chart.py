@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from itertools import chain, combinations, pairwise
@@ -15,21 +14,22 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from kubectl_numazones.kinds import DOCTORS
 from numazones.api import crd
 from numazones.api.meta import VERSION as VERSION_OF_KINDS
 from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
-from numazones_client.resources import DEFINITIONS, DEPLOYMENTS
+from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
+from .helm import helm, program
 from .kustomizations import COMPONENTS, ROOT, composition, facts, rendered
 
 CHART = ROOT / "chart"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 
 SWITCHES = {
     "components/exporter-cgroups": "exporter.cgroups",
@@ -48,29 +48,17 @@ Object = dict[str, Any]
 Key = tuple[str, str, str]
 
 
-def program() -> str:
-    found = shutil.which("helm") or (str(LOCAL) if LOCAL.exists() else "")
-    if not found:
-        pytest.skip("helm is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
-    return found
-
-
-def helm(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run helm with nothing of this user's: neither settings nor cluster."""
-    return subprocess.run(
-        [program(), *arguments],
-        env={"HOME": str(home), "PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def template(home: Path, *options: str) -> dict[Key, Object]:
-    """The objects of a release, by kind, namespace and name."""
+def template(home: Path, *options: str, hooks: bool = False) -> dict[Key, Object]:
+    """The objects of a release, or of its tests, by kind, namespace and name."""
     done = helm("template", "release", str(CHART), *options, home=home)
     assert done.returncode == 0, done.stderr
-    return by_key(yaml.load_all(done.stdout, yaml.CSafeLoader))
+    objects = yaml.load_all(done.stdout, yaml.CSafeLoader)
+    return by_key(item for item in objects if is_hook(item) == hooks)
+
+
+def is_hook(item: Object) -> bool:
+    """Whether Helm makes an object only for something, such as helm test."""
+    return "helm.sh/hook" in (item["metadata"].get("annotations") or {})
 
 
 def by_key(objects: Any) -> dict[Key, Object]:
@@ -101,7 +89,7 @@ RUNBOOKS = "https://docs.my.org/runbooks"
 
 
 def read_here(objects: list[Object]) -> list[Object]:
-    """Objects of kustomize, with links to runbooks as the guide has them made."""
+    """Dashboards of kustomize, with links to runbooks as the guide has them made."""
     text = json.dumps(objects).replace("https://numazones.example/runbooks", RUNBOOKS)
     found: list[Object] = json.loads(text)
     return found
@@ -116,9 +104,8 @@ def test_helm_finds_nothing_to_object_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ",".join(map(str, choice)))
 def test_the_objects_are_those_of_kustomize(choice: tuple[str, ...], tmp_path: Path) -> None:
     options = [f"--set={SWITCHES[component]}=true" for component in choice]
-    options.append(f"--set=operator.runbookURL={RUNBOOKS}")
     ours = [without_helms_own(item) for item in template(tmp_path, *options).values()]
-    theirs = read_here(rendered(composition(tmp_path, choice)))
+    theirs = rendered(composition(tmp_path, choice))
     for item in theirs:
         item["metadata"].setdefault("labels", {})["app.kubernetes.io/part-of"] = "numazones"
     assert facts(ours) == facts(theirs)
@@ -156,6 +143,50 @@ def test_the_dashboards_are_those_of_kustomize(tmp_path: Path) -> None:
         if key[0] == "ConfigMap" and key not in always
     ]
     assert facts(ours) == facts(read_here(rendered(ROOT / "manifests" / "grafana")))
+
+
+def test_helm_test_makes_a_pod_that_may_read_what_doctor_looks_at(tmp_path: Path) -> None:
+    made = template(tmp_path, hooks=True)
+    assert {(kind, space) for kind, space, _ in made} == {
+        ("ServiceAccount", "numazones-operator"),
+        ("ClusterRole", ""),
+        ("ClusterRoleBinding", ""),
+        ("Pod", "numazones-operator"),
+    }
+    assert {name for _, _, name in made} == {"numazones-doctor"}
+    for item in made.values():
+        assert item["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    pod = made["Pod", "numazones-operator", "numazones-doctor"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == f"numazones-operator:{VERSION}"
+    shipped = rendered(ROOT / "manifests" / "operator")
+    (operator,) = [item["spec"]["template"]["spec"] for item in shipped if item["kind"] == "Deployment"]
+    assert pod["securityContext"] == operator["securityContext"]
+    assert container["securityContext"] == operator["containers"][0]["securityContext"]
+    granted = {
+        (verb, resource, group)
+        for rule in made["ClusterRole", "", "numazones-doctor"]["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for group in rule["apiGroups"]
+    }
+    read = {("list", kind.resource.plural, kind.resource.group) for kind in DOCTORS}
+    assert granted == {
+        *read,
+        ("get", DEFINITIONS.plural, DEFINITIONS.group),
+        ("get", CONFIG_MAPS.plural, CONFIG_MAPS.group),
+    }
+    assert template(tmp_path, "--set=operator.enabled=false", hooks=True) == {}
+
+
+def test_helm_test_runs_where_and_as_the_operator_does(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(SET))
+    made = template(tmp_path, f"--values={tmp_path / 'values.yaml'}", hooks=True)
+    pod, asked = made["Pod", "control", "numazones-doctor"]["spec"], SET["operator"]
+    assert pod["containers"][0]["image"] == f"registry.example/operator@sha256:{'0' * 64}"
+    assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "role": "control"}
+    assert pod["tolerations"] == asked["tolerations"]
+    assert pod["imagePullSecrets"] == SET["imagePullSecrets"]
 
 
 def test_every_component_has_a_value() -> None:

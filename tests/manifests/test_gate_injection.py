@@ -15,7 +15,8 @@ from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver import ApiServer
 from tests.operator.closed_loop import pod_body
 
-from .test_chart import CHART, helm
+from .helm import helm
+from .test_chart import CHART
 
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 PATHS = {

@@ -50,7 +50,9 @@ class FileSystem:
     """(source, target, writable)"""
     environment: dict[str, str]
     program: Callable[[str], list[str]]
-    """Name of a program → its command."""
+    """Name of a program → its command, where a container names none."""
+    programs: Path
+    """Where the project's programs are, which a container may name as its command."""
 
 
 def of_this_python(root: Path) -> FileSystem:
@@ -67,9 +69,8 @@ def of_this_python(root: Path) -> FileSystem:
             _mount_point(root, path)
             binds.append((str(path), str(path), False))
     programs = Path(sys.prefix) / "bin"
-    return FileSystem(
-        root, tuple(binds), {"PATH": f"{programs}:/usr/bin"}, lambda name: [str(programs / name)]
-    )
+    environment = {"PATH": f"{programs}:/usr/bin"}
+    return FileSystem(root, tuple(binds), environment, lambda name: [str(programs / name)], programs)
 
 
 def _paths_of_editable_project() -> Iterable[str]:
@@ -95,7 +96,8 @@ def of_image(archive: Path, root: Path) -> FileSystem:
             with tarfile.open(fileobj=io.BytesIO(data)) as files:
                 files.extractall(root, filter="tar")
     environment = dict(variable.partition("=")[::2] for variable in config["Env"])
-    return FileSystem(root, (), environment, lambda _name: list(config["Entrypoint"]))
+    entrypoint = list(config["Entrypoint"])
+    return FileSystem(root, (), environment, lambda _name: entrypoint, Path("/usr/local/bin"))
 
 
 def _mount_point(root: Path, path: Path) -> Path:
@@ -190,7 +192,7 @@ class Pod:
             variable["name"]: variable["value"]
             if "value" in variable
             else fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-            for variable in self.container["env"]
+            for variable in self.container.get("env", ())
         }
         service = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
         return {"HOSTNAME": self.name, **service, **own}
@@ -225,10 +227,11 @@ class Pod:
         assert context["readOnlyRootFilesystem"]
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert context["allowPrivilegeEscalation"] is False
-        assert "command" not in self.container
+        name, *further = self.container.get("command", [""])
+        command = [str(files.programs / name), *further] if name else files.program(program)
         return confined(
             files,
-            [*files.program(program), *self.arguments()],
+            [*command, *self.arguments()],
             user=context["runAsUser"],
             group=context["runAsGroup"],
             binds=self.binds(),

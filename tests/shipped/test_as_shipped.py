@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -37,7 +38,8 @@ from numazones_simulator import recorded_nodes, recordings
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.recordings import Recording
 
-from ..manifests.kustomizations import composition, rendered  # noqa: TID252 - test folders are not packages
+from ..manifests.helm import helm  # noqa: TID252 - test folders are not packages
+from ..manifests.kustomizations import composition, rendered  # noqa: TID252
 from ..operator.closed_loop import eventually  # noqa: TID252
 from .containers import (
     FileSystem,
@@ -74,33 +76,41 @@ class Cluster:
     host: dict[str, Path]
     proc: Path
 
-    def files(self, program: str) -> FileSystem:
-        root = self.folder / f"root-{program}"
-        root.mkdir()
+    def files(self, program: str, root: Path) -> FileSystem:
+        root.mkdir(exist_ok=True)
         if self.kind == "python":
             return of_this_python(root)
         return of_image(IMAGES / f"numazones-{program}.tar", root)
 
-    @asynccontextmanager
-    async def running(self, program: str) -> AsyncIterator[subprocess.Popen[bytes]]:
-        """Run a program's pod until the test has seen enough; then it must end in order."""
-        folder = self.folder / program
-        (folder / "serviceaccount").mkdir(parents=True)
-        namespace = {"exporter": "numazones-system", "operator": "numazones-operator"}[program]
+    def account(self, name: str, namespace: str) -> Path:
+        """A folder for a pod, with the files of its service account."""
+        folder = self.folder / name / "serviceaccount"
+        folder.mkdir(parents=True)
         given = {"token": TOKEN, "namespace": namespace, "ca.crt": (self.folder / "ca.crt").read_text()}
-        for name, text in given.items():
-            (folder / "serviceaccount" / name).write_text(text)
-        pod = Pod(
-            template=self.pods[program],
-            name=f"numazones-{program}-x",
+        for file, text in given.items():
+            (folder / file).write_text(text)
+        return folder.parent
+
+    def pod(self, template: dict[str, Any], name: str, namespace: str, folder: Path) -> Pod:
+        return Pod(
+            template=template,
+            name=name,
             namespace=namespace,
             node=self.recording.name,
             folder=folder,
             host=self.host,
             proc=self.proc,
         )
+
+    @asynccontextmanager
+    async def running(self, program: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+        """Run a program's pod until the test has seen enough; then it must end in order."""
+        namespace = {"exporter": "numazones-system", "operator": "numazones-operator"}[program]
+        folder = self.account(program, namespace)
+        pod = self.pod(self.pods[program], f"numazones-{program}-x", namespace, folder)
+        files = self.files(program, self.folder / f"root-{program}")
         try:
-            async with running(pod, self.files(program), self.network, f"numazones-{program}") as process:
+            async with running(pod, files, self.network, f"numazones-{program}") as process:
                 yield process
         except BaseException as error:
             error.add_note(f"{program} said:\n{pod.log.read_text()[-4000:]}")
@@ -108,6 +118,20 @@ class Cluster:
         assert process.returncode == 0, pod.log.read_text()[-4000:]
         lines = [json.loads(line) for line in pod.log.read_text().splitlines()]
         assert [line for line in lines if line["level"] == "error"] == []
+
+    async def ended(self, template: dict[str, Any]) -> tuple[int, list[str]]:
+        """Run a pod of the operator's image to its end; its exit code, and the errors that it found."""
+        folder = self.account(f"ended-{len(list(self.folder.iterdir()))}", "numazones-operator")
+        pod = self.pod(template, "ended", "numazones-operator", folder)
+        process = await start(
+            pod.spec(self.files("operator", folder / "root"), "numazones-operator"), self.network, pod.log
+        )
+        try:
+            code = await asyncio.to_thread(process.wait, PATIENCE)
+        finally:
+            process.kill()
+        lines = pod.log.read_text().splitlines()
+        return code, [line.removeprefix("ERROR ") for line in lines if line.startswith("ERROR ")]
 
     async def until(
         self, process: subprocess.Popen[bytes], probe: Callable[[], Awaitable[Any]], what: str
@@ -375,6 +399,26 @@ async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster
 
                 await cluster.until(operator, predicted, f"{name} on {node} is {verdict}")
             assert "numazones_" in (await network.get(9407, "/metrics"))[1]
+
+
+@pytest.mark.slow
+async def test_helm_test_says_whether_an_installation_works(cluster: Cluster) -> None:
+    assert await cluster.ended(doctor(cluster.folder)) == (
+        1,
+        ["zones: NUMAZones", f"exporters: {cluster.recording.name}"],
+    )
+    async with cluster.running("exporter") as exporter:
+        await cluster.until(exporter, cluster.ready_zones, "zones of the recorded node")
+        assert await cluster.ended(doctor(cluster.folder)) == (0, [])
+
+
+def doctor(folder: Path) -> dict[str, Any]:
+    """The pod that helm test makes."""
+    done = helm("template", "release", str(ROOT / "chart"), home=folder)
+    assert done.returncode == 0, done.stderr
+    items = yaml.load_all(done.stdout, yaml.CSafeLoader)
+    (pod,) = [item for item in items if item["kind"] == "Pod"]
+    return {"spec": pod["spec"]}
 
 
 @pytest.mark.slow

@@ -74,11 +74,19 @@ _MIN_WIDTH = 20
     help="With --restart or --all: the whole KubeletConfiguration (YAML or JSON) that it starts with.",
 )
 @output_option()
+@click.option(
+    "--fail-on",
+    type=click.Choice([Severity.ERROR.value, Severity.WARNING.value]),
+    default=Severity.WARNING.value,
+    show_default=True,
+    help="The least severe finding that makes the exit code 1.",
+)
 @source_options
 def command(
     source: Source,
     output: Output,
     *,
+    fail_on: str,
     restarted: tuple[str, ...],
     all_nodes: bool,
     changed: tuple[str, ...],
@@ -87,18 +95,19 @@ def command(
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
     Offline, a check needs the objects that it looks at; those that lack them are named. The exit code is 1
-    if there is an error or a warning, else 0; with --restart and --all also where a node cannot be foreseen.
+    if there is an error or a warning (see --fail-on), else 0; with --restart and --all also where a node
+    cannot be foreseen.
     """
     if restarted and all_nodes:
         raise click.UsageError("--all is every node: give either it or --restart NODE")
     if not (restarted or all_nodes):
         if changed or kubelet_config:
             raise click.UsageError("--set and --kubelet-config need --restart NODE or --all")
-        return _answer(examine(gather(source)), output)
+        return _answer(examine(gather(source)), output, fail_on)
     change = Change(kubelet_settings.parse(changed), _configuration(kubelet_config))
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
-    return int(bool(_answer([_outcome(forecast) for forecast in forecasts], output, forecasts)) or unknown)
+    return int(bool(_answer([_outcome(forecast) for forecast in forecasts], output, fail_on, forecasts)) or unknown)
 
 
 def _configuration(path: Path | None) -> object | None:
@@ -119,7 +128,9 @@ def _outcome(forecast: Forecast) -> Outcome:
     return Outcome(f"restart of {forecast.node}", forecast.findings, forecast.unknown)
 
 
-def _answer(outcomes: list[Outcome], output: Output, forecasts: Sequence[Forecast] = ()) -> int:
+def _answer(
+    outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Sequence[Forecast] = ()
+) -> int:
     """Print or write what was found; return the exit code."""
     if output.is_document:
         output.write(_document(outcomes))
@@ -129,7 +140,7 @@ def _answer(outcomes: list[Outcome], output: Output, forecasts: Sequence[Forecas
             click.echo(forecast.summary)
     else:
         _print_findings(outcomes)
-    wrong = {Severity.ERROR, Severity.WARNING}
+    wrong = {Severity.ERROR, Severity(fail_on)}
     return int(any(finding.severity in wrong for outcome in outcomes for finding in outcome.findings))
 
 
