@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from numazones import requests
+from numazones.api_object import MALFORMED, invalid, parts_of
 from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
@@ -209,12 +210,39 @@ class ClusterPod:
         template_of: Callable[[Mapping[str, Any]], Template] = Template.of,
         share: Share = lambda part: part,
     ) -> Self:
-        """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
+        """Read a core/v1 Pod; one that no kubelet could receive is kept with its ``problem``.
 
-        ``template_of`` reads what pods of a template have alike; who reads many pods of few templates passes
-        a function that remembers. ``share`` may return an equal part that is kept already.
+        Args:
+            body: the pod as the API server serves it.
+            template_of: reads what pods of a template have alike; who reads many pods of few templates passes
+                a function that remembers.
+            share: may return an equal part that is kept already.
+
+        Raises:
+            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+
+        >>> ClusterPod.from_api({"metadata": {"labels": {"app": "web"}}})
+        Traceback (most recent call last):
+        ...
+        numazones.api_object.InvalidObject: Pod (unnamed) has not the form that Kubernetes gives it:
+        it has no metadata.name; pass it as the API server serves it
         """
-        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        metadata, spec, status = parts_of(body, "Pod")
+        try:
+            return cls._of_parts(body, metadata, spec, status, template_of, share)
+        except MALFORMED as error:
+            raise invalid(body, "Pod", error) from error
+
+    @classmethod
+    def _of_parts(
+        cls,
+        body: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        status: Mapping[str, Any],
+        template_of: Callable[[Mapping[str, Any]], Template],
+        share: Share,
+    ) -> Self:
         volumes = spec.get("volumes") or ()
         template = template_of(body)
         errors = tuple(_create_errors(status))
@@ -338,10 +366,26 @@ class ClusterNode:
     def from_api(cls, body: Mapping[str, Any]) -> Self:
         """Read a core/v1 Node, without pods and with its admission state unknown.
 
+        Args:
+            body: the node as the API server serves it.
+
         Raises:
-            numazones.quantity.InvalidQuantity: an allocatable amount is not a quantity.
+            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+
+        >>> body = {"metadata": {"name": "worker-1"}, "status": {"allocatable": {"cpu": "15500m"}}}
+        >>> ClusterNode.from_api(body).allocatable
+        {'cpu': 15500}
         """
-        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        metadata, spec, status = parts_of(body, "Node")
+        try:
+            return cls._of_parts(metadata, spec, status)
+        except (NumazonesError, *MALFORMED) as error:
+            raise invalid(body, "Node", error) from error
+
+    @classmethod
+    def _of_parts(
+        cls, metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+    ) -> Self:
         allocatable = requests.amounts(status.get("allocatable"))
         return cls(
             name=metadata["name"],

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
-from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
+from numazones.api_object import MALFORMED
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.defaulting import created_spec
