@@ -82,7 +82,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
             }
         )
         return answers.EXIT_CODES[verdict]
-    unknown = f"; {pluralize(first.stale, 'node')} could not be asked" if first.stale else ""
+    unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
     click.echo(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))
