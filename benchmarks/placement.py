@@ -58,8 +58,8 @@ _MILLI = 1000
 Row = dict[str, Any]
 
 
-def rows_of(combination: Combination, *, runs: int, seed: int, plans: bool) -> list[Row]:
-    """Return the figures of every way of choosing."""
+def rows_of(combination: Combination, *, runs: int, seed: int, effort: int) -> list[Row]:
+    """Return the figures of every way of choosing; those of plans only if they may cost some effort."""
     nodes = combination.nodes()
     events = [combination.events(seed, run) for run in range(runs)]
     rows = []
@@ -72,8 +72,10 @@ def rows_of(combination: Combination, *, runs: int, seed: int, plans: bool) -> l
             "placement": choice.value,
             **figures(played),
         }
-        if plans:
-            row |= planned([needed(one.nodes, what) for one, what in zip(played, events, strict=True)])
+        if effort:
+            row |= planned(
+                [needed(one.nodes, what, effort=effort) for one, what in zip(played, events, strict=True)]
+            )
         rows.append(row)
     return rows
 
@@ -191,10 +193,11 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 def compare(asked: list[Combination], options: argparse.Namespace) -> list[Row]:
     """Return all rows, in the order of the combinations; those that the output has are not made again."""
-    made = {"seed": options.seed, "runs": options.runs, "plans": options.plans}
+    effort = options.effort if options.plans else 0
+    made = {"seed": options.seed, "runs": options.runs, "effort": effort}
     known = rows_before(options.output, made) if options.output else {}
     missing = [one for one in asked if one.key not in known]
-    work = partial(rows_of, runs=options.runs, seed=options.seed, plans=options.plans)
+    work = partial(rows_of, runs=options.runs, seed=options.seed, effort=effort)
     for number, (one, rows) in enumerate(zip(missing, each(work, missing, options.workers), strict=True), 1):
         known[one.key] = rows
         if options.output:
@@ -233,7 +236,7 @@ def rows_before(output: Path, made: dict[str, Any]) -> dict[tuple[Any, ...], lis
     for line in whole.splitlines():
         told = json.loads(line)
         if any(told[name] != value for name, value in made.items()):
-            message = f"{output} is of another seed, number of runs, or use of --plans: name a new file"
+            message = f"{output} is of another seed, number of runs, --plans or --effort: name a new file"
             raise SystemExit(message)
         found[key_of(told["rows"][0])] = told["rows"]
     return found
@@ -267,6 +270,13 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the rows; needs matplotlib")
     parser.add_argument("--plans", action="store_true", help="plan for the pods that wait at the end")
+    parser.add_argument(
+        "--effort",
+        type=int,
+        default=20_000,
+        metavar="STEPS",
+        help="steps of each search for a plan (default: 20000); on large machines they take a second",
+    )
     parser.add_argument("--progress", action="store_true", help="say on stderr what is done")
     parser.add_argument("--json", action="store_true", help="print JSON, with a row per combination")
     options = parser.parse_args(arguments)

@@ -18,8 +18,6 @@ from numazones.whatif.workload import Event, Leaving
 
 REPLICAS = 1000
 """Of the owner of all pods, so that limits per workload don't decide."""
-EFFORT = 20_000
-"""Steps of one search; the plugin's ``plan --effort`` counts them alike."""
 POLICY = Policy(cooldown=timedelta())
 
 
@@ -42,11 +40,11 @@ class Needed:
         return self.waiting - self.fit - self.planned
 
 
-def needed(nodes: Iterable[ClusterNode], events: Iterable[Event], *, effort: int = EFFORT) -> Needed:
+def needed(nodes: Iterable[ClusterNode], events: Iterable[Event], *, effort: int) -> Needed:
     """Let in what waits at the end of a run, pod by pod, and count what that takes.
 
-    Each pod that is let in stays, so that room is promised once. Effort is counted in steps: the answer is
-    the same on every machine.
+    Each pod that is let in stays, so that room is promised once. ``effort``: steps of one search, as the
+    plugin's ``plan --effort`` counts them, so that the answer is the same on every machine.
     """
     nodes = list(nodes)
     pods = waiting(nodes, events)

@@ -74,7 +74,7 @@ def test_what_waits_at_the_end_fits_by_now_or_gets_a_plan_or_none() -> None:
     played = play([node.with_state(build.node(hardware))], events, choice=NodeChoice.EXACT)
     assert [pod.name for pod in played.left_out] == ["large", "small", "gone", "too-large"]
     # For the large one a goes from NUMA node 0 to NUMA node 1, beside b; then the small one fits there.
-    assert needed(played.nodes, events) == Needed(waiting=3, fit=1, planned=1, evictions=1)
+    assert needed(played.nodes, events, effort=1000) == Needed(waiting=3, fit=1, planned=1, evictions=1)
 
 
 def arriving(name: str, cpus: int) -> ClusterPod:
@@ -128,7 +128,7 @@ def test_two_recordings_of_one_name_are_told_apart_by_nobody(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_recording_is_compared_and_told_with_plans() -> None:
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--recording", str(RECORDING), "--plans", "--json"],
+        [sys.executable, str(PROGRAM), "--recording", str(RECORDING), "--plans", "--effort=500", "--json"],
         capture_output=True,
         text=True,
         timeout=600,
