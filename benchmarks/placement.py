@@ -4,217 +4,86 @@ Pods that come and go arrive at nodes, and each way of choosing places the same 
 (``numazones.whatif``); every third pod has two containers, so that scopes differ. ``default`` is
 kube-scheduler, ``nrt`` its plugin NodeResourceTopologyMatch; others ask what each kubelet would decide. Told
 per way, of 100 arrivals: those that were left out, by size, and those of them that a kubelet rejected; of 100
-free CPUs those that no further pod of 14 CPUs can use; of 100 admitted pods those across NUMA nodes; and with
-``--plans``, for the largest pod left out of each combination's first run, how many evictions a plan needs
-that lets it in: 0 if it fits by now, one more than are tried if no plan was found.
+free CPUs those that no further pod of 14 CPUs can use; of 100 admitted pods those across NUMA nodes.
+
+Pods arrive once. With ``--plans`` those that were left out and have not left are tried again at the end of a
+run, in the order of their arrival: a node takes them by now, or a rebalance plan makes room with some
+evictions (at most 5), or no plan is found. Told are pods and evictions a run.
+
+The ways are compared draw by draw: a kind of machines at a load in one run, whose arrivals all ways and
+policies see. Told are the mean difference to the default way over the draws, and its 95 % interval.
 Seeds are fixed: the same command prints the same figures, however many processes make them.
 
-    .venv/bin/python benchmarks/placement.py --workers 2
+    .venv/bin/python benchmarks/placement.py --sample 3 --plans
 
 With ``--output FILE`` each combination's rows are written as soon as they are known, as JSON lines; the same
-command later goes on with what the file lacks. ``--plot FILE.svg`` draws the rows.
+command later goes on with what the file lacks, also with a larger ``--sample``. ``--plot FILE.svg`` draws
+the rows.
 
-With ``--recording DIRECTORY`` the pods of a recorded history arrive instead, in their order, at the recorded
-nodes under each policy, and no node is named.
+With ``--recording DIRECTORY`` (a history, or what ``kubectl numazones record`` wrote) its pods arrive
+instead, in their order, at the recorded nodes with their own settings and under each policy; no node is
+named.
 """
 
 import argparse
 import json
 import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
 from functools import partial
+from math import sqrt
 from pathlib import Path
-from statistics import fmean
-from textwrap import fill
+from statistics import fmean, stdev
 from typing import Any
 
-from kubectl_numazones import recording
-from numazones.cluster import Cluster, ClusterNode, ClusterPod, Owner
+from benchmarks.placement_plans import Needed, needed
+from benchmarks.placement_workloads import MACHINES, POLICIES, Combination, drawn, recorded
+from kubectl_numazones.bad_dump import BadDump
+from numazones.cluster import ClusterPod
 from numazones.fragmentation import Shape
-from numazones.node_choice import NodeChoice
-from numazones.prediction import Kind as PodKind
-from numazones.prediction import Standing, ask
-from numazones.rebalance.candidates import Situation
-from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.goals import FitMore, Wanted
-from numazones.rebalance.limits import Limits
-from numazones.rebalance.planner import plan
-from numazones.rebalance.policy import Policy
-from numazones.resources import CPU, MEMORY
-from numazones.whatif.machine_type import node_template
-from numazones.whatif.node_template import NodeTemplate, allocatable_memory, start_nodes
-from numazones.whatif.random_numbers import RandomNumbers
+from numazones.node_choice import ASKING, NodeChoice
+from numazones.resources import CPU
 from numazones.whatif.trial import UNSCHEDULABLE, Played, play
-from numazones.whatif.workload import Event, Group, Leaving, Recipe
 
-CHURN, AWAY = 200, 8
-MEAN_CPUS = 7.5
-"""Of a pod with 1 to 14 CPUs."""
 SHAPE = Shape.parse("cpu=14,memory=2Gi")
 SIZES = {"small": range(1, 5), "medium": range(5, 10), "large": range(10, 1 << 10)}
 """By CPUs."""
-MAX_EVICTIONS = 4
-HUGE_PAGES = 32
-_MILLI = 1000
-_DEVICE_SHARE = 4
-"""Every so many pods one asks for a device or huge pages, where there are any."""
-_WITH_TWO_CONTAINERS = 3
-POLICIES = {
-    f"{policy}, {scope}": {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
-    for policy in ("single-numa-node", "restricted", "best-effort", "none")
-    for scope in ("container", "pod")
-    if (policy, scope) != ("none", "pod")  # without a policy there is no scope
-}
 WITHIN = 2.0
 """Of 100 arrivals: as good as the best."""
+REFERENCE = ASKING[0]
+"""What predictions, gate and extender rank by unless told otherwise."""
+NORMAL_95 = 1.96
+_MILLI = 1000
+
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Machines:
-    """Machines that belong together, and what arrives at them."""
-
-    forms: tuple[tuple[str, int], ...]
-    """(machine, how many)."""
-    cpus: int
-    """Of all machines, that pods may have."""
-    scarce: str = ""
-    """What every fourth pod asks for beside."""
-
-    def templates(self) -> Iterator[NodeTemplate]:
-        """Yield the nodes."""
-        number = 0
-        for text, count in self.forms:
-            machine, huge, _ = text.partition(" huge")
-            template = node_template(machine, name="node")
-            if huge:
-                template = with_huge_pages(template)
-            for _ in range(count):
-                yield replace(template, node=replace(template.node, name=f"node-{number:02}"))
-                number += 1
-
-    def workload(self, load: float) -> Recipe:
-        """Pods that ask for a share of the CPUs while some are away."""
-        number = round(load * self.cpus / MEAN_CPUS) + AWAY
-        some = number // _DEVICE_SHARE if self.scarce else 0
-        groups = [Group.parse(f"{number - some}xcpu=1-14,memory=2Gi")]
-        if some:
-            groups.append(Group.parse(f"{some}xcpu=1-14,memory=2Gi,{self.scarce}"))
-        return Recipe(tuple(groups), mixed=True, churn=CHURN, away=AWAY)
-
-
-def with_huge_pages(template: NodeTemplate) -> NodeTemplate:
-    """Return the node with pages of 1Gi on each NUMA node."""
-    nodes = tuple(one._replace(hugepages=((1 << 20, HUGE_PAGES),)) for one in template.machine.numa_nodes)
-    machine = replace(template.machine, numa_nodes=nodes)
-    amounts = {**template.node.allocatable, **allocatable_memory(machine, template.config)}
-    return replace(template, machine=machine, node=replace(template.node, allocatable=amounts))
-
-
-_TWO = "sockets=2,numa=2,cores=32,threads=1,memory=256Gi"
-MACHINES = {
-    "2 NUMA nodes": Machines(((_TWO, 10),), 310),
-    "4 NUMA nodes (SNC2)": Machines((("sockets=2,numa=4,cores=64,threads=1,memory=512Gi", 5),), 315),
-    "8 NUMA nodes": Machines((("sockets=2,numa=8,cores=128,threads=1,memory=512Gi", 3),), 381),
-    "GPUs on one of 2 NUMA nodes": Machines(
-        ((f"{_TWO},vendor.example/gpu@1=4", 10),), 310, "vendor.example/gpu=1"
-    ),
-    "GPUs on half of the machines": Machines(
-        ((f"{_TWO},vendor.example/gpu=4", 5), (_TWO, 5)), 310, "vendor.example/gpu=1"
-    ),
-    "huge pages on half of the machines": Machines(
-        ((f"{_TWO} huge", 5), (_TWO, 5)), 310, "hugepages-1Gi=4Gi"
-    ),
-}
-
-
-def events_of(recipe: Recipe, random: RandomNumbers) -> list[Event]:
-    """Return what happens in a run; every third pod has two containers, all have an owner."""
-    return [
-        event if isinstance(event, Leaving) else dressed(event, int(event.name.rpartition("-")[2]))
-        for event in recipe.events(random)
-    ]
-
-
-def dressed(pod: ClusterPod, number: int) -> ClusterPod:
-    """Return the pod as it arrives."""
-    cpus = pod.requests[CPU] // _MILLI
-    owned = replace(pod, owners=OWNERS)
-    if cpus == 1 or number % _WITH_TWO_CONTAINERS:
-        return owned
-    parts = (cpus // 2, cpus - cpus // 2)
-    bodies = []
-    for part, name in zip(parts, ("first", "second"), strict=True):
-        amounts = {CPU: str(part), MEMORY: "1Gi"}
-        if name == "first":
-            amounts |= {
-                key: str(amount)
-                for key, amount in pod.requests.items()
-                if key not in {CPU, MEMORY} and amount
-            }
-        bodies.append({"name": name, "resources": {"requests": amounts, "limits": amounts}})
-    body = {
-        "metadata": {"name": pod.name, "namespace": "default", "uid": pod.uid},
-        "spec": {"containers": bodies},
-    }
-    return replace(ClusterPod.from_api(body), owners=OWNERS)
-
-
-OWNERS = (Owner("ReplicaSet", "pods", "pods", controller=True),)
-
-
-@dataclass(frozen=True)
-class Combination:
-    """Machines, a policy with its scope, and a load; of a recording, its directory."""
-
-    machines: str
-    policy: str
-    load: float
-    recording: Path | None = None
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What its rows share (see key_of)."""
-        return (self.machines, self.policy, self.load)
-
-    def nodes(self) -> list[ClusterNode]:
-        """Return the nodes, started."""
-        if self.recording is None:
-            templates: Iterable[NodeTemplate] = MACHINES[self.machines].templates()
-        else:
-            nodes, _ = recording.history(self.recording)
-            templates = [NodeTemplate.of(node) for node in nodes]
-        return list(start_nodes(one.with_settings(POLICIES[self.policy]) for one in templates))
-
-    def events(self, seed: int, number: int) -> list[Event]:
-        """Return what happens in a run."""
-        if self.recording is None:
-            return events_of(MACHINES[self.machines].workload(self.load), RandomNumbers(seed, number))
-        _, events = recording.history(self.recording)
-        return [one if isinstance(one, Leaving) else replace(one, node="", owners=OWNERS) for one in events]
-
-
-def rows_of(combination: Combination, *, runs: int, seed: int, plans: bool) -> list[dict[str, Any]]:
-    """Return the figures of every way of choosing."""
+def rows_of(combination: Combination, *, runs: int, seed: int, effort: int) -> list[Row]:
+    """Return the figures of every way of choosing; those of plans only if they may cost some effort."""
     nodes = combination.nodes()
-    events = [combination.events(seed, number) for number in range(runs)]
-    return [
-        {
+    events = [combination.events(seed, run) for run in range(runs)]
+    rows = []
+    for choice in NodeChoice:
+        played = [play(nodes, one, shape=SHAPE, choice=choice) for one in events]
+        row = {
             "machines": combination.machines,
             "policy": combination.policy,
             "load": combination.load,
             "placement": choice.value,
-            **figures([play(nodes, one, shape=SHAPE, choice=choice) for one in events], plans=plans),
+            **figures(played),
         }
-        for choice in NodeChoice
-    ]
+        if effort:
+            row |= planned(
+                [needed(one.nodes, what, effort=effort) for one, what in zip(played, events, strict=True)]
+            )
+        rows.append(row)
+    return rows
 
 
-def figures(played: list[Played], *, plans: bool) -> dict[str, float | None]:
-    """Mean figures of some runs."""
+def figures(played: list[Played]) -> Row:
+    """Mean figures of some runs, and what each left out."""
     outcomes = [one.outcome for one in played]
+    left_out = [100 * (one.arrived - one.admitted) / one.arrived for one in outcomes]
     sizes = {
         f"left_out_{size}": fmean(
             100 * sum(cpus_of(pod) in within for pod in one.left_out) / one.outcome.arrived for one in played
@@ -222,7 +91,8 @@ def figures(played: list[Played], *, plans: bool) -> dict[str, float | None]:
         for size, within in SIZES.items()
     }
     return {
-        "left_out": fmean(100 * (one.arrived - one.admitted) / one.arrived for one in outcomes),
+        "left_out_by_run": left_out,
+        "left_out": fmean(left_out),
         **sizes,
         "rejected_by_kubelets": fmean(
             100 * sum(number for reason, number in one.rejected if reason != UNSCHEDULABLE) / one.arrived
@@ -230,7 +100,17 @@ def figures(played: list[Played], *, plans: bool) -> dict[str, float | None]:
         ),
         "stranded": fmean(100 * (one.stranded or 0) / max(one.free, 1) for one in outcomes),
         "across": fmean(100 * one.crossing / max(one.admitted, 1) for one in outcomes),
-        "evictions": evictions(played[0]) if plans else None,
+    }
+
+
+def planned(found: list[Needed]) -> dict[str, float]:
+    """Mean figures of what waits at the end of some runs."""
+    return {
+        "waiting": fmean(one.waiting for one in found),
+        "waiting_that_fit": fmean(one.fit for one in found),
+        "waiting_with_plan": fmean(one.planned for one in found),
+        "waiting_without_plan": fmean(one.without_plan for one in found),
+        "evictions": fmean(one.evictions for one in found),
     }
 
 
@@ -239,100 +119,112 @@ def cpus_of(pod: ClusterPod) -> int:
     return max(pod.requests.get(CPU, 0) // _MILLI, 1)
 
 
-def evictions(played: Played) -> float | None:
-    """Evictions that let in the largest pod left out: 0 if it fits now, one more than allowed without a plan.
-
-    None: none was left out.
-    """
-    if not played.left_out:
-        return None
-    pod = max(played.left_out, key=lambda one: (cpus_of(one), one.name))
-    kind = PodKind.of(pod)
-    if kind is None or any(ask(kind, node).standing is Standing.ADMITS for node in played.nodes):
-        return 0.0
-    situation = Situation(
-        Cluster({node.name: node for node in played.nodes}),
-        Surroundings(now=datetime(2026, 1, 1, tzinfo=UTC), replicas={"pods": 1000}),
-    )
-    goal = FitMore((Wanted("left out", pod, count=1),))
-    found = plan(goal, situation, Policy(limits=Limits(total=MAX_EVICTIONS)), expired=lambda: False)
-    return float(MAX_EVICTIONS + 1 if found.plan is None else len(found.plan.moves))
-
-
-def combinations(options: argparse.Namespace) -> list[Combination]:
-    """Return what is to be compared."""
-    if options.recording is not None:
-        return [Combination("recorded", policy, 0.0, options.recording) for policy in POLICIES]
-    return [
-        Combination(name, policy, load)
-        for name in options.machines
-        for policy in POLICIES
-        for load in options.loads
-    ]
-
-
 MEANS = (
     "left_out",
     *(f"left_out_{size}" for size in SIZES),
     "rejected_by_kubelets",
     "stranded",
     "across",
-    "evictions",
 )
+WITH_PLANS = ("waiting", "waiting_that_fit", "waiting_with_plan", "waiting_without_plan", "evictions")
 
 
-def summary(found: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """Per way: means over everything, and how far behind the best way it is at worst."""
+def summary(found: list[Row]) -> dict[str, dict[str, float | None]]:
+    """Per way: means over everything, how it compares with the reference, and with the best of each."""
     best: dict[tuple[Any, ...], float] = {}
     for row in found:
         best[key_of(row)] = min(best.get(key_of(row), 100.0), row["left_out"])
+    names = MEANS + (WITH_PLANS if all(name in row for row in found for name in WITH_PLANS) else ())
+    reference = by_draw(found, REFERENCE)
     told: dict[str, dict[str, float | None]] = {}
     for choice in NodeChoice:
         mine = [row for row in found if row["placement"] == choice.value]
         behind = [row["left_out"] - best[key_of(row)] for row in mine]
-        told[choice.value] = {name: mean(row[name] for row in mine) for name in MEANS} | {
+        draws = by_draw(found, choice)
+        differences = [draws[draw] - reference[draw] for draw in reference]
+        told[choice.value] = {name: round(fmean(row[name] for row in mine), 2) for name in names} | {
+            f"more_than_{REFERENCE.value}": round(fmean(differences), 2),
+            "plus_or_minus": half_interval(differences),
             "behind_the_best_at_worst": round(max(behind), 2),
             "within_2_of_the_best": round(fmean(one <= WITHIN for one in behind), 3),
         }
     return told
 
 
-def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row shares with those of the other ways."""
+def by_draw(found: Iterable[Row], choice: NodeChoice) -> dict[tuple[Any, ...], float]:
+    """Return (machines, load, run) → what a way leaves out, the mean of the policies that were played."""
+    left_out: dict[tuple[Any, ...], list[float]] = {}
+    for row in found:
+        if row["placement"] == choice.value:
+            for run, value in enumerate(row["left_out_by_run"]):
+                left_out.setdefault((row["machines"], row["load"], run), []).append(value)
+    return {draw: fmean(values) for draw, values in left_out.items()}
+
+
+def half_interval(differences: list[float]) -> float | None:
+    """Half of the normal 95 % interval of the mean; None: a single draw has none."""
+    if len(differences) <= 1:
+        return None
+    return round(NORMAL_95 * stdev(differences) / sqrt(len(differences)), 2)
+
+
+def left_out_by(name: str, found: list[Row]) -> dict[str, dict[str, float]]:
+    """Return value of a column → way → mean of 100 arrivals left out."""
+    return {
+        str(value): {
+            choice.value: round(
+                fmean(
+                    row["left_out"]
+                    for row in found
+                    if row[name] == value and row["placement"] == choice.value
+                ),
+                2,
+            )
+            for choice in NodeChoice
+        }
+        for value in dict.fromkeys(row[name] for row in found)
+    }
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """What a row shares with those of the other ways (see Combination.key)."""
     return (row["machines"], row["policy"], row["load"])
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of what is known."""
-    known = [value for value in values if value is not None]
-    return round(fmean(known), 2) if known else None
-
-
-def compare(options: argparse.Namespace) -> list[dict[str, Any]]:
+def compare(asked: list[Combination], options: argparse.Namespace) -> list[Row]:
     """Return all rows, in the order of the combinations; those that the output has are not made again."""
-    asked = combinations(options)
-    runs = 1 if options.recording else options.runs
-    made = {"seed": options.seed, "runs": runs, "plans": options.plans}
+    effort = options.effort if options.plans else 0
+    made = {"seed": options.seed, "runs": options.runs, "effort": effort}
     known = rows_before(options.output, made) if options.output else {}
     missing = [one for one in asked if one.key not in known]
-    work = partial(rows_of, runs=runs, seed=options.seed, plans=options.plans)
-    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for number, (one, rows) in enumerate(zip(missing, pool.imap(work, missing), strict=True), start=1):
-            known[one.key] = rows
-            if options.output:
-                append(options.output, rows, made)
-            if options.progress:
-                print(f"{number} of {len(missing)}", file=sys.stderr, flush=True)
+    work = partial(rows_of, runs=options.runs, seed=options.seed, effort=effort)
+    for number, (one, rows) in enumerate(zip(missing, each(work, missing, options.workers), strict=True), 1):
+        known[one.key] = rows
+        if options.output:
+            append(options.output, rows, made)
+        if options.progress:
+            print(f"{number} of {len(missing)}", file=sys.stderr, flush=True)
     return [row for one in asked for row in known[one.key]]
 
 
-def append(output: Path, rows: list[dict[str, Any]], made: dict[str, Any]) -> None:
+def each(
+    work: Callable[[Combination], list[Row]], missing: list[Combination], workers: int
+) -> Iterable[list[Row]]:
+    """Yield the rows of each combination, in their order."""
+    if workers == 1:
+        yield from map(work, missing)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap(work, missing)
+
+
+def append(output: Path, rows: list[Row], made: dict[str, Any]) -> None:
     """Write a combination's rows in one line, so that a broken end loses no more than it."""
     with output.open("a", encoding="utf-8") as file:
         file.write(json.dumps({**made, "rows": rows}) + "\n")
 
 
-def rows_before(output: Path, made: dict[str, Any]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+def rows_before(output: Path, made: dict[str, Any]) -> dict[tuple[Any, ...], list[Row]]:
     """Return the rows that an earlier run left, if it was asked for the same; a broken last line goes."""
     if not output.exists():
         return {}
@@ -340,53 +232,18 @@ def rows_before(output: Path, made: dict[str, Any]) -> dict[tuple[Any, ...], lis
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
         output.write_text(whole, encoding="utf-8")
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    found: dict[tuple[Any, ...], list[Row]] = {}
     for line in whole.splitlines():
         told = json.loads(line)
         if any(told[name] != value for name, value in made.items()):
-            message = f"{output} is of another seed, number of runs, or use of --plans: name a new file"
+            message = f"{output} is of another seed, number of runs, --plans or --effort: name a new file"
             raise SystemExit(message)
         found[key_of(told["rows"][0])] = told["rows"]
     return found
 
 
-def draw(found: list[dict[str, Any]], file: Path, made: str) -> None:
-    """Draw how many pods each way leaves out on each kind of machine; the same rows give the same bytes."""
-    from matplotlib import rc_context  # noqa: PLC0415 - slow to import, in each process
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    machines = list(dict.fromkeys(row["machines"] for row in found))
-    width = 0.8 / len(NodeChoice)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "numazones", "font.size": 9}):
-        figure = Figure(figsize=(9, 4.2), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        for number, (choice, colour) in enumerate(zip(NodeChoice, COLOURS, strict=True)):
-            heights = [
-                fmean(
-                    row["left_out"]
-                    for row in found
-                    if (row["machines"], row["placement"]) == (name, choice.value)
-                )
-                for name in machines
-            ]
-            places = [place + (number - (len(NodeChoice) - 1) / 2) * width for place in range(len(machines))]
-            axes.bar(places, heights, width, color=colour, label=choice.value)
-        axes.set_xticks(range(len(machines)), [fill(name, 16) for name in machines])
-        axes.set_xlabel("machines")
-        axes.set_ylabel("pods left out (% of arrivals)")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(title="placement", ncols=len(NodeChoice), loc="upper center", frameon=False)
-        axes.margins(y=0.25)
-        axes.set_title(f"Pods left out by each way of choosing nodes\n{made}", fontsize=10)
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
-
-
-COLOURS = ("#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#4477aa", "#ee6677", "#aa3377")
-"""Of the ways; of Paul Tol, told apart by colour-blind eyes too."""
-
-
-def main() -> int:
-    """Parse the arguments, run, print."""
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -396,24 +253,59 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="random runs of each combination")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    parser.add_argument("--recording", type=Path, help="a recorded history, instead of drawn pods")
     parser.add_argument("--machines", nargs="+", choices=list(MACHINES), default=list(MACHINES))
+    parser.add_argument(
+        "--sample",
+        type=int,
+        choices=range(1, len(POLICIES) + 1),
+        default=len(POLICIES),
+        metavar="N",
+        help=f"only N of the {len(POLICIES)} policies with each kind of machines at each load, in turn",
+    )
+    parser.add_argument(
+        "--recording", type=Path, nargs="+", metavar="DIRECTORY", help="recorded pods, instead of drawn ones"
+    )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write rows as they come, and go on where FILE ends"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the rows; needs matplotlib")
-    parser.add_argument("--plans", action="store_true", help="count evictions, which takes ten times as long")
+    parser.add_argument("--plans", action="store_true", help="plan for the pods that wait at the end")
+    parser.add_argument(
+        "--effort",
+        type=int,
+        default=20_000,
+        metavar="STEPS",
+        help="steps of each search for a plan (default: 20000); on large machines they take a second",
+    )
     parser.add_argument("--progress", action="store_true", help="say on stderr what is done")
     parser.add_argument("--json", action="store_true", help="print JSON, with a row per combination")
-    options = parser.parse_args()
-    found = compare(options)
+    options = parser.parse_args(arguments)
+    if options.recording:
+        options.runs = 1  # each would be the same
+    return options
+
+
+def main() -> int:
+    """Run, print."""
+    options = options_of()
+    try:
+        if options.recording:
+            asked = recorded(options.recording)
+        else:
+            asked = drawn(options.machines, options.loads, options.sample)
+        found = compare(asked, options)
+    except (BadDump, ValueError) as error:
+        raise SystemExit(str(error)) from error
     told = {"seed": options.seed, "runs": options.runs, "summary": summary(found)}
     if options.plot:
-        loads = ", ".join(f"{load:.0%}" for load in dict.fromkeys(row["load"] for row in found))
-        of = "recorded arrivals" if options.recording else f"loads {loads}; runs {options.runs}"
-        draw(found, options.plot, f"mean over {len(POLICIES)} policies and scopes; {of}, seed {options.seed}")
+        from benchmarks.placement_plot import draw  # noqa: PLC0415 - slow to import
+
+        loads = ", ".join(f"{load:.0%}" for load in dict.fromkeys(one.load for one in asked if one.load))
+        of = "recorded arrivals" if options.recording else f"loads {loads}; {options.runs} runs each"
+        draw(found, options.plot, f"{len(asked)} combinations; {of}, seed {options.seed}")
     if options.json:
-        print(json.dumps({**told, "rows": found}, indent=2))
+        by = {f"left_out_by_{name}": left_out_by(name, found) for name in ("load", "machines", "policy")}
+        print(json.dumps({**told, **by, "rows": found}, indent=2))
     else:
         print_table(told["summary"])
     return 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from numazones import requests
+from numazones.api_object import MALFORMED, invalid, parts_of
 from numazones.constraints import Constraints, Taint
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
@@ -209,12 +210,39 @@ class ClusterPod:
         template_of: Callable[[Mapping[str, Any]], Template] = Template.of,
         share: Share = lambda part: part,
     ) -> Self:
-        """Read a core/v1 Pod; a pod that makes no sense is kept with its ``problem``.
+        """Read a core/v1 Pod; one that no kubelet could receive is kept with its ``problem``.
 
-        ``template_of`` reads what pods of a template have alike; who reads many pods of few templates passes
-        a function that remembers. ``share`` may return an equal part that is kept already.
+        Args:
+            body: the pod as the API server serves it.
+            template_of: reads what pods of a template have alike; who reads many pods of few templates passes
+                a function that remembers.
+            share: may return an equal part that is kept already.
+
+        Raises:
+            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+
+        >>> ClusterPod.from_api({"metadata": {"labels": {"app": "web"}}})
+        Traceback (most recent call last):
+        ...
+        numazones.api_object.InvalidObject: Pod (unnamed) has not the form that Kubernetes gives it:
+        it has no metadata.name; pass it as the API server serves it
         """
-        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        metadata, spec, status = parts_of(body, "Pod")
+        try:
+            return cls._of_parts(body, metadata, spec, status, template_of, share)
+        except MALFORMED as error:
+            raise invalid(body, "Pod", error) from error
+
+    @classmethod
+    def _of_parts(
+        cls,
+        body: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        spec: Mapping[str, Any],
+        status: Mapping[str, Any],
+        template_of: Callable[[Mapping[str, Any]], Template],
+        share: Share,
+    ) -> Self:
         volumes = spec.get("volumes") or ()
         template = template_of(body)
         errors = tuple(_create_errors(status))
@@ -297,7 +325,15 @@ class ClusterPod:
         return next((owner for owner in self.owners if owner.controller), None)
 
     def placed(self, node: str) -> "ClusterPod":
-        """The pod bound to another node, or to none with the empty name."""
+        """The pod bound to another node.
+
+        Args:
+            node: its name; empty: the pod is bound to none.
+
+        >>> from numazones import build
+        >>> ClusterPod.from_api(build.pod_body("web", cpu=2)).placed("worker-1").node
+        'worker-1'
+        """
         return replace(self, node=node)
 
 
@@ -338,10 +374,26 @@ class ClusterNode:
     def from_api(cls, body: Mapping[str, Any]) -> Self:
         """Read a core/v1 Node, without pods and with its admission state unknown.
 
+        Args:
+            body: the node as the API server serves it.
+
         Raises:
-            numazones.quantity.InvalidQuantity: an allocatable amount is not a quantity.
+            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+
+        >>> body = {"metadata": {"name": "worker-1"}, "status": {"allocatable": {"cpu": "15500m"}}}
+        >>> ClusterNode.from_api(body).allocatable
+        {'cpu': 15500}
         """
-        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        metadata, spec, status = parts_of(body, "Node")
+        try:
+            return cls._of_parts(metadata, spec, status)
+        except (NumazonesError, *MALFORMED) as error:
+            raise invalid(body, "Node", error) from error
+
+    @classmethod
+    def _of_parts(
+        cls, metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+    ) -> Self:
         allocatable = requests.amounts(status.get("allocatable"))
         return cls(
             name=metadata["name"],
@@ -369,9 +421,16 @@ class ClusterNode:
         )
 
     def info(self, state: Node, *, beside: str) -> NodeInfo:
-        """The node as its kubelet sees it when a pod comes whose UID is ``beside``.
+        """The node as its kubelet sees it when a pod comes.
 
-        ``state`` is what the managers are taken to have assigned then, usually ``self.state``.
+        Args:
+            state: what the managers are taken to have assigned then, usually ``self.state``.
+            beside: UID of that pod; the others count.
+
+        >>> from numazones import build
+        >>> state = build.node(build.machine(cores=8, memory="16Gi"))
+        >>> ClusterNode("worker-1").with_state(state).info(state, beside="web").name
+        'worker-1'
         """
         others = [pod for pod in self.pods.values() if pod.uid != beside]
         return NodeInfo(
@@ -440,15 +499,41 @@ class ClusterNode:
         return None if isinstance(placement, Unknown) else placement.occupancy(self.pod_names)
 
     def with_placement(self, placement: Placement | Unknown) -> "ClusterNode":
-        """The node with another placement, or with none for a reason."""
+        """The node with another placement.
+
+        Args:
+            placement: who places pods on its NUMA nodes, and what that decides from; or why it is not known.
+
+        >>> node = ClusterNode("worker-1").with_placement(Unknown("Stale", "the exporter is gone"))
+        >>> node.unknown.message
+        'the exporter is gone'
+        """
         return replace(self, placement=placement)
 
     def with_state(self, state: Node, *, approximate: bool = False) -> "ClusterNode":
-        """The node with a known state of its kubelet, who alone decides there."""
+        """The node with a known state of its kubelet, who alone decides there.
+
+        Args:
+            state: what the kubelet's admission decides from.
+            approximate: whether only amounts are known, so that answers may be off.
+
+        >>> from numazones import build
+        >>> ClusterNode("worker-1").with_state(build.node(build.machine(cores=8, memory="16Gi"))).approximate
+        False
+        """
         return replace(self, placement=KubeletPlacement(state, approximate))
 
     def with_pods(self, pods: Iterable[ClusterPod]) -> "ClusterNode":
-        """The node with exactly these pods; those that have ended hold nothing and are left out."""
+        """The node with exactly these pods; its admission state stays as it is.
+
+        Args:
+            pods: those that have ended hold nothing and are left out.
+
+        >>> from numazones import build
+        >>> pods = [ClusterPod.from_api(build.pod_body(name, cpu=2)) for name in ("one", "two")]
+        >>> ClusterNode("worker-1").with_pods(pods).requested
+        {'cpu': 4000}
+        """
         held = {pod.uid: pod for pod in pods if not pod.terminal}
         requested: dict[str, int] = {}
         for pod in held.values():
@@ -457,7 +542,15 @@ class ClusterNode:
         return replace(self, pods=held, requested=requested)
 
     def with_pod(self, pod: ClusterPod) -> "ClusterNode":
-        """The node with a pod added, or renewed if it was there; its admission state stays as it is."""
+        """The node with a pod added, or renewed if it was there; its admission state stays as it is.
+
+        Args:
+            pod: one that has ended is taken away.
+
+        >>> from numazones import build
+        >>> ClusterNode("worker-1").with_pod(ClusterPod.from_api(build.pod_body("web", cpu=2))).pod_count
+        1
+        """
         node = self.without_pod(pod.uid)
         if pod.terminal:
             return node
@@ -468,7 +561,16 @@ class ClusterNode:
         )
 
     def without_pod(self, uid: str) -> "ClusterNode":
-        """The node without a pod; its admission state stays as it is."""
+        """The node without a pod; its admission state stays as it is.
+
+        Args:
+            uid: the pod's; an unknown one changes nothing.
+
+        >>> from numazones import build
+        >>> node = ClusterNode("worker-1").with_pod(ClusterPod.from_api(build.pod_body("web", cpu=2)))
+        >>> node.without_pod("web").pod_count
+        0
+        """
         pod = self.pods.get(uid)
         if pod is None:
             return self
@@ -496,7 +598,18 @@ class Cluster:
 
     @classmethod
     def of(cls, nodes: Iterable[ClusterNode], pods: Iterable[ClusterPod]) -> Self:
-        """Put pods on the nodes they name; pods that have ended, or whose node is unknown, are left out."""
+        """Put pods on the nodes they name.
+
+        Args:
+            nodes: what they hold already counts for nothing.
+            pods: those that have ended, or whose node is not among the nodes, are left out.
+
+        >>> from numazones import build
+        >>> pod = ClusterPod.from_api(build.pod_body("web", cpu=2))
+        >>> cluster = Cluster.of([ClusterNode("worker-1")], [pod.placed("worker-1")])
+        >>> list(cluster.nodes["worker-1"].pods), list(cluster.pending)
+        (['web'], [])
+        """
         by_node: dict[str, list[ClusterPod]] = {}
         for pod in pods:
             if not pod.terminal:
@@ -507,11 +620,25 @@ class Cluster:
         )
 
     def with_node(self, node: ClusterNode) -> "Cluster":
-        """The cluster with a node added or replaced."""
+        """The cluster with a node added or replaced.
+
+        Args:
+            node: with its pods.
+
+        >>> list(Cluster().with_node(ClusterNode("worker-1")).nodes)
+        ['worker-1']
+        """
         return replace(self, nodes={**self.nodes, node.name: node})
 
     def without_node(self, name: str) -> "Cluster":
-        """The cluster without a node and its pods."""
+        """The cluster without a node and its pods.
+
+        Args:
+            name: the node's; an unknown one changes nothing.
+
+        >>> list(Cluster().with_node(ClusterNode("worker-1")).without_node("worker-1").nodes)
+        []
+        """
         return replace(self, nodes={key: node for key, node in self.nodes.items() if key != name})
 
     def with_pod(self, pod: ClusterPod) -> "Cluster":
@@ -519,8 +646,15 @@ class Cluster:
 
         Admission states stay as they are: who adds a pod decides whether and how the kubelet admits it.
 
+        Args:
+            pod: with the name of its node, or with none.
+
         Raises:
             NoSuchNode: the cluster has no node of that name.
+
+        >>> from numazones import build
+        >>> list(Cluster().with_pod(ClusterPod.from_api(build.pod_body("web", cpu=2))).pending)
+        ['web']
         """
         if not pod.node:
             return replace(self, pending={**self.pending, pod.uid: pod})
@@ -530,7 +664,16 @@ class Cluster:
         return self.with_node(node.with_pod(pod))
 
     def without_pod(self, pod: ClusterPod) -> "Cluster":
-        """The cluster without a pod; unchanged if it is not there. Admission states stay as they are."""
+        """The cluster without a pod; unchanged if it is not there. Admission states stay as they are.
+
+        Args:
+            pod: with the name of its node, or with none.
+
+        >>> from numazones import build
+        >>> pod = ClusterPod.from_api(build.pod_body("web", cpu=2))
+        >>> Cluster().with_pod(pod).without_pod(pod) == Cluster()
+        True
+        """
         if not pod.node:
             if pod.uid not in self.pending:
                 return self

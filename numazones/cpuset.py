@@ -32,8 +32,14 @@ class InvalidCPUSet(NumazonesError):
 def parse(text: str) -> CPUSet:
     """Read a list such as ``0-3,8``; the empty text is the empty set.
 
+    Args:
+        text: in the kernel's list format; blanks around parts do no harm.
+
     Raises:
         InvalidCPUSet: the text is not in the list format, or a range runs backwards.
+
+    >>> parse("0-3,8").bit_count()
+    5
     """
     stripped = text.strip()
     return _parse_list(stripped) if stripped else 0
@@ -61,7 +67,14 @@ def _parse_list(text: str) -> CPUSet:
 
 
 def format(cpus: CPUSet) -> str:  # noqa: A001 - reads cpuset.format(…)
-    """Write the canonical list: ascending, neighbours joined into ranges, ``""`` for the empty set."""
+    """Write the canonical list: ascending, neighbours joined into ranges, ``""`` for the empty set.
+
+    Args:
+        cpus: the set.
+
+    >>> format(0b1_0000_1111)
+    '0-3,8'
+    """
     parts = []
     base = 0
     while cpus:
@@ -76,7 +89,14 @@ def format(cpus: CPUSet) -> str:  # noqa: A001 - reads cpuset.format(…)
 
 
 def of(ids: Iterable[int]) -> CPUSet:
-    """Return the set of some ids, none of them negative."""
+    """Return the set of some ids.
+
+    Args:
+        ids: none of them negative; in any order.
+
+    >>> format(of([8, 2, 3]))
+    '2-3,8'
+    """
     cpus = 0
     for cpu in ids:
         cpus |= 1 << cpu
@@ -84,7 +104,14 @@ def of(ids: Iterable[int]) -> CPUSet:
 
 
 def union(sets: Iterable[CPUSet]) -> CPUSet:
-    """Return the union of sets."""
+    """Return the union of sets.
+
+    Args:
+        sets: any number of them; of none the union is the empty set.
+
+    >>> format(union([parse("0-1"), parse("4")]))
+    '0-1,4'
+    """
     cpus = 0
     for members in sets:
         cpus |= members
@@ -92,7 +119,14 @@ def union(sets: Iterable[CPUSet]) -> CPUSet:
 
 
 def ids(cpus: CPUSet) -> Iterator[int]:
-    """Yield the members in ascending order."""
+    """Yield the members in ascending order.
+
+    Args:
+        cpus: the set.
+
+    >>> list(ids(parse("8,0-1")))
+    [0, 1, 8]
+    """
     while cpus:
         lowest = cpus & -cpus
         yield lowest.bit_length() - 1
@@ -100,7 +134,14 @@ def ids(cpus: CPUSet) -> Iterator[int]:
 
 
 def sets_by_key(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, CPUSet]:
-    """Return key → set of its CPUs, from (key, CPU) pairs."""
+    """Return key → set of its CPUs.
+
+    Args:
+        pairs: (key, CPU), in any order.
+
+    >>> {socket: format(cpus) for socket, cpus in sets_by_key([(0, 0), (1, 2), (0, 1)]).items()}
+    {0: '0-1', 1: '2'}
+    """
     groups: dict[_Key, CPUSet] = {}
     for key, cpu in pairs:
         groups[key] = groups.get(key, 0) | 1 << cpu

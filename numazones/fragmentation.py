@@ -39,8 +39,14 @@ class Shape:
     def parse(cls, text: str) -> Self:
         """Read ``cpu=16,memory=32Gi,vendor.example/nic=1``.
 
+        Args:
+            text: resources with whole amounts; CPUs must be among them.
+
         Raises:
             InvalidShape: the text is not in this form, or asks for no CPUs.
+
+        >>> str(Shape.parse("memory=1024Mi, cpu=2"))
+        'cpu=2,memory=1Gi'
         """
         resources: dict[str, int] = {}
         for part in text.split(","):

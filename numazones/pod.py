@@ -84,9 +84,16 @@ class Pod:
         object.__setattr__(self, "_readings", tuple(readings))
 
     def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
-        """Return what a kubelet sees in the pod; by default what the newest release does.
+        """Return what a kubelet sees in the pod.
 
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
+
+        Args:
+            level: what the kubelet makes of pod-level resources; by default what the newest release does.
+
+        >>> from numazones import build
+        >>> build.pod(cpu=2, memory="1Gi").reading().total.cpus
+        2
         """
         return self._readings[0 if self.resources is None else _LEVELS.index(level)]
 
@@ -101,9 +108,16 @@ class Pod:
 
         The uid is the kubelet's: of a static pod, the API has but a mirror with a uid of its own.
 
+        Args:
+            pod: a core/v1 Pod.
+
         Raises:
             InvalidPod: a field that admission needs is missing or has the wrong shape.
             InvalidQuantity: a resource is not a quantity.
+
+        >>> from numazones import build
+        >>> Pod.from_api(build.pod_body("web", cpu=2, memory="1Gi")).uid
+        'web'
         """
         if not isinstance(pod, Mapping):
             raise InvalidPod(f"a pod is not a mapping but {type(pod).__name__}")
@@ -143,7 +157,13 @@ class Pod:
     ) -> "Pod":
         """Return the pod with the name, labels and times of other metadata; nothing else is read again.
 
-        ``pairs_of`` may remember what ``sorted_pairs`` made of an equal mapping.
+        Args:
+            metadata: of a core/v1 Pod of the same template.
+            pairs_of: may remember what ``sorted_pairs`` made of an equal mapping.
+
+        >>> from numazones import build
+        >>> build.pod("web-1", cpu=2).with_metadata({"name": "web-2", "uid": "web-2"}).uid
+        'web-2'
         """
         pod = Pod.__new__(Pod)
         for name in _FIELDS:
@@ -158,7 +178,18 @@ class Pod:
 
     @classmethod
     def from_manifest(cls, pod: Mapping[str, Any]) -> "Pod":
-        """Read a pod as a user writes it: requests default to limits, quantities are normalised."""
+        """Read a pod as a user writes it: requests default to limits, quantities are normalised.
+
+        Args:
+            pod: a core/v1 Pod, as in a manifest.
+
+        Raises:
+            InvalidPod, InvalidQuantity: as ``from_api``.
+
+        >>> container = {"name": "main", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+        >>> Pod.from_manifest({"metadata": {"name": "web"}, "spec": {"containers": [container]}}).qos.value
+        'Guaranteed'
+        """
         spec = dict(_map_field(pod, "spec"))
         for part in ("initContainers", "containers"):
             spec[part] = [

@@ -233,6 +233,11 @@ def relevant(pod: ClusterPod) -> bool:
 def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
     """Say where a pod would be admitted, on the nodes as they are.
 
+    Args:
+        pod: as if it were created now; where it is, if it is somewhere, does not matter.
+        nodes: with their pods, and their states where these are known.
+        candidates: of so many nodes that would admit it more is told, the best first.
+
     >>> from numazones import build
     >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
     >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)

@@ -58,15 +58,27 @@ class Quantity:
     """Written with a decimal exponent (1e3)."""
 
     def value(self) -> int:
-        """Return the amount in whole units, rounded away from zero."""
+        """Return the amount in whole units, rounded away from zero.
+
+        >>> parse("1500m").value(), parse("8Gi").value()
+        (2, 8589934592)
+        """
         return self.integer if self.integer is not None else whole(self.nanos)
 
     def milli(self) -> int:
-        """Return the amount in thousandths, rounded away from zero."""
+        """Return the amount in thousandths, rounded away from zero.
+
+        >>> parse("1.5").milli()
+        1500
+        """
         return _divide_away_from_zero(self.nanos, _MICRO)
 
     def as_int(self) -> int | None:
-        """Return the amount where the kubelet's conversion to int64 succeeds, else None."""
+        """Return the amount where the kubelet's conversion to int64 succeeds, else None.
+
+        >>> parse("2Gi").as_int(), parse("1.5Gi").as_int()
+        (2147483648, None)
+        """
         return self.integer
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -79,6 +91,9 @@ class Quantity:
         """Return the text that the Kubernetes API stores: no fraction, the largest unit that divides it.
 
         Binary units count whole ones, rounded away from zero, from 1024 on.
+
+        >>> parse("0.5").canonical(), parse("2048Mi").canonical()
+        ('500m', '2Gi')
         """
         if self.binary and abs(self.nanos) >= _UNIT * _NANO:
             return format_bytes(self.value())
@@ -98,15 +113,28 @@ ZERO = Quantity(0, 0)
 
 
 def whole(nanos: int) -> int:
-    """Return nano units in whole units, rounded away from zero."""
+    """Return nano units in whole units, rounded away from zero.
+
+    Args:
+        nanos: the amount in units of 10**-9.
+
+    >>> whole(1_500_000_000)
+    2
+    """
     return _divide_away_from_zero(nanos, _NANO)
 
 
 def parse(text: object) -> Quantity:
     """Read a quantity as the Kubernetes API takes it.
 
+    Args:
+        text: such as ``500m`` or ``16Gi``; of anything else that is no text, such as 4, its text counts.
+
     Raises:
         InvalidQuantity: the text is not a number with an optional known suffix.
+
+    >>> parse("16Gi").value(), parse(4).milli()
+    (17179869184, 4000)
     """
     return _parse_text(text if isinstance(text, str) else str(text))
 
@@ -132,7 +160,14 @@ def _parse_text(text: str) -> Quantity:
 
 
 def format_rounded(amount: int) -> str:
-    """Write bytes for people, in a binary unit and rounded down to a tenth: ``25.7Gi``."""
+    """Write bytes for people, in a binary unit and rounded down to a tenth.
+
+    Args:
+        amount: bytes.
+
+    >>> format_rounded(27_600_000_000)
+    '25.7Gi'
+    """
     unit = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY_UNITS) - 1)
     whole, rest = divmod(amount, 1 << 10 * unit)
     tenths = rest * 10 >> 10 * unit
@@ -140,7 +175,14 @@ def format_rounded(amount: int) -> str:
 
 
 def format_bytes(amount: int) -> str:
-    """Write bytes with the largest binary unit that divides them: ``16Gi``, ``1000``."""
+    """Write bytes with the largest binary unit that divides them.
+
+    Args:
+        amount: bytes.
+
+    >>> format_bytes(17179869184), format_bytes(1000)
+    ('16Gi', '1000')
+    """
     unit = 0
     while amount and amount % _UNIT == 0 and unit < len(_BINARY_UNITS) - 1:
         amount //= _UNIT
@@ -149,13 +191,27 @@ def format_bytes(amount: int) -> str:
 
 
 def format_milli(amount: int) -> str:
-    """Write thousandths: ``1500`` → ``1500m``, ``2000`` → ``2``."""
+    """Write thousandths as Kubernetes does.
+
+    Args:
+        amount: thousandths, such as milli-CPUs.
+
+    >>> format_milli(1500), format_milli(2000)
+    ('1500m', '2')
+    """
     whole, rest = divmod(amount, 1000)
     return f"{amount}m" if rest else str(whole)
 
 
 def format_decimal(milli: int) -> str:
-    """Write thousandths for people: ``1900`` → ``1.9``, ``2000`` → ``2``."""
+    """Write thousandths for people.
+
+    Args:
+        milli: thousandths, such as milli-CPUs.
+
+    >>> format_decimal(1900), format_decimal(2000)
+    ('1.9', '2')
+    """
     whole, rest = divmod(milli, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 

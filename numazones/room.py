@@ -30,14 +30,12 @@ class FittingPods:
     def count(self, node: ClusterNode, shape: Shape) -> Fragmentation:
         """Return how many more pods of a shape fit, and what of the free CPUs they would take.
 
-        Nothing is free, and nothing fits, where it is not known who decides, or what that decides from.
+        Nothing is free, and nothing fits, where ``why_unknown`` says why that is not known.
         """
         placement = node.known
-        if placement is None:
+        pod = self._pod(shape)
+        if placement is None or scheduling.unallocated(pod.requests, node):
             return Fragmentation()
-        pod = self._pods.get(shape)
-        if pod is None:
-            pod = self._pods[shape] = pod_of_shape(shape)
         most = max_by_sums(node, pod)
         key = (placement.key, most, shape)
         found = self._known.get(key)
@@ -46,6 +44,22 @@ class FittingPods:
                 self._known.clear()
             found = self._known[key] = _count(placement, pod, shape, most)
         return found
+
+    def why_unknown(self, node: ClusterNode, shape: Shape) -> str:
+        """Say why it is not known how many more pods of a shape fit; empty where it is.
+
+        Nobody may know who decides on the node or what that decides from; or devices that the shape has are
+        served by dynamic resource allocation there, of which nothing is known here.
+        """
+        if node.unknown is not None:
+            return node.unknown.message
+        return scheduling.unallocated(self._pod(shape).requests, node)
+
+    def _pod(self, shape: Shape) -> ClusterPod:
+        pod = self._pods.get(shape)
+        if pod is None:
+            pod = self._pods[shape] = pod_of_shape(shape)
+        return pod
 
 
 def fitting(node: ClusterNode, shape: Shape) -> Fragmentation:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kubectl_numazones import screen
-from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.files import Object, Objects, objects_of_files, with_objects_of
 from kubectl_numazones.garbage_collection import without_collection
 from numazones.api.meta import NODE_LABEL
+from numazones.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
@@ -49,6 +50,7 @@ _MAX_NAMED = 5
 _SIZE_OF_PAGE = 500
 _ZONE = "NUMAZone"
 DEFAULT_NAMESPACE = "default"
+_DUMP_AGAIN = "dump it again, or leave it out"
 _LOOKS, _PAUSE = 5, 0.5
 """So often, after so many seconds each, are zones listed again that were being written."""
 _MAX_SELECTED = 50
@@ -344,9 +346,11 @@ def _malformed_object(source: Source, error: Exception) -> BadDump:
                 [metadata.get(key) for key in ("namespace", "name")] if isinstance(metadata, Mapping) else []
             )
             name = "/".join(str(part) for part in parts if part)
+            if isinstance(reason, InvalidObject):
+                return BadDump(f"{str(reason).removesuffix(CURE)}; {_DUMP_AGAIN}")
             return BadDump(
                 f"{item['kind']} {name or '(unnamed)'} has not the form that Kubernetes gives it "
-                f"({type(reason).__name__}: {reason}); dump it again, or leave it out"
+                f"({type(reason).__name__}: {reason}); {_DUMP_AGAIN}"
             )
         except NumazonesError:
             continue

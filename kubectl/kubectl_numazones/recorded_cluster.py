@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.recorded_files import PODS
 from kubectl_numazones.recording import RecordedNode, recorded_lines, usable
 from numazones.api.zones import zones_from_node
+from numazones.api_object import MALFORMED
 from numazones.cluster import ClusterPod
 from numazones.dump import Object
 from numazones.errors import NumazonesError

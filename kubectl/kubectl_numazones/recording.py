@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
-from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
+from numazones.api_object import MALFORMED
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.defaulting import created_spec
@@ -127,20 +128,22 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
 
-def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
+def history(directory: Path, *, unscheduled: bool = False) -> tuple[list[ClusterNode], list[Event]]:
     """Return a recording's nodes before the first operation, and which pods came to them and left.
 
-    Pods that had no node, kubelets that restarted and devices that failed are left out.
+    Kubelets that restarted and devices that failed are left out, and unless ``unscheduled`` pods that had no
+    node.
 
     Raises:
         BadDump: as ``compare``.
     """
-    lines = [line for line in recorded_lines(directory) if line.get("node")]
+    lines = list(recorded_lines(directory))
     nodes = []
-    for name in sorted({line["node"] for line in lines}):
+    for name in sorted({line["node"] for line in lines if line.get("node")}):
         node, state, _ = _node(directory / name, None)
         nodes.append(node.with_state(state))
-    return nodes, list(_read_each(directory, lines, _events))
+    told = [line for line in lines if unscheduled or line.get("node")]
+    return nodes, list(_read_each(directory, told, _events))
 
 
 def _read_each(
@@ -171,7 +174,10 @@ def _events(line: Mapping[str, Any]) -> Iterator[Event]:
         yield ClusterPod.from_api(
             {
                 "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
-                "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
+                "spec": {
+                    **created_spec(body["spec"], namespace=namespace),
+                    "nodeName": line.get("node") or "",
+                },
             }
         )
         outcome = line["outcome"]

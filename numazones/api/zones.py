@@ -71,8 +71,10 @@ class ZonesNotReady(NumazonesError):
 def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) -> Node:
     """Return the admission state that the zones of one node describe.
 
-    Nodes of one model have equal machines and kubelets; who reads many nodes passes a ``remember`` that
-    makes those once.
+    Args:
+        zones: all of the node, in any order.
+        remember: makes a machine or a kubelet by a key. Nodes of one model have equal ones; who reads many
+            nodes passes a function that makes those once.
 
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.

@@ -122,6 +122,10 @@ Observer = Callable[[str, Sequence[ResourceHints], Hint, bool], None]
 def admit(node: Node, pod: Pod) -> Admission:
     """Decide on a pod.
 
+    Args:
+        node: the kubelet and what it has assigned so far; it stays as it is.
+        pod: one that the node does not know yet; its UID tells it apart.
+
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
 
@@ -145,6 +149,10 @@ def admit(node: Node, pod: Pod) -> Admission:
 
 def remove(node: Node, uid: str) -> Node:
     """Return the node after a pod ended or was deleted; an unknown pod changes nothing.
+
+    Args:
+        node: as it was before; it stays as it is.
+        uid: the pod's.
 
     >>> from numazones import build
     >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))

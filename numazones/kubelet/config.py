@@ -80,12 +80,19 @@ class KubeletConfiguration:
     def from_api(
         cls, configuration: Mapping[str, Any], *, version: str = f"1.{NEWEST}"
     ) -> "KubeletConfiguration":
-        """Read a KubeletConfiguration (a file, or ``kubeletconfig`` of /configz) of a kubelet version.
+        """Read a KubeletConfiguration.
+
+        Args:
+            configuration: of a file, or ``kubeletconfig`` of /configz; unknown fields are passed over.
+            version: the kubelet's.
 
         Raises:
             InvalidConfiguration: a field has the wrong shape.
             InvalidQuantity: a reservation is not a quantity.
             UnsupportedVersion: the version is not modelled.
+
+        >>> KubeletConfiguration.from_api({"cpuManagerPolicy": "static"}).cpu_manager_policy
+        'static'
         """
         if not isinstance(configuration, Mapping):
             raise InvalidConfiguration(
@@ -108,7 +115,15 @@ class KubeletConfiguration:
         )
 
     def gate(self, name: str) -> bool:
-        """Return whether a feature gate is on, by configuration or by default."""
+        """Return whether a feature gate is on, by configuration or by default.
+
+        Args:
+            name: the gate's.
+
+        >>> body = {"featureGates": {"PodLevelResources": False}}
+        >>> KubeletConfiguration.from_api(body).gate("PodLevelResources")
+        False
+        """
         return self.release.gate(name, dict(self.feature_gates))
 
     @property
@@ -126,6 +141,11 @@ class KubeletConfiguration:
 
         Raises:
             InvalidConfiguration: with the kubelet's message; several are listed in brackets.
+
+        >>> KubeletConfiguration.from_api({"topologyManagerScope": "node"}).check()
+        Traceback (most recent call last):
+        ...
+        numazones.kubelet.config.InvalidConfiguration: ...
         """
         for problems in (_gate_problems(self), dict.fromkeys(_problems(self))):
             listed = list(problems)
@@ -139,6 +159,13 @@ class KubeletConfiguration:
 
         Raises:
             InvalidConfiguration: with the kubelet's message.
+
+        >>> gates = {"featureGates": {"CPUManagerPolicyOptions": False}}
+        >>> options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+        >>> KubeletConfiguration.from_api({**gates, **options}, version="1.32").check_option_gates()
+        Traceback (most recent call last):
+        ...
+        numazones.kubelet.config.InvalidConfiguration: CPU Manager policy options ... enabled
         """
         if self.cpu_manager_policy_options and not self.gate(CPU_OPTIONS):
             raise InvalidConfiguration(

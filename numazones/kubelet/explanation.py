@@ -55,7 +55,16 @@ class Explanation:
     """(UID, ``8 exclusive CPUs``) of the pods that hold there what was short, most first."""
 
     def lines(self) -> tuple[str, ...]:
-        """Return everything in lines, one per resource and merge."""
+        """Return everything in lines, one per resource and merge.
+
+        >>> from numazones import admit, build
+        >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+        >>> for line in explain(admit(node, build.pod(cpu=2, memory="1Gi"))).lines():
+        ...     print(line)
+        container main: cpu offers NUMA node 0 (preferred), NUMA node 1 (preferred), ...
+        container main: memory offers NUMA node 0 (preferred), NUMA node 1 (preferred), ...
+        container main: merged to NUMA node 0 (preferred), admitted
+        """
         lines: list[str] = []
         for merge in self.merges:
             owner = f"container {merge.container}" if merge.container else "pod"
@@ -69,6 +78,9 @@ class Explanation:
 
 def explain(admission: Admission) -> Explanation:
     """Explain a decision: hints, merges, and what the nearest set of NUMA nodes lacked.
+
+    Args:
+        admission: what ``admit`` returned.
 
     >>> from numazones import admit, build
     >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))

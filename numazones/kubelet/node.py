@@ -57,11 +57,20 @@ class Node:
     ) -> "Node":
         """Return a node without pods.
 
-        ``preferred_allocation`` stands for the plugins' GetPreferredAllocation, for all resources.
+        Args:
+            machine: its hardware.
+            config: its kubelet's.
+            devices: resource → what its plugins announce.
+            preferred_allocation: stands for the plugins' GetPreferredAllocation, for all resources.
 
         Raises:
             InvalidConfiguration: the kubelet would not start; the message is its own.
             InvalidMachine, InvalidDevices: the description contradicts itself.
+
+        >>> from numazones import build
+        >>> nics = {"example.com/nic": [Device("nic-0", (0,))]}
+        >>> Node.fresh(build.machine(cores=8, memory="16Gi"), KubeletConfiguration(), nics).pods
+        frozenset()
         """
         kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
         return cls(kubelet, *_initial_states(kubelet))
@@ -97,6 +106,12 @@ class Node:
         Raises:
             InvalidNodeState: a snapshot that no kubelet on this machine can have, such as an assigned
                 CPU that does not exist or negative free memory.
+
+        >>> from numazones import build
+        >>> fresh = build.node(build.machine(cores=8, memory="16Gi"))
+        >>> held = {"uid-1": {"main": 0b110}}
+        >>> Node.restore(fresh.kubelet, cpu_assignments=held, machine_state=fresh.machine_state).pods
+        frozenset({'uid-1'})
         """
         held = {
             uid: {
@@ -115,8 +130,17 @@ class Node:
     def with_devices(self, devices: Mapping[str, Iterable[Device]]) -> "Node":
         """Return the node after its plugins announced other devices, or others as healthy; assignments stay.
 
+        Args:
+            devices: resource → all that its plugin announces now.
+
         Raises:
             InvalidDevices: a device id appears twice in a resource.
+
+        >>> from numazones import admit, build
+        >>> node = build.node(build.machine(cores=8, memory="16Gi"), devices={"example.com/nic": 1})
+        >>> broken = node.with_devices({"example.com/nic": [Device("numa0-0", (0,), healthy=False)]})
+        >>> admit(broken, build.pod(cpu=1, memory="1Gi", devices={"example.com/nic": 1})).admitted
+        False
         """
         before = self.kubelet.devices
         held = self.device_assignments
@@ -143,7 +167,16 @@ class Node:
         return self.kubelet.config
 
     def holds(self, uid: str) -> bool:
-        """Return whether a pod has CPUs, memory or devices of its own here."""
+        """Return whether a pod has CPUs, memory or devices of its own here.
+
+        Args:
+            uid: the pod's.
+
+        >>> from numazones import admit, build
+        >>> node = build.node(build.machine(cores=8, memory="16Gi"))
+        >>> admit(node, build.pod("web", cpu=2, memory="1Gi")).node.holds("web")
+        True
+        """
         return (
             uid in self.cpus.assignments or uid in self.memory.assignments or uid in self.devices.assignments
         )

@@ -102,9 +102,9 @@ def _holder(holder: Holder) -> Document:
 
 
 def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:
-    """[free CPUs, those that further pods of the shape would take, how many such pods fit]."""
+    """[free CPUs, those that further pods of the shape would take, how many such pods fit, 1: not known]."""
     found = fitting.count(node, shape)
-    return [found.free, found.usable, found.fitting]
+    return [found.free, found.usable, found.fitting, int(bool(fitting.why_unknown(node, shape)))]
 
 
 def machine_document(occupancy: Occupancy) -> Document:

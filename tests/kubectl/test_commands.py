@@ -99,7 +99,27 @@ def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None
     bare = written(tmp_path / "bare.json", [item for item in cluster() if item["kind"] != "NUMAZone"])
     result = run("fit", "cpu=4", "-f", bare)
     assert result.return_value == 2
-    assert "1 node could not be asked" in result.output
+    assert "for 1 node that is not known" in result.output
+
+
+def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:
+    device_class = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpus", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"extendedResourceName": "gpu.example/large"},
+    }
+    dump = written(tmp_path / "dump.json", [*cluster(), device_class])
+    result = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
+    assert result.return_value == 2
+    assert result.output == (
+        "0 of 1 fit; for 1 node that is not known\n"
+        "it asks for gpu.example/large, which dynamic resource allocation serves (DeviceClass gpus): "
+        "which nodes have such devices free is for the scheduler's allocator to say\n"
+    )
+    unmapped = run("fit", "cpu=1,memory=1Gi,gpu.example/small=1", "-f", dump)
+    assert unmapped.return_value == 1
+    assert "no node offers gpu.example/small" in unmapped.output
 
 
 def upgraded(path: Path, *nodes: str) -> Path:

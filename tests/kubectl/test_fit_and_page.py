@@ -152,6 +152,10 @@ def test_the_page_says_what_fit_says(shape: Shape) -> None:
     for node in situation_of(Dump.of(items), datetime(2026, 11, 20, tzinfo=UTC)).cluster.nodes.values():
         document = node_documents(node, (shape,))[f"node/{node.name}"]
         assert document["fit"][0][2] == count_of_fit(node, shape)
+        assert document["fit"][0][3] == 0
+        mapped = replace(node, device_classes={"vendor.example/dra": "class"})
+        asked = Shape.parse(f"{shape},vendor.example/dra=1")
+        assert node_documents(mapped, (asked,))[f"node/{node.name}"]["fit"] == [[0, 0, 0, 1]]
 
 
 def test_nothing_fits_where_nobody_knows_who_decides() -> None:

@@ -1,17 +1,26 @@
 """Advice: what is named would be admitted, and is the least change of its kind."""
 
-from collections.abc import Iterable
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from numazones.advice import Advice, Around, Change, advise_on
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.admission import admit
+from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
+from tests.conformance import scenario as scenarios
 
 from .kubelet import building
+
+SAMPLE = Path(__file__).parents[1] / "data/conformance/sample.jsonl.gz"
 
 
 def advised(node: Node, pod: Pod, around: Around | None = None, **movable: str) -> list[Advice]:
@@ -156,3 +165,75 @@ def test_what_keeps_the_scheduler_away_is_named_with_its_cure(
         {"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [building.container("m", 15)], **spec}}
     )
     assert advise_on(too_large, worker) == ()
+
+
+def test_advice_on_reference_scenarios_is_admitted_once_it_is_followed_by_its_words() -> None:
+    followed = followed_in(SAMPLE)
+    assert min(followed[change] for change in (Change.REQUEST, Change.SETTING, Change.EVICTION)) > 5
+
+
+def test_advice_on_every_fifth_of_all_reference_scenarios_is_admitted_as_well(shared: Path) -> None:
+    followed = followed_in(shared / "conformance/dev.jsonl.gz", every=5)
+    assert min(followed[change] for change in (Change.REQUEST, Change.SETTING, Change.EVICTION)) > 50
+
+
+def followed_in(path: Path, *, every: int = 1) -> Counter[Change]:
+    """Follow the advice in every so many scenarios of a file, and count it."""
+    scenarios_ = map(json.loads, gzip.decompress(path.read_bytes()).splitlines()[::every])
+    return sum((follow_advice_in(one) for one in scenarios_ if "invalid" not in one), Counter[Change]())
+
+
+def follow_advice_in(scenario: Mapping[str, Any]) -> Counter[Change]:
+    """Play a scenario, follow all advice about each pod that is rejected, and count it."""
+    node, pods = scenarios.node(scenario), dict[str, Pod]()
+    followed: Counter[Change] = Counter()
+    for step in scenario["steps"]:
+        if step["op"] == "remove":
+            node = remove(node, step["uid"])
+            continue
+        pod = Pod.from_api(step["pod"])
+        admission = admit(node, pod)
+        if not admission.admitted:
+            for item in advise_on(
+                ClusterPod("team", pod.name, pod.uid, admission=pod), worker_of(node, pods)
+            ):
+                assert admitted_after(item, scenario, step["pod"], node), (scenario["id"], item.sentence)
+                followed[item.change] += 1
+        node, pods[pod.uid] = admission.node, pod
+    return followed
+
+
+def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
+    """A node with plenty for the scheduler, so that managers decide; its pods have their UIDs for names."""
+    names = {"cpu", "memory", *node.memory.free, *node.kubelet.devices.resources}
+    there = [
+        ClusterPod("team", uid, uid, node="worker", phase="Running", admission=pods[uid]) for uid in node.pods
+    ]
+    allocatable = dict.fromkeys(names, 1 << 60)
+    return ClusterNode("worker", allocatable=allocatable).with_pods(there).with_state(node)
+
+
+ASK = re.compile(r"ask for (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
+REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no other node seen here .+\)")
+SET = re.compile(r"set (?P<name>\w+): (?P<value>\S+) on worker.* \(on a drained node\)")
+
+
+def admitted_after(item: Advice, scenario: Mapping[str, Any], body: Mapping[str, Any], node: Node) -> bool:
+    """Do what a piece of advice says to the pod as it was written, or to the node, and ask the kubelet."""
+    if asked := ASK.fullmatch(item.sentence):
+        changed = deepcopy(dict(body))
+        parts = (*changed["spec"].get("initContainers", ()), *changed["spec"]["containers"])
+        (container,) = (part for part in parts if part["name"] == asked["container"])
+        for wish in asked["wishes"].split(" and "):
+            figure, noun = wish.split(" ")
+            resource = "cpu" if noun in {"CPU", "CPUs"} else noun
+            for amounts in container["resources"].values():
+                amounts[resource] = figure
+        return admit(node, Pod.from_api(changed)).admitted
+    pod = Pod.from_api(body)
+    if removed := REMOVE.fullmatch(item.sentence):
+        return admit(remove(node, removed["uid"]), pod).admitted
+    setting = SET.fullmatch(item.sentence)
+    assert setting, item.sentence
+    kubelet = {**scenario["kubelet"], setting["name"]: setting["value"]}
+    return admit(scenarios.node({**scenario, "kubelet": kubelet}), pod).admitted

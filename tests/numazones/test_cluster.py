@@ -2,10 +2,12 @@
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from numazones.api_object import InvalidObject
 from numazones.cluster import (
     Cluster,
     ClusterNode,
@@ -292,3 +294,51 @@ def test_the_newest_device_class_has_an_extended_resource() -> None:
         device_class("plain", "2026-03-01T00:00:00Z", None),
     ]
     assert device_classes(bodies) == {"gpu.example/large": "new"}
+
+
+NODE: dict[str, Any] = {"metadata": {"name": "worker-1"}}
+POD: dict[str, Any] = {"metadata": {"name": "web", "namespace": "team"}}
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "said"),
+    [
+        (
+            ClusterNode.from_api,
+            None,
+            "a Node is a mapping with metadata, spec and status, not NoneType",
+        ),
+        (
+            ClusterPod.from_api,
+            [POD],
+            "a Pod is a mapping with metadata, spec and status, not list; pass it",
+        ),
+        (ClusterNode.from_api, {}, "Node (unnamed) .*: it has no metadata.name; pass it as the API server"),
+        (ClusterPod.from_api, {"metadata": {"name": ""}}, "it has no metadata.name"),
+        (ClusterPod.from_api, {"metadata": "web"}, "metadata is not a mapping but str"),
+        (ClusterNode.from_api, {"metadata": {"name": 5}}, "metadata.name is not text but int"),
+        (ClusterPod.from_api, {**POD, "spec": ["main"]}, "Pod team/web .*: spec is not a mapping but list"),
+        (ClusterPod.from_api, {**POD, "spec": {"nodeName": 1}}, "spec.nodeName is not text but int"),
+        (ClusterPod.from_api, {**POD, "spec": {"containers": "main"}}, "Pod team/web .*: AttributeError"),
+        (
+            ClusterNode.from_api,
+            {**NODE, "status": {"allocatable": ["cpu"]}},
+            "Node worker-1 .*: status.allocatable is not a mapping but list",
+        ),
+        (ClusterNode.from_api, {**NODE, "spec": {"taints": ["x"]}}, "spec.taints is not a list of mappings"),
+        (
+            ClusterNode.from_api,
+            {**NODE, "status": {"allocatable": {"cpu": "many"}}},
+            "Node worker-1 .* 'many'.*; pass it as the API server serves it",
+        ),
+    ],
+)
+def test_what_is_no_object_of_the_api_is_named_with_its_field_and_the_cure(
+    read: Callable[[Any], object], body: object, said: str
+) -> None:
+    with pytest.raises(InvalidObject, match=said.replace("(", r"\(").replace(")", r"\)")):
+        read(body)
+
+
+def test_a_pod_that_no_kubelet_could_receive_is_kept_with_its_problem() -> None:
+    assert ClusterPod.from_api(POD).problem == "pod 'web' has no containers"

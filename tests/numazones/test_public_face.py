@@ -2,10 +2,14 @@
 
 import ast
 import doctest
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -43,20 +47,61 @@ WITHOUT_EXAMPLE = {"NUMAZone"}
 """What it says of itself is the description in its CustomResourceDefinition."""
 
 
-@pytest.mark.parametrize("name", sorted(set(numazones.__all__) - WITHOUT_EXAMPLE))
-def test_every_public_name_has_an_example_that_does_what_it_shows(name: str) -> None:
-    thing = getattr(numazones, name)
-    assert thing.__doc__, name
-    module = thing if isinstance(thing, ModuleType) else sys.modules[thing.__module__]
-    parts = [getattr(module, part) for part in getattr(module, "__all__", ())] if thing is module else []
-    for documented in (*parts, *([] if parts else [thing])):
-        name = thing.__name__ if documented is thing else documented.__name__
-        examples = doctest.DocTestParser().get_doctest(documented.__doc__, dict(vars(module)), name, None, 0)
-        assert examples.examples, f"{name} shows no example"
-        report: list[str] = []
-        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-        doctest.DocTestRunner(optionflags=flags).run(examples, out=report.append)
-        assert not report, "".join(report)
+Documented = tuple[str, ModuleType, Any]
+"""(name, the module that defines it, class or function)."""
+
+
+def public_things() -> Iterator[Documented]:
+    """Every public name with its public methods; of a module its functions, and its classes' methods."""
+    for name in numazones.__all__:
+        thing = getattr(numazones, name)
+        if not isinstance(thing, ModuleType):
+            yield name, sys.modules[thing.__module__], thing
+            yield from methods(name, thing)
+            continue
+        for part, inner in vars(thing).items():
+            if not part.startswith("_") and getattr(inner, "__module__", "") == thing.__name__:
+                if inspect.isfunction(inner) or hasattr(inner, "__wrapped__"):
+                    yield f"{name}.{part}", thing, inner
+                elif inspect.isclass(inner):
+                    yield from methods(f"{name}.{part}", inner)
+
+
+def methods(name: str, thing: Any) -> Iterator[Documented]:
+    """What a class defines itself for others to call; properties have no parameters."""
+    for part, inner in vars(thing).items() if inspect.isclass(thing) else ():
+        function = inner.__func__ if isinstance(inner, classmethod | staticmethod) else inner
+        if not part.startswith("_") and inspect.isfunction(function):
+            yield f"{name}.{part}", sys.modules[thing.__module__], function
+
+
+THINGS = [pytest.param(*thing, id=thing[0]) for thing in public_things() if thing[0] not in WITHOUT_EXAMPLE]
+ARGS = re.compile(r"^Args:\n((?:    .*\n?|\n)+)", re.MULTILINE)
+ARGUMENT = re.compile(r"^    (\w+): \S", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "module", "thing"), THINGS)
+def test_everything_public_has_an_example_that_does_what_it_shows(
+    name: str, module: ModuleType, thing: Any
+) -> None:
+    examples = doctest.DocTestParser().get_doctest(thing.__doc__ or "", dict(vars(module)), name, None, 0)
+    assert examples.examples, f"{name} shows no example"
+    report: list[str] = []
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    doctest.DocTestRunner(optionflags=flags).run(examples, out=report.append)
+    assert not report, "".join(report)
+
+
+@pytest.mark.parametrize(("name", "module", "thing"), THINGS)
+def test_every_parameter_of_what_can_be_called_is_described(
+    name: str, module: ModuleType, thing: Any
+) -> None:
+    if inspect.isclass(thing):
+        return  # fields say what they are where they are defined
+    section = ARGS.search(inspect.getdoc(thing) or "")
+    described = ARGUMENT.findall(section[1]) if section else []
+    parameters = [each for each in inspect.signature(thing).parameters if each not in {"self", "cls"}]
+    assert described == parameters, name
 
 
 def test_the_package_is_typed() -> None:

@@ -1,15 +1,18 @@
 """How many more pods of a shape fit: counted one by one, told by amounts where these suffice."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode
-from numazones.fragmentation import Shape
+from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
+from numazones.placement import Unknown
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.room import copy_of, fitting, pod_of_shape
+from numazones.room import FittingPods, copy_of, fitting, pod_of_shape
 from tests.numazones.kubelet.building import node
 from tests.numazones.kubelet.days import days, play
 
@@ -76,3 +79,25 @@ def test_sums_of_requests_and_slots_bound_what_fits() -> None:
 def test_amounts_tell_nothing_where_pods_may_lie_across_numa_nodes(policy: str) -> None:
     placement = KubeletPlacement(node(policy=policy))
     assert placement.fitting_by_amounts(Shape.parse("cpu=1,memory=1Mi")) is None
+
+
+def test_of_devices_that_the_scheduler_allocates_it_is_not_known_how_many_pods_fit() -> None:
+    gpu, counts = "gpu.example/large", FittingPods()
+    shape, state = Shape.parse(f"cpu=1,memory=1Gi,{gpu}=1"), node(policy="single-numa-node")
+    mapped = ClusterNode("n", allocatable=LARGE, device_classes={gpu: "gpus"}).with_state(state)
+    assert counts.count(mapped, shape) == Fragmentation()
+    assert counts.why_unknown(mapped, shape).startswith(
+        f"it asks for {gpu}, which dynamic resource allocation serves (DeviceClass gpus)"
+    )
+    # Nobody maps it: the node lacks it, and its free CPUs are lost to the shape.
+    lacking = ClusterNode("n", allocatable=LARGE).with_state(state)
+    assert counts.why_unknown(lacking, shape) == ""
+    assert counts.count(lacking, shape).share == 1
+    # A device plugin offers it on the node, so that the scheduler counts that.
+    plugged = replace(mapped, allocatable={**LARGE, gpu: 1})
+    assert counts.why_unknown(plugged, shape) == ""
+
+
+def test_where_nobody_knows_who_decides_the_node_says_why() -> None:
+    unknown = ClusterNode("n", allocatable=LARGE).with_placement(Unknown("Stale", "its exporter is gone"))
+    assert FittingPods().why_unknown(unknown, Shape.parse("cpu=1")) == "its exporter is gone"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset, quantity
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
@@ -27,6 +28,8 @@ FIELDS = """
     cpuManagerPolicyOptions memoryManagerPolicy reservedMemory numaNode evictionHard memory.available
     kubeReserved systemReserved featureGates topologyManagerPolicy topologyManagerScope
     topologyManagerPolicyOptions reservedSystemCPUs max-allowable-numa-nodes
+    namespace labels ownerReferences nodeName taints volumes phase allocatable conditions nodeInfo affinity
+    nodeAffinity nodeSelector tolerations persistentVolumeClaim containerStatuses state waiting ports priority
 """
 KEYS = st.sampled_from(FIELDS.split())
 DOCUMENTS = st.dictionaries(
@@ -45,6 +48,24 @@ DOCUMENTS = st.dictionaries(
 @given(document=DOCUMENTS)
 def test_any_document_is_a_pod_or_an_error_of_the_library(
     read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]
+) -> None:
+    with suppress(NumazonesError):
+        read(document)
+
+
+OBJECTS = st.builds(
+    lambda document, metadata, spec, status: {
+        **document, "metadata": {"name": "any", **metadata}, "spec": spec, "status": status,
+    },
+    DOCUMENTS, DOCUMENTS, DOCUMENTS, DOCUMENTS,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [ClusterNode.from_api, ClusterPod.from_api])
+@settings(max_examples=300)
+@given(document=DOCUMENTS | OBJECTS | LEAVES)
+def test_any_document_is_an_object_of_the_cluster_or_an_error_of_the_library(
+    read: Callable[[Any], object], document: object
 ) -> None:
     with suppress(NumazonesError):
         read(document)

@@ -267,6 +267,21 @@ def test_nodes_of_other_models_count_in_fragmentation(tmp_path: Path, open_page:
     expect(section).to_contain_text("5 more fit; 29% of the 28 free CPUs")
 
 
+def test_room_for_devices_that_the_scheduler_allocates_is_said_not_to_be_known(
+    tmp_path: Path, open_page: Open
+) -> None:
+    shapes = (Shape.parse("cpu=4,vendor.example/dra=1"),)
+    documents = cluster_document(source="one", shapes=shapes)
+    node = ClusterNode("worker", allocatable={"cpu": 8000}, device_classes={"vendor.example/dra": "class"})
+    documents |= node_documents(node.with_state(building.node()), shapes)
+    file = tmp_path / "page.html"
+    file.write_text(html.report(documents, title="one"))
+    section = open_page(file.as_uri()).locator("#fragmentation")
+    expect(section).to_contain_text(
+        "0 more fit; for 1 node that is not known: the scheduler allocates such devices"
+    )
+
+
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:
     items = [item for item in guide_cluster() if item["metadata"]["name"] != "worker-2-numa-1"]
     page = open_page(report_of(items, tmp_path) + "#/node/worker-2")

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.bad_dump import MALFORMED, BadDump
+from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, read, source_options
 from kubectl_numazones.files import documents
 from kubectl_numazones.output import Output, output_option
 from numazones import cpuset
+from numazones.api_object import MALFORMED
 from numazones.cluster import ClusterPod
 from numazones.defaulting import created_spec
 from numazones.fragmentation import InvalidShape, Shape
@@ -81,7 +82,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
             }
         )
         return answers.EXIT_CODES[verdict]
-    unknown = f"; {pluralize(first.stale, 'node')} could not be asked" if first.stale else ""
+    unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
     click.echo(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))

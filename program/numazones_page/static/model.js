@@ -58,7 +58,7 @@ function zoneCpus(machine) {
 }
 
 function totals() {
-  const found = { nodes: 0, unknown: 0, zones: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0]) };
+  const found = { nodes: 0, unknown: 0, zones: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0, 0]) };
   for (const node of all("node").values()) {
     found.nodes += 1;
     if (unknown(node)) found.unknown += 1;

@@ -49,14 +49,14 @@ function drawFragmentation() {
   const sum = totals();
   parts.rest.querySelector(".shapes").replaceChildren(
     ...cluster().shapes.map((shape, index) => {
-      const [free, usable, fitting] = sum.fit[index];
+      const [free, usable, fitting, open] = sum.fit[index];
       const lost = free ? 1 - usable / free : 0;
       return el(
         "div.shape",
         {},
         el("h3", {}, shape),
         el("div.split", { "aria-hidden": "true" }, el("span.usable", { style: { width: `${(1 - lost) * 100}%` } }), el("span.lost", { style: { width: `${lost * 100}%` } })),
-        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs lie where no further such pod fits` : "; no exclusive CPUs are free"),
+        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs lie where no further such pod fits` : open ? "" : "; no exclusive CPUs are free", open ? `; for ${counted(open, "node")} that is not known: the scheduler allocates such devices` : ""),
       );
     }),
   );

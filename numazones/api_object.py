@@ -1,0 +1,86 @@
+"""What is wrong with an object that somebody hands in as one of the Kubernetes API's.
+
+The API server checks what it takes, so objects from there have the form that their kind prescribes. Files,
+scripts and notebooks may hold anything: a mistake is named at once, with the object and the field, not where
+a rule trips over it later.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numazones.errors import NumazonesError
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a field raises whose form nobody has checked."""
+CURE = "; pass it as the API server serves it"
+_PARTS = ("metadata", "spec", "status")
+_TEXTS = {"metadata": ("namespace", "uid"), "spec": ("nodeName",), "status": ("phase",)}
+_MAPPINGS = {"metadata": ("labels", "annotations"), "spec": (), "status": ("allocatable",)}
+_LISTS = {"metadata": ("ownerReferences",), "spec": ("taints", "volumes"), "status": ("conditions",)}
+_NOTHING: Mapping[str, Any] = {}
+
+Part = Mapping[str, Any]
+
+
+class InvalidObject(NumazonesError, ValueError):
+    """An object has not the form that Kubernetes gives its kind; the message names it and the field."""
+
+
+def parts_of(body: Mapping[str, Any], kind: str) -> tuple[Part, Part, Part]:
+    """Return metadata, spec and status of an object, empty where it has none; each is a mapping.
+
+    The fields of them that nodes and pods are read from first are of their types then.
+
+    Raises:
+        InvalidObject: it is no mapping, has no name, or a field is of another type.
+    """
+    if not isinstance(body, (dict, Mapping)):
+        raise InvalidObject(
+            f"a {kind} is a mapping with metadata, spec and status, not {type(body).__name__}{CURE}"
+        )
+    found = tuple(_mapping(body, name, body, kind) for name in _PARTS)
+    name = found[0].get("name")
+    if not isinstance(name, str) or not name:
+        missing = name is None or name == ""
+        problem = "it has no metadata.name" if missing else _wrong("metadata.name", "text", name)
+        raise invalid(body, kind, problem)
+    for part, content in zip(_PARTS, found, strict=True):
+        for field in _TEXTS[part]:
+            value = content.get(field)
+            if value is not None and not isinstance(value, str):
+                raise invalid(body, kind, _wrong(f"{part}.{field}", "text", value))
+        for field in _MAPPINGS[part]:
+            _mapping(content, field, body, kind, within=f"{part}.")
+        for field in _LISTS[part]:
+            value = content.get(field)
+            if value and not (isinstance(value, (list, tuple)) and _are_mappings(value)):
+                raise invalid(body, kind, _wrong(f"{part}.{field}", "a list of mappings", value))
+    metadata, spec, status = found
+    return metadata, spec, status
+
+
+def invalid(body: Mapping[str, Any], kind: str, problem: object) -> InvalidObject:
+    """Return the error of an object; ``problem``: what is wrong with it, or what reading it raised."""
+    if isinstance(problem, Exception) and not isinstance(problem, NumazonesError):
+        problem = f"{type(problem).__name__}: {problem}"
+    metadata = body.get("metadata")
+    parts = [metadata.get(key) for key in ("namespace", "name")] if isinstance(metadata, Mapping) else []
+    name = "/".join(str(part) for part in parts if part) or "(unnamed)"
+    return InvalidObject(f"{kind} {name} has not the form that Kubernetes gives it: {problem}{CURE}")
+
+
+def _mapping(parent: Part, field: str, body: Part, kind: str, *, within: str = "") -> Part:
+    value = parent.get(field)
+    if not value:
+        return _NOTHING
+    if not isinstance(value, (dict, Mapping)):
+        raise invalid(body, kind, _wrong(f"{within}{field}", "a mapping", value))
+    return value
+
+
+def _are_mappings(items: Any) -> bool:
+    return all(isinstance(item, (dict, Mapping)) for item in items)
+
+
+def _wrong(field: str, wanted: str, value: object) -> str:
+    return f"{field} is not {wanted} but {type(value).__name__}"
