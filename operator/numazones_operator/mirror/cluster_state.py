@@ -130,7 +130,7 @@ class ClusterState:
     def without_leavers(self, name: str) -> ClusterNode | None:
         """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
         record = self._records.get(name)
-        return self.as_found(name) if record is not None and record.has_leavers(self._clock()) else None
+        return self.as_found(name) if record is not None and record.is_ambiguous(self._clock()) else None
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
