@@ -67,6 +67,8 @@ class ClusterState:
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
+        self.bound_pod_changes = 0
+        """How many changes of bound pods there have been: each has a scheduler try those that wait again."""
         self._touched: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)
         """The nodes that changed last, the latest at the end."""
         self.pending: dict[str, ClusterPod] = {}
@@ -296,6 +298,8 @@ class ClusterState:
 
     def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:
         """Count a pod on its node, or among those that wait; ``rejected`` by the model when it was bound."""
+        pod = new or old
+        self.bound_pod_changes += pod is not None and bool(pod.node)
         if new is not None and new.active:
             self._enter(old, new, rejected=rejected)
         self._wait(old, new)

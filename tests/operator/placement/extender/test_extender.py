@@ -508,6 +508,17 @@ async def test_a_pod_that_spins_is_counted() -> None:
     assert cluster.metric("numazones_extender_repeated_requests_total") == 5
 
 
+async def test_a_pod_that_is_tried_again_as_others_come_and_go_does_not_spin() -> None:
+    cluster = Cluster("a")
+    pod = cluster.pod("p", cpu=SPREAD - 2)
+    for number in range(30):
+        cluster.pod(f"comes-{number}", nodeName="a")
+        await cluster.filter(pod, ["a"])
+        cluster.delete(f"comes-{number}")
+        await cluster.filter(pod, ["a"])
+    assert cluster.metric("numazones_extender_repeated_requests_total") == 0
+
+
 # Bad input
 
 POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": []}}
