@@ -1,5 +1,6 @@
 """``live``: what is on the screen, and what keys do, on a dump and on a cluster that changes."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import forbidden
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
+from numazones_client import Client
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from tests.kubectl.live_screen import DUMP, press, shown, until, until_gone, view
@@ -176,6 +178,28 @@ async def test_it_follows_the_cluster(tmp_path: Path) -> None:
             await loop.client.delete(PODS, "huge", namespace="default")
             await until(pilot, "no pod waits, and none was rejected")
             await pilot.press("q")
+
+
+async def test_it_ends_only_once_its_connections_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Client] = []
+    close = Client.close
+
+    async def close_slowly(client: Client) -> None:
+        await asyncio.sleep(0.1)  # as where connections are just being made
+        await close(client)
+        closed.append(client)
+
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("worker-1", "10.0.0.1")])
+        monkeypatch.setattr(Client, "close", close_slowly)
+        app = Live(Source(kubeconfig=loop.kubeconfig), None)
+        async with app.run_test() as pilot:
+            await until(pilot, r"worker-1 +0 ")
+            await pilot.press("q")
+        assert len(closed) == 1
+        monkeypatch.undo()
 
 
 async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_may_be_listed(

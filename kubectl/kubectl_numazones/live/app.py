@@ -7,6 +7,7 @@ answered while a large cluster is read.
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from textual.coordinate import Coordinate
 from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import Worker, WorkerError
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Seen, Source, connect, read_cluster
@@ -123,6 +125,7 @@ class Live(App[None]):
         """Why the cluster could not be followed at all."""
         self._source = source
         self._board = None if seen is None else board_of(seen)
+        self._following: Worker[None] | None = None
         self._plans: list[Planned] | None = None
         self._planned_for: Seen | None = None
         self._problem = ""
@@ -158,8 +161,17 @@ class Live(App[None]):
         if self._board is None:
             # What the client logs would be written across the picture; the title says it.
             logging.getLogger("numazones_client").addHandler(logging.NullHandler())
-            self.run_worker(self._follow(), exit_on_error=False)
+            self._following = self.run_worker(self._follow(), exit_on_error=False)
             self.set_interval(1.0, self._draw_head)
+
+    async def on_unmount(self) -> None:
+        """Have the connections closed before the event loop ends: Textual cancels workers and goes on."""
+        if self._following is None:
+            return
+        if not self._following.is_cancelled:
+            self._following.cancel()  # once: a second time would interrupt the closing
+        with suppress(WorkerError):
+            await self._following.wait()
 
     def on_resize(self, event: Resize) -> None:
         """Use the room there is."""

@@ -67,6 +67,8 @@ class ClusterState:
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
+        self.bound_pod_changes = 0
+        """How many changes of bound pods there have been: each has a scheduler try those that wait again."""
         self._touched: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)
         """The nodes that changed last, the latest at the end."""
         self.pending: dict[str, ClusterPod] = {}
@@ -130,7 +132,7 @@ class ClusterState:
     def without_leavers(self, name: str) -> ClusterNode | None:
         """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
         record = self._records.get(name)
-        return self.as_found(name) if record is not None and record.has_leavers(self._clock()) else None
+        return self.as_found(name) if record is not None and record.is_ambiguous(self._clock()) else None
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
@@ -296,6 +298,8 @@ class ClusterState:
 
     def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:
         """Count a pod on its node, or among those that wait; ``rejected`` by the model when it was bound."""
+        pod = new or old
+        self.bound_pod_changes += pod is not None and bool(pod.node)
         if new is not None and new.active:
             self._enter(old, new, rejected=rejected)
         self._wait(old, new)

@@ -219,10 +219,11 @@ class NodeRecord:
         self.other.take_ended(pod.kubelet_uid)
         self.rejected.discard(pod.kubelet_uid)
         self.vanished.discard(pod.kubelet_uid)
-        self.since.left(pod)
         if prediction.relevant(pod):
             self.since.ended(pod, sequence=sequence(), now=now)
             self.since.settle(self.state, now)
+        else:
+            self.since.left(pod)
 
     @property
     def published_record(self) -> str:
@@ -331,13 +332,13 @@ class NodeRecord:
             f"{settle:g} s ago and runs; see whether the exporter there does",
         )
 
-    def has_leavers(self, now: float) -> bool:
-        """Whether pods that are being deleted are believed to have ended."""
-        return bool(len(self.since)) and bool(self.since.leavers(self.state, now))
+    def is_ambiguous(self, now: float) -> bool:
+        """Whether ``as_found`` may differ: pods leave, or have left while others came."""
+        return bool(len(self.since)) and (bool(self.since.leavers(self.state, now)) or self.since.overtaken())
 
     def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
-        return self._as_known(now, settle=settle, beyond=beyond, leavers=frozenset())
+        return self._as_known(now, settle=settle, beyond=beyond, leavers=None)
 
     def as_found(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as its kubelet most likely finds it now.
@@ -349,11 +350,13 @@ class NodeRecord:
         return self._as_known(now, settle=settle, beyond=beyond, leavers=leavers)
 
     def _as_known(
-        self, now: float, *, settle: float, beyond: Surroundings, leavers: frozenset[str]
+        self, now: float, *, settle: float, beyond: Surroundings, leavers: frozenset[str] | None
     ) -> ClusterNode | None:
         if self.node is None:
             return None
-        node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in leavers)
+        node = self.node.with_pods(
+            pod for pod in self.pods.values() if pod.kubelet_uid not in (leavers or ())
+        )
         doubt = self.doubt(now, settle=settle)
         if self.other.shown_by(node):
             beneath = None
@@ -391,7 +394,7 @@ class NodeRecord:
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))
 
-    def _unknown(self, doubt: Unknown, leavers: frozenset[str]) -> Unknown:
+    def _unknown(self, doubt: Unknown, leavers: frozenset[str] | None) -> Unknown:
         """The doubt, with what the kubelet would say if the last zones were right."""
         believed = None if self.state is None else self._placement(self.state, leavers, approximate=False)
         return replace(
@@ -401,7 +404,7 @@ class NodeRecord:
         )
 
     def _placement(
-        self, state: Node, leavers: frozenset[str], *, approximate: bool
+        self, state: Node, leavers: frozenset[str] | None, *, approximate: bool
     ) -> KubeletPlacement | Unknown:
         """What the kubelet decides from after what has happened since its zones were written."""
         try:

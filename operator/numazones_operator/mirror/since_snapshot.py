@@ -11,6 +11,9 @@ it at once, but the pod's phase reaches the API server seconds later, and the zo
 asks what a kubelet will say now believes in the end of such a pod (``leavers``); who promises room to others
 does not (``replay``). Most containers stop when they are told to, so the belief needs no evidence at first;
 later it holds only for pods that the zones do not show. Zones that show a later pod beside it refute it.
+
+Once such a pod has ended it is not known, until zones come, whether the pods that were bound meanwhile found
+its room free or taken, and so where they are: ``replay`` gives one answer, and with ``leavers`` the other.
 """
 
 from collections.abc import Collection
@@ -24,6 +27,8 @@ from numazones.pod import Pod
 
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""
+_REMEMBERED = 900.0
+"""Seconds for which an ended pod is remembered because others were bound while it was there."""
 _PROMPT = 5.0
 """Seconds for which a pod that the zones show is believed to have ended once its deletion was asked for."""
 _NEVER = (0, "", "")
@@ -45,6 +50,8 @@ class _Event:
     """Its deletion was asked for."""
     refuted: bool = False
     """Whether zones have shown it beside a pod that was bound after its deletion was asked for."""
+    left: tuple[int, str, str] | None = None
+    """Of an end: when the deletion was asked for; None where it was not, or zones have refuted that."""
 
     @property
     def ends(self) -> bool:
@@ -72,10 +79,11 @@ class SinceSnapshot:
 
     def ended(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
         """Take in a pod's end."""
-        self._events = [
-            event for event in self._events if not (event.leaves and event.uid == pod.kubelet_uid)
-        ]
-        self._events.append(_Event((sequence, "", ""), pod.kubelet_uid, None, now))
+        uid = pod.kubelet_uid
+        leaving = [event for event in self._events if event.leaves and event.uid == uid]
+        left = next((event.order for event in leaving if not event.refuted), None)
+        self.left(pod)
+        self._events.append(_Event((sequence, "", ""), uid, None, now, left=left))
 
     def admitted_after_all(self, pod: ClusterPod) -> None:
         """Take in that the kubelet runs a pod that the model rejected."""
@@ -89,11 +97,7 @@ class SinceSnapshot:
         held = {event.uid for event in events if state is not None and state.holds(event.uid)}
         shown = [event.order for event in events if event.admission and event.uid in held]
         settled = max(shown, default=_NEVER)
-        over = {
-            event.uid
-            for event in events
-            if event.ends and event.uid not in held and now - event.at > _STRAGGLING
-        }
+        over = self._over(held, now)
         self._events = [
             event
             for event in events
@@ -103,6 +107,29 @@ class SinceSnapshot:
         ]
         for event in self._events:
             event.refuted = event.refuted or (event.leaves and event.order < settled and event.uid in held)
+            if event.left is not None and event.left < settled and event.uid in held:
+                event.left = None
+
+    def _over(self, held: Collection[str], now: float) -> set[str]:
+        """Return the pods whose coming and going changes nothing any more; ``held``: by the zones.
+
+        A pod that others were bound beside has an influence on where those are, for as long as they are
+        replayed; on a node whose exporter is silent that may be long.
+        """
+        ends = {event.uid: event for event in self._events if event.ends and event.uid not in held}
+        over = {uid for uid, end in ends.items() if now - end.at > _STRAGGLING}
+        bound = {event.uid: event for event in self._events if event.admission is not None}
+        while True:
+            kept = [event.order for uid, event in bound.items() if uid not in over]
+            needed = {
+                uid
+                for uid in over & bound.keys()
+                if now - ends[uid].at <= _REMEMBERED
+                and any(bound[uid].order < order < ends[uid].order for order in kept)
+            }
+            if not needed:
+                return over
+            over -= needed
 
     def unshown(self, state: Node, running: Collection[str], *, before: float) -> tuple[str, ...]:
         """Return the pods bound before a moment that hold something, run, and are not in the zones.
@@ -142,14 +169,28 @@ class SinceSnapshot:
             )
         )
 
-    def replay(self, state: Node, *, leavers: frozenset[str] = frozenset()) -> Node:
-        """Return the state after all events; pods being deleted hold what they have, but for ``leavers``.
+    def overtaken(self) -> bool:
+        """Whether pods were bound between the moment when a pod's deletion was asked for and its end."""
+        bound = [event.order for event in self._events if event.admission is not None and not event.rejected]
+        return any(
+            event.left is not None and any(event.left < order < event.order for order in bound)
+            for event in self._events
+        )
+
+    def replay(self, state: Node, *, leavers: frozenset[str] | None = None) -> Node:
+        """Return the state after all events.
+
+        Args:
+            state: that of the zones.
+            leavers: pods being deleted that have gone, and then pods that have ended did so as soon as
+                their deletion was asked for; None: they held what they had until they were seen to end.
 
         Raises:
             NumazonesError: the model gives no verdict on one of the pods.
         """
-        for event in self._events:
-            if event.ends or (event.leaves and event.uid in leavers):
+        promptly = leavers is not None
+        for event in sorted(self._events, key=lambda each: (promptly and each.left) or each.order):
+            if event.ends or (event.leaves and event.uid in (leavers or ())):
                 state = remove(state, event.uid)
             elif event.admission is None or event.rejected or state.holds(event.uid):
                 continue

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
-from numazones.kubelet.admission import admit
+from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.placement.models import kubelet_verdict
 from numazones_operator.metrics.registry import Metrics
@@ -274,6 +274,46 @@ def test_nobody_believes_for_long_that_a_pod_has_ended_against_what_zones_show()
     events.since.settle(both, now=12.0)
     assert events.since.leavers(both, now=12.0) == frozenset()
     assert events.since.leavers(taken(STRICT, "second"), now=12.0) == {"uid-first"}
+
+
+def test_where_pods_are_that_were_bound_while_another_left_is_told_in_both_ways_until_zones_show_it() -> None:
+    state = taken(STRICT, "first")
+    events = Events()
+    events.leave("first")
+    events.bind("second", 20)
+    events.end("first")
+    assert events.since.overtaken()
+    beside, after = (events.since.replay(state, leavers=leavers) for leavers in (None, frozenset[str]()))
+    assert beside != after
+    assert beside == remove(taken(state, "second"), "uid-first")
+    assert after == taken(STRICT, "second")
+    # Zones that show one beside the other, or one alone, decide.
+    for shown in (taken(state, "second"), taken(STRICT, "second")):
+        events.since.settle(shown, now=1.0)
+        assert not events.since.overtaken()
+        assert events.since.replay(shown) == events.since.replay(shown, leavers=frozenset())
+
+
+def test_a_pod_that_nobody_came_beside_leaves_no_doubt() -> None:
+    events = Events()
+    events.leave("first")
+    events.end("first")
+    events.bind("second", 20)
+    assert not events.since.overtaken()
+
+
+def test_ended_pods_are_remembered_for_what_was_bound_beside_them_while_zones_stay_away() -> None:
+    events = Events()
+    for name in ("first", "second", "third"):  # the third fits where the first was, beside the second
+        events.bind(name, 20 if name == "first" else 10)
+        if name == "second":
+            events.end("first", now=1.0)
+    events.end("second", now=2.0)
+    before = events.since.replay(STRICT)
+    events.since.settle(STRICT, now=300.0)
+    assert events.since.replay(STRICT) == before
+    events.since.settle(STRICT, now=1000.0)
+    assert len(events.since) == 1
 
 
 def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:

@@ -169,7 +169,7 @@ class Extender:
             self._metrics.sampled.inc()
 
     def _count_repetition(self, pod: ClusterPod) -> None:
-        beyond = self._repetitions.count(pod.uid)
+        beyond = self._repetitions.count(pod.uid, changes=self._state.bound_pod_changes)
         if beyond:
             self._metrics.repeated.inc()
         if beyond == 1:

@@ -46,7 +46,8 @@ class ExtenderMetrics:
         )
         self.repeated = counter(
             "numazones_extender_repeated_requests_total",
-            "Filter requests for one pod beyond 20 within 10 s: something requeues it again and again.",
+            "Filter requests for one pod within 10 s beyond 20 and the changes of bound pods meanwhile: "
+            "something requeues it again and again.",
         )
         self.unread = counter(
             "numazones_extender_unread_answers_total",

@@ -86,14 +86,18 @@ class CurrentVerdicts:
         """Return the verdict, or that of the node without pods that leave, where they take their room along.
 
         What becomes free may lead a kubelet to give a pod's first container CPUs of a NUMA node that has
-        none left for the next one. Pods that leave may have gone or not: a node must admit in either case.
+        none left for the next one, and what became free may have led it to put later pods elsewhere. Pods
+        that leave may have gone or not: a node must admit in either case, and one of unknown state must not
+        be known to reject in either.
         """
-        if verdict.standing is not Standing.ADMITS:
+        if verdict.standing is Standing.REJECTS or verdict.would_reject:
             return verdict
         node = self._state.without_leavers(name)
         if node is None:
             return verdict
         after = _beside(kind, node, ask(kind, node), held)
+        if verdict.standing is Standing.UNKNOWN:
+            return replace(verdict, would_reject=after.would_reject)
         return verdict if after.standing is Standing.ADMITS else after
 
     def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:

@@ -366,6 +366,23 @@ async def test_a_silent_node_that_would_not_align_the_pod_as_last_known_says_so(
     assert cluster.server.bindings == []
 
 
+@pytest.mark.parametrize("silent", [True, False])
+async def test_where_pods_are_that_came_while_another_left_is_not_guessed(silent: bool) -> None:  # noqa: FBT001
+    """A kubelet may free a pod's room at once, long before its phase tells, and give it to the next one."""
+    cluster = Cluster("a")
+    if silent:
+        fall_silent(cluster)
+    cluster.pod("leaves", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("there", cpu=10, nodeName="a")
+    cluster.ask_to_delete("leaves")
+    cluster.pod("next", cpu=10, nodeName="a")  # where the first was, or beside the second
+    cluster.delete("leaves")
+    pod = cluster.pod("p", cpu=ALL_OF_A_ZONE)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    assert await cluster.bind("p", "a") != BOUND
+    assert (await cluster.filter(cluster.pod("small", cpu=20), ["a"]))["NodeNames"] == ["a"]
+
+
 async def test_room_on_a_silent_node_is_promised_once() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
@@ -489,6 +506,17 @@ async def test_a_pod_that_spins_is_counted() -> None:
     for _ in range(25):
         await cluster.filter(pod, ["a"])
     assert cluster.metric("numazones_extender_repeated_requests_total") == 5
+
+
+async def test_a_pod_that_is_tried_again_as_others_come_and_go_does_not_spin() -> None:
+    cluster = Cluster("a")
+    pod = cluster.pod("p", cpu=SPREAD - 2)
+    for number in range(30):
+        cluster.pod(f"comes-{number}", nodeName="a")
+        await cluster.filter(pod, ["a"])
+        cluster.delete(f"comes-{number}")
+        await cluster.filter(pod, ["a"])
+    assert cluster.metric("numazones_extender_repeated_requests_total") == 0
 
 
 # Bad input
