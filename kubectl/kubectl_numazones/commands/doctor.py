@@ -107,7 +107,9 @@ def command(
     change = Change(kubelet_settings.parse(changed), _configuration(kubelet_config))
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
-    return int(bool(_answer([_outcome(forecast) for forecast in forecasts], output, fail_on, forecasts)) or unknown)
+    return int(
+        bool(_answer([_outcome(forecast) for forecast in forecasts], output, fail_on, forecasts)) or unknown
+    )
 
 
 def _configuration(path: Path | None) -> object | None:
@@ -128,9 +130,7 @@ def _outcome(forecast: Forecast) -> Outcome:
     return Outcome(f"restart of {forecast.node}", forecast.findings, forecast.unknown)
 
 
-def _answer(
-    outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Sequence[Forecast] = ()
-) -> int:
+def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Sequence[Forecast] = ()) -> int:
     """Print or write what was found; return the exit code."""
     if output.is_document:
         output.write(_document(outcomes))
