@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from numazones.api.amounts import Amounts
 from numazones_exporter.metrics import Metrics
+from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_program.gauges import unit
 
 
@@ -104,7 +105,8 @@ def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
     assert samples(second, "numazones_exporter_wakeups_total") == []
 
 
-def test_the_reference_lists_every_metric_and_no_other(metrics: Metrics) -> None:
+def test_the_reference_lists_every_metric_and_no_other(tmp_path: Path) -> None:
+    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
     page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "exporter-metrics.md").read_text()
     served = re.findall(r"^# TYPE (\S+) ", generate_latest(metrics.registry).decode(), re.MULTILINE)
     listed = re.findall(r"^\| `(numazones_\w+)`", page, re.MULTILINE)
