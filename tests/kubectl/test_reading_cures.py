@@ -22,6 +22,8 @@ def given() -> set[str]:
     """Reasons that the exporter's source gives problems: second argument, or first of a source's error."""
     found: set[str] = set()
     for path in (ROOT / "exporter" / "numazones_exporter").rglob("*.py"):
+        if path.name == "cgroups.py":
+            continue  # read for metrics: what is wrong with it is told in the log, and in no condition
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                 position = {"Problem": 1, "SourceError": 0}.get(call.func.id)
