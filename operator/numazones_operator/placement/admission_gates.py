@@ -6,8 +6,9 @@ such nodes (``release_patch``).
 
 The more important go first, by priority and then by age, as in the scheduler's queue; a less important pod
 leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
-Pods that were released but have no node yet count as if they were on every node they may go to, so that ten
-pods are never released for one slot. Gates of others go first: until ours is the last one, a pod holds no
+Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
+never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
+whatever order (``numazones.arrivals``). Gates of others go first: until ours is the last one, a pod holds no
 room. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
@@ -24,8 +25,9 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.held_room import RELEASE_SECONDS
 from numazones.node_choice import Ranking
-from numazones.prediction import UNKNOWN, Kind, ask, relevant
+from numazones.prediction import UNKNOWN, Kind, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -35,7 +37,8 @@ from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.placement.held_room import RELEASE_SECONDS, HeldRoom, with_held
+from numazones_operator.placement.arrivals_by_node import ArrivalsByNode
+from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.placement.preempting_releases import PreemptingReleases, names
 from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
 from numazones_operator.predictions.live_forecasts import LiveForecasts
@@ -71,8 +74,6 @@ class _Round:
     counted: float
     """When ``held`` was."""
     sliced: float
-    with_held: dict[str, tuple[ClusterNode, int, ClusterNode | None]] = field(default_factory=dict)
-    """Node → as it was, how many of ``held`` were put beside its pods, and as it is with them."""
     open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
@@ -82,23 +83,6 @@ class _Round:
     def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
         """Take what is held at this moment."""
         self.held, self.counted = held, now
-        self.with_held.clear()
-
-    def has_room(self, kind: Kind, node: ClusterNode) -> bool:
-        """Whether a node admits a pod beside all that may be on their way to it."""
-        held = self.held.get(node.name, ())
-        before, number, after = self.with_held.get(node.name, (node, 0, node))
-        if before is not node:
-            number, after = 0, node
-        if after is not None and number < len(held):
-            after = with_held(after, held[number:])
-        self.with_held[node.name] = (node, len(held), after)
-        return after is not None and ask(kind, after).placement_admits
-
-    def admits_beside(self, kind: Kind, node: ClusterNode) -> bool:
-        """Whether a node, as it may become, admits a pod beside all that may be on their way to it."""
-        after = with_held(node, self.held.get(node.name, ()))
-        return after is not None and ask(kind, after).placement_admits
 
 
 class AdmissionGates:
@@ -155,6 +139,7 @@ class AdmissionGates:
         self._metrics = metrics
         self._wall = wall
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._arrivals = ArrivalsByNode()
         self._reported: dict[str, str] = {}
         """UID → why its gate is not served, as the event on the pod said."""
         self._unknown_since: dict[str, float] = {}
@@ -192,6 +177,7 @@ class AdmissionGates:
             pod.uid: self._unknown_since[pod.uid] for pod in waiting if pod.uid in self._unknown_since
         }
         if not waiting:
+            self._arrivals.clear()
             return True
         now = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
@@ -305,9 +291,9 @@ class AdmissionGates:
             if not self._may_go(pod, name):
                 continue
             node = self._state.node(name)
-            if node is None or not this.has_room(kind, node):
+            if node is None or not self._has_room(kind, node, this):
                 full.add(name)
-            elif self._stays_free(node, kind, this) and not self._is_wanted(node, pod, this):
+            elif not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
@@ -317,18 +303,17 @@ class AdmissionGates:
             this.passed_over.setdefault(kind, pod)
         return tuple(found)
 
-    def _stays_free(self, node: ClusterNode, kind: Kind, this: _Round) -> bool:
-        """Whether the node also admits the pod when those that are leaving have gone before it comes.
-
-        What they free may lead the kubelet astray: an init container may get it, and leave too little.
-        """
-        after = self._state.without_leavers(node.name)
-        return after is None or this.admits_beside(kind, after)
+    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round) -> bool:
+        """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
+        held = this.held.get(node.name, ())
+        return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter).admits(kind)
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Whether a more important pod, which goes on waiting so far, could use the node."""
         return any(
-            _priority(other) > _priority(pod) and self._may_go(other, node.name) and this.has_room(kind, node)
+            _priority(other) > _priority(pod)
+            and self._may_go(other, node.name)
+            and self._has_room(kind, node, this)
             for kind, other in this.passed_over.items()
         )
 
