@@ -9,7 +9,7 @@ that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
@@ -455,8 +455,12 @@ class Forecast:
         found = self._candidates(number, lambda one: one.placement_admits)
         return tuple(candidate.node for candidate in found)
 
-    def prediction(self, *, candidates: int = 5) -> Prediction:
-        """Sum the verdicts up."""
+    def prediction(self, *, candidates: int = 5, ranked: Sequence[str] = ()) -> Prediction:
+        """Sum the verdicts up.
+
+        ``candidates``: how many of the best nodes are named; ``ranked``: the best that would admit the pod,
+        as somebody else ranks them (``node_choice``); none: by ``preference``.
+        """
         counts = dict.fromkeys(Standing, 0)
         for one, names in self._nodes.items():
             counts[one.standing] += len(names)
@@ -473,7 +477,7 @@ class Forecast:
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
             reasons=self._reasons(verdict, found),
-            candidates=tuple(self._candidates(candidates, lambda one: one.standing is Standing.ADMITS)),
+            candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].nearest.possible,
         )
 
@@ -551,6 +555,12 @@ class Forecast:
         if not names:
             del self._nodes[old]
 
+    def _best(self, number: int) -> tuple[Candidate, ...]:
+        return tuple(self._candidates(number, lambda one: one.standing is Standing.ADMITS))
+
+    def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
+        return tuple(_candidate(name, self._verdicts[name]) for name in names)
+
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
             (one for one in self._nodes if suits(one)),
@@ -559,10 +569,7 @@ class Forecast:
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
             names = nsmallest(number, self._nodes[one])
-            best.extend(
-                Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
-                for name in names
-            )
+            best.extend(_candidate(name, one) for name in names)
             following = ranked[position + 1] if position + 1 < len(ranked) else None
             if len(best) >= number and following is not None and preference(following) != preference(one):
                 break
@@ -662,6 +669,10 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
     if _EVEN_WHEN_EMPTY in why:
         return f"{sentence}; and the pod {why}"
     return f"{sentence}; and {_EVEN_WHEN_EMPTY} the node would not take the pod, which {why}"
+
+
+def _candidate(name: str, one: NodeVerdict) -> Candidate:
+    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:

@@ -26,7 +26,6 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import RELEASE_SECONDS
-from numazones.node_choice import Ranking
 from numazones.prediction import UNKNOWN, Kind, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
@@ -98,7 +97,6 @@ class AdmissionGates:
         events: EventPoster,
         *,
         enabled: bool,
-        ranking: Ranking,
         may_go: Callable[[ClusterPod, str], bool],
         preempting: PreemptingReleases,
         changed: asyncio.Event,
@@ -111,12 +109,11 @@ class AdmissionGates:
         Args:
             client: how pods are patched.
             state: the cluster.
-            forecasts: where each waiting pod would be admitted.
+            forecasts: where each waiting pod would be admitted, the nodes that are preferred first.
             held: the room held for pods on their way.
             namespaces: which of them opt in.
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
-            ranking: which nodes are preferred.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             preempting: asked where less important pods would have to leave for a pod.
             changed: set when forecasts have changed; cleared here.
@@ -131,7 +128,6 @@ class AdmissionGates:
         self._namespaces = namespaces
         self._events = events
         self._enabled = enabled
-        self._ranking = ranking
         self._may_go = may_go
         self._preempting = preempting
         self._changed = changed
@@ -283,8 +279,7 @@ class AdmissionGates:
         if kind is None:
             return ()
         if kind not in this.open and forecast is not None:
-            keys = self._ranking.keys(pod, forecast.verdicts, self._state.node)
-            this.open[kind] = tuple(sorted(keys, key=lambda name: (keys[name], name)))
+            this.open[kind] = self._forecasts.ranked(pod.uid)
         found: list[str] = []
         full: set[str] = set()
         for name in this.open.get(kind, ()):

@@ -3,7 +3,6 @@
 import asyncio
 
 from numazones.cluster import ClusterPod
-from numazones.node_choice import Ranking
 from numazones.waiting import OPT_IN
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
@@ -27,7 +26,6 @@ def offline_gates(cluster: Cluster) -> AdmissionGates:
         _opted_in("default"),
         cluster.offline.events,
         enabled=True,
-        ranking=Ranking(),
         may_go=may_go,
         preempting=PreemptingReleases(cluster.state, forecasts, budgets=None, may_go=may_go),
         changed=asyncio.Event(),
