@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import RESTRICTED, SCOPE_CONTAINER, SINGLE_NUMA_NODE
 from numazones.placement import Placement, Unknown
@@ -220,9 +221,12 @@ def _initial_states(node: ClusterNode) -> tuple[_State, ...]:
         return ()
     possible: list[_Change] = []
     for pod in node.pods.values():
-        if pod.admission is not None:
+        if pod.admission is None:
+            continue
+        starts = any(container.kind is ContainerKind.INIT for container in pod.admission.containers)
+        if starts or pod.deleting:
             held = replace(pod.admission, uid=pod.kubelet_uid)
-            possible += [_Change(held.uid, leaves=False, pod=held)]
+            possible += [_Change(held.uid, leaves=False, pod=held)] if starts else []
             possible += [_Change(held.uid, leaves=True, pod=held)] if pod.deleting else []
     changes = frozenset(change for change in possible if change.matters(placement))
     known: dict[Hashable, _State] = {}

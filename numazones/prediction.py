@@ -165,6 +165,28 @@ class Kind:
     """Whether it claims devices through dynamic resource allocation."""
     allocated: bool = False
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """It is asked for with every verdict that is looked up."""
+
+    def __post_init__(self) -> None:
+        """Work the hash out once."""
+        parts = (self.constraints, self.requests, self.needs, self.marks, self.claims, self.allocated)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of texts differ between processes.
+        return Kind, (
+            self.admission,
+            self.constraints,
+            self.requests,
+            self.needs,
+            self.marks,
+            self.claims,
+            self.allocated,
+        )
 
     @classmethod
     def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":

@@ -48,14 +48,14 @@ SWITCHED_OFF = (
 CHOICE = 4
 """A pod is released to so many nodes at most: the scheduler, which looks at what predictions do not cover,
 has a choice, and little room is held in vain."""
-AT_ONCE = 16
+AT_ONCE = 32
 """Requests under way at the same time."""
 
 _PERIOD = 1.0
 _ROUND = 1.0
 """Seconds after which a round ends, so that whoever came meanwhile has its turn."""
-_SLICE = 0.02
-"""Seconds of deciding after which others have their turn."""
+_SLICE = 0.005
+"""Seconds of deciding after which others have their turn; a request needs several turns."""
 _FRESH = 0.1
 """Seconds for which what is held is not counted anew."""
 
@@ -75,6 +75,8 @@ class _Round:
     sliced: float
     open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
+    closed: set[tuple[Kind, int]] = field(default_factory=set)
+    """Kinds and priorities of which no further pod finds a node."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
     failure: APIError | None = None
@@ -280,10 +282,21 @@ class AdmissionGates:
             return ()
         if kind not in this.open and forecast is not None:
             this.open[kind] = self._forecasts.ranked(pod.uid)
+        if (kind, _priority(pod)) in this.closed:
+            return ()
+        found = self._first_free(pod, kind, this)
+        if not found:
+            this.passed_over.setdefault(kind, pod)
+        return found
+
+    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round) -> tuple[str, ...]:
+        """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
         full: set[str] = set()
+        kept = False
         for name in this.open.get(kind, ()):
             if not self._may_go(pod, name):
+                kept = True  # by a plan, perhaps for another pod of the kind
                 continue
             node = self._state.node(name)
             if node is None or not self._has_room(kind, node, this):
@@ -294,8 +307,8 @@ class AdmissionGates:
                     break
         if full:
             this.open[kind] = tuple(name for name in this.open[kind] if name not in full)
-        if not found:
-            this.passed_over.setdefault(kind, pod)
+        if not found and not kept and kind in this.open:
+            this.closed.add((kind, _priority(pod)))
         return tuple(found)
 
     def _has_room(self, kind: Kind, node: ClusterNode, this: _Round) -> bool:
