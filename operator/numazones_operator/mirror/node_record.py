@@ -331,9 +331,9 @@ class NodeRecord:
             f"{settle:g} s ago and runs; see whether the exporter there does",
         )
 
-    def has_leavers(self, now: float) -> bool:
-        """Whether pods that are being deleted are believed to have ended."""
-        return bool(len(self.since)) and bool(self.since.leavers(self.state, now))
+    def leavers(self, now: float) -> frozenset[str]:
+        """UIDs, as the kubelet knows them, of pods being deleted that are believed to have ended."""
+        return self.since.leavers(self.state, now) if len(self.since) else frozenset()
 
     def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""

@@ -56,6 +56,8 @@ _ROUND = 1.0
 """Seconds after which a round ends, so that whoever came meanwhile has its turn."""
 _SLICE = 0.005
 """Seconds of deciding after which others have their turn; a request needs several turns."""
+_HIGHEST = 1 << 31
+"""Above all priorities."""
 _FRESH = 0.1
 """Seconds for which what is held is not counted anew."""
 
@@ -75,6 +77,8 @@ class _Round:
     sliced: float
     open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
+    unforeseen: int = -_HIGHEST
+    """The highest priority of a pod without a prediction so far; the less important wait for that."""
     closed: set[tuple[Kind, int]] = field(default_factory=set)
     """Kinds and priorities of which no further pod finds a node."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
@@ -276,14 +280,16 @@ class AdmissionGates:
 
     def _free_nodes(self, pod: ClusterPod, this: _Round) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first."""
-        forecast = self._forecasts.forecast_of(pod.uid)
-        kind = Kind.of(pod) if forecast is None else forecast.kind
-        if kind is None:
+        priority, forecast = _priority(pod), self._forecasts.forecast_of(pod.uid)
+        if forecast is None or self._forecasts.prediction_of(pod.uid) is None:
+            if pod.admission is not None:
+                this.unforeseen = max(this.unforeseen, priority)
             return ()
-        if kind not in this.open and forecast is not None:
+        kind = forecast.kind
+        if priority < this.unforeseen or (kind, priority) in this.closed:
+            return ()
+        if kind not in this.open:
             this.open[kind] = self._forecasts.ranked(pod.uid)
-        if (kind, _priority(pod)) in this.closed:
-            return ()
         found = self._first_free(pod, kind, this)
         if not found:
             this.passed_over.setdefault(kind, pod)
@@ -294,7 +300,7 @@ class AdmissionGates:
         found: list[str] = []
         full: set[str] = set()
         kept = False
-        for name in this.open.get(kind, ()):
+        for name in this.open[kind]:
             if not self._may_go(pod, name):
                 kept = True  # by a plan, perhaps for another pod of the kind
                 continue
@@ -307,7 +313,7 @@ class AdmissionGates:
                     break
         if full:
             this.open[kind] = tuple(name for name in this.open[kind] if name not in full)
-        if not found and not kept and kind in this.open:
+        if not found and not kept:
             this.closed.add((kind, _priority(pod)))
         return tuple(found)
 
