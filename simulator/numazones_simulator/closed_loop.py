@@ -19,6 +19,7 @@ from typing import Any
 from numazones.api.rebalance import ENDED, Mode, PlanPhase
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
+from numazones.waiting import GATE, OPT_IN
 from numazones.wording import pluralize
 from numazones_client import NotFound, Resource
 from numazones_client.resources import (
@@ -48,8 +49,6 @@ NODES = (
 )
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
-_GATE = "numazones.io/admission"
-_OPT_IN = {"numazones.io/admission-gate": "enabled"}
 _POLICY_NAME = "make-room"
 _POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -189,7 +188,7 @@ class ClosedLoop:
         return size
 
     async def _run_in_circles(self, size: int) -> None:
-        await self._create_namespace("team", labels=_OPT_IN)
+        await self._create_namespace("team", labels=dict([OPT_IN]))
         await self._create_replica_set("team", "trainer", size)
         self.screen.progress(f"a ReplicaSet asks for {size} CPUs that no single zone has")
         await self._until(
@@ -250,7 +249,7 @@ class ClosedLoop:
             "its prediction",
             resource=ADMISSION_PREDICTIONS,
         )
-        self.screen.title(f"Behind the gate {_GATE} no replica fails: one waits")
+        self.screen.title(f"Behind the gate {GATE} no replica fails: one waits")
         await self._show(_predictions("team"))
 
     # A plan makes room
@@ -385,7 +384,7 @@ class ClosedLoop:
         if scheduler:
             spec["schedulerName"] = scheduler
         if gated:
-            spec["schedulingGates"] = [{"name": _GATE}]
+            spec["schedulingGates"] = [{"name": GATE}]
         labels = {"app": name}
         body = {
             "apiVersion": "apps/v1",
