@@ -4,9 +4,10 @@ No script, no font, no request: style sheets animate an SVG wherever images are 
 asks for less motion sees the last page.
 """
 
-import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
+
+from numazones_simulator.screen import broken
 
 _COLUMNS = 80
 """Longer lines are broken."""
@@ -28,7 +29,9 @@ g {{ visibility: hidden; animation-duration: {total:.1f}s; animation-iteration-c
 def animated(pages: Sequence[Sequence[str]]) -> str:
     """Return the SVG; the first line of each page is its title, pages without lines are left out."""
     texts = ("\n".join(page).strip("\n") for page in pages)
-    shown = [[part for line in text.splitlines() for part in _broken(line)] for text in texts if text]
+    shown = [
+        [part for line in text.splitlines() for part in broken(line, _COLUMNS)] for text in texts if text
+    ]
     times = [_SHORTEST + _PER_LINE * len(page) for page in shown]
     width = _COLUMNS * _CELL + 2 * _MARGIN
     height = max(map(len, shown)) * _LINE + 2 * _MARGIN
@@ -41,10 +44,6 @@ def animated(pages: Sequence[Sequence[str]]) -> str:
             "</svg>\n",
         ]
     )
-
-
-def _broken(line: str) -> list[str]:
-    return textwrap.wrap(line, _COLUMNS, subsequent_indent="    ", replace_whitespace=False) or [""]
 
 
 def _frames(times: Sequence[float]) -> str:

@@ -72,6 +72,9 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
     assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
     assert re.search(r"^Live page on http://127\.0\.0\.1:\d+/$", text, re.MULTILINE)
     assert len(re.findall(r"^node-\d-numa-\d  \S", text, re.MULTILINE)) == 18
+    for table in re.findall(r"^NAME .*(?:\n.+)*", text, re.MULTILINE):
+        assert max(map(len, table.splitlines())) <= 80, table
+    assert re.search(r"^NAME +POLICY +CPU +FREE +MEM-FREE +DEVICES +STATE$", text, re.MULTILINE)
     assert text.count("TopologyAffinityError  Pod was rejected") >= 3
     assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
     assert "What would help:" in text
@@ -180,10 +183,10 @@ def test_recorded_nodes_are_exported_and_shown() -> None:
     shown = run("demo", "--recordings", str(SAMPLE))
     assert shown.returncode == 0, shown.stderr
     rows = [line.split() for line in shown.stdout.splitlines() if line.startswith(("NAME", "rig-b-numa"))]
-    assert rows[0][:5] == ["NAME", "POLICY", "CPU", "RESERVED", "ASSIGNED"]
+    assert rows[0][:5] == ["NAME", "POLICY", "CPU", "FREE", "MEM-FREE"]
     assert [row[:5] for row in rows[1:]] == [
-        ["rig-b-numa-0", "restricted", "24", "2", "12"],
-        ["rig-b-numa-1", "restricted", "24", "0", "0"],
+        ["rig-b-numa-0", "restricted", "24", "10", "25.7Gi"],
+        ["rig-b-numa-1", "restricted", "24", "24", "46.7Gi"],
     ]
     assert "Ctrl-C" not in shown.stdout
 
