@@ -226,7 +226,7 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         "resources": [{"name": "cpu", "capacity": "8"}],
         "conditions": [{"type": "Ready", "status": "True", "reason": "Complete"}],
         "kubelet": {"topologyManagerPolicy": "none"},
-        "summary": {"ready": "True", "assigned": "0", "free": "8", "memoryFree": "4.0Gi"},
+        "summary": {"assigned": "0", "free": "8", "memoryFree": "4.0Gi"},
     }
     server.kubectl("create", "-f", "-", stdin=json.dumps(zone))
     server.kubectl(
@@ -243,7 +243,7 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
 
     assert ready() == "True"
     token = server.kubectl("-n", "numazones-operator", "create", "token", "numazones-operator").strip()
-    said = {"silence": {"ready": "Unknown", "since": "2026-01-31T08:00:00Z", "message": "it is silent"}}
+    said = {"silence": {"state": "Silent", "since": "2026-01-31T08:00:00Z", "message": "it is silent"}}
     assert "serverside-applied" in silence(cluster, said, token=token)
     assert ready() == "Unknown"
     for forged in (
@@ -253,7 +253,7 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         {"resources": [{"name": "memory", "capacity": "9"}]},
         {"conditions": [{"type": "Ready", "status": "False", "reason": "Forged"}]},
         {"conditions": [{"type": "Other", "status": "False", "reason": "Forged"}]},
-        {"summary": {"ready": "Unknown"}},
+        {"summary": {"state": "Unknown"}},
     ):
         answer = silence(cluster, said | forged, token=token)
         told = "may write nothing of numazones node-b-numa-4 but status.silence and status.placement"
