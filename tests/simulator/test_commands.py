@@ -76,7 +76,11 @@ def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
         assert max(map(len, table.splitlines())) <= 80, table
     assert re.search(r"^NAME +POLICY +CPU +FREE +MEM-FREE +DEVICES +STATE$", text, re.MULTILINE)
     assert text.count("TopologyAffinityError  Pod was rejected") >= 3
-    assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
+    why = text.split("kubectl numazones why rs/trainer -n team\n")[1].split("\n\nThe same ReplicaSet")[0]
+    assert max(map(len, why.splitlines())) <= 80, why
+    assert re.search(
+        r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", " ".join(why.split())
+    )
     assert "What would help:" in text
     assert re.search(r"shop/web-\w+: from node-1 zone \d to node-\d zone \d; ", text)
     assert re.search(r"make-room-\w+ .* Succeeded ", text)
