@@ -8,6 +8,7 @@ same pods come twice more, tied to no node: to the usual scheduler, and to one t
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
+
+import click
 
 from numazones.api.rebalance import ENDED, Mode, PlanPhase
 from numazones.errors import NumazonesError
@@ -73,6 +76,8 @@ _BRIEF = 30.0
 """Seconds until a pod that waits is said to wait."""
 _POLL = 0.1
 _COLUMNS = 80
+_TERMINAL = {"COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1"}
+"""Has the plugin fold its answer as on a terminal."""
 
 Body = dict[str, Any]
 
@@ -227,11 +232,12 @@ class ClosedLoop:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **_TERMINAL},
         )
         told, errors = await process.communicate()
         if errors:
             raise StoryStuck(f"kubectl numazones why could not say: {errors.decode()}")
-        return told.decode()
+        return click.unstyle(told.decode())
 
     async def _wait_at_the_gate(self, size: int) -> None:
         await self._end_replica_set("team", "trainer")
