@@ -227,7 +227,7 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
     # Who comes later sees zones that are no longer those before the plan.
     late = recommendation_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
     assert (late["phase"], late["zones"]) == ("Executing", [])
-    for phase in ("Succeeded", "Failed", "Expired", "Superseded"):
+    for phase in ("Succeeded", "Failed", "Expired", "Superseded", "Rejected"):
         ended = RebalanceRecommendationStatus(phase=phase)
         assert recommendation_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
 
