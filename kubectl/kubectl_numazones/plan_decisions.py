@@ -149,7 +149,20 @@ def _forbidden() -> str:
     )
 
 
-async def problem(client: Client, plan: Plan, decision: Decision) -> str:
+async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> None:
+    """See that something would come of a decision about each of the plans.
+
+    Raises:
+        Undecidable: nothing would, or the user may not decide.
+    """
+    if plans and (missing := await missing_right(client)):
+        raise Undecidable(missing)
+    for plan in plans:
+        if found := await _problem(client, plan, decision):
+            raise Undecidable(f"{plan.name} cannot be {decision.field}: {found}")
+
+
+async def _problem(client: Client, plan: Plan, decision: Decision) -> str:
     """Return why nothing would come of a decision; empty if something does."""
     if decision is Decision.REJECT:
         return rejection_problem(plan.status)
@@ -205,6 +218,12 @@ def what_follows(plan: Plan, decision: Decision) -> str:
         if plan.phase != PlanPhase.EXECUTING
         else "no further pod is evicted for it"
     )
+
+
+def already(plan: Plan, decision: Decision) -> str:
+    """Say of a plan about which that is decided how far it is."""
+    said = f" ({plan.status.message})" if plan.status.message else ""
+    return f"{plan.name} is {decision.field} already: {plan.phase}{said}"
 
 
 def question(plans: Sequence[Plan], decision: Decision) -> str:

@@ -55,8 +55,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
             click.echo(f"{plan.name}: {plan.promise}")
             screen.print_table(("POD", "FROM", "TO", "WHY"), plan.rows())
         else:
-            said = f" ({plan.status.message})" if plan.status.message else ""
-            click.echo(f"{plan.name} is {decision.field} already: {plan.phase}{said}")
+            click.echo(plan_decisions.already(plan, decision))
     if dry_run or not fresh:
         for plan in fresh:
             click.echo(f"{plan.name} would be {decision.field}")
@@ -75,11 +74,7 @@ async def _plans(source: Source, names: tuple[str, ...], decision: "Decision") -
     async with await connect(source) as client:
         plans = [await plan_decisions.find(client, name) for name in dict.fromkeys(names)]
         fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
-        if fresh and (missing := await plan_decisions.missing_right(client)):
-            raise plan_decisions.Undecidable(missing)
-        for plan in fresh:
-            if found := await plan_decisions.problem(client, plan, decision):
-                raise plan_decisions.Undecidable(f"{plan.name} cannot be {decision.field}: {found}")
+        await plan_decisions.check(client, fresh, decision)
         return plans
 
 

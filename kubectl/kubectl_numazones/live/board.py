@@ -4,19 +4,24 @@ Made anew whenever the cluster has changed. Pods of one owner stand in one line,
 replicas are rejected leaves hundreds of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kubectl_numazones import answers, stuck
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
+from numazones import cpuset, timestamp
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
+from numazones.held_room import Held, held, zones_held
+from numazones.kubelet.shortfall import name_numas
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import Report, what_if
+from numazones.wording import pluralize
 
 _EFFORT = 20_000
 """Steps of the search per plan: what a view may take that is looked at, not waited for."""
@@ -62,9 +67,39 @@ class Stuck:
         return f"{self.example.reason} on {self.example.node}; a failed pod is not tried again: delete it"
 
     @property
+    def reason(self) -> str:
+        """What stands in the way, in a word or two that many pods share."""
+        if not self.waiting:
+            return self.example.reason
+        return self.prediction.reasons[0].reason if self.prediction.reasons else ""
+
+    @property
     def since(self) -> str:
         """When the first of them was created."""
         return min(pod.created for pod in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A pod on its way to a node, on which room is held for it."""
+
+    held: Held
+    zones: tuple[int, ...]
+
+    @property
+    def cpus(self) -> int:
+        """CPUs that it asks for."""
+        return self.held.pod.requests.get("cpu", 0) // 1000
+
+    @property
+    def sentence(self) -> str:
+        """The same in a sentence."""
+        where = f" on {name_numas(cpuset.of(self.zones))}" if self.zones else ""
+        until = "the scheduler decides otherwise"
+        if self.held.until is not None:
+            until = timestamp.format(datetime.fromtimestamp(self.held.until, UTC))
+        cpus, pod = pluralize(self.cpus, "CPU"), self.held.pod.full_name
+        return f"room for {cpus}{where} is held for {pod}, {self.held.way}, until {until}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +111,8 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
+    held: Mapping[str, Sequence["Coming"]]
+    """Node → the pods on their way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +133,25 @@ def board_of(seen: Seen) -> Board:
         if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
-    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)))
+    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)), _coming(seen))
+
+
+def _coming(seen: Seen) -> dict[str, list[Coming]]:
+    """Return node → the pods on their way to it."""
+    cluster = seen.situation.cluster
+    now = seen.situation.surroundings.now.timestamp()
+    by_node: dict[str, dict[str, Held]] = {}
+    for item in held(cluster.pending.values(), list(cluster.nodes.values()), now=now):
+        for name in item.nodes:
+            by_node.setdefault(name, {})[item.pod.uid] = item
+    return {
+        name: [
+            Coming(items[pod.uid], zones)
+            for pod, zones in zones_held(cluster.nodes[name], (item.pod for item in items.values()))
+        ]
+        for name, items in by_node.items()
+        if name in cluster.nodes
+    }
 
 
 def _urgency(item: Stuck) -> tuple[int, str, str]:
