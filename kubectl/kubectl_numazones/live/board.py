@@ -6,22 +6,18 @@ replicas are rejected leaves hundreds of them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from kubectl_numazones import answers, stuck
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
+from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
-from numazones import cpuset, timestamp
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
-from numazones.held_room import Held, held, zones_held
-from numazones.kubelet.shortfall import name_numas
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import Report, what_if
-from numazones.wording import pluralize
 
 _EFFORT = 20_000
 """Steps of the search per plan: what a view may take that is looked at, not waited for."""
@@ -80,29 +76,6 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
-    """A pod on its way to a node, on which room is held for it."""
-
-    held: Held
-    zones: tuple[int, ...]
-
-    @property
-    def cpus(self) -> int:
-        """CPUs that it asks for."""
-        return self.held.pod.requests.get("cpu", 0) // 1000
-
-    @property
-    def sentence(self) -> str:
-        """The same in a sentence."""
-        where = f" on {name_numas(cpuset.of(self.zones))}" if self.zones else ""
-        until = "the scheduler decides otherwise"
-        if self.held.until is not None:
-            until = timestamp.format(datetime.fromtimestamp(self.held.until, UTC))
-        cpus, pod = pluralize(self.cpus, "CPU"), self.held.pod.full_name
-        return f"room for {cpus}{where} is held for {pod}, {self.held.way}, until {until}"
-
-
-@dataclass(frozen=True, slots=True)
 class Board:
     """Everything that is shown, but plans, which are sought when they are looked at."""
 
@@ -111,7 +84,7 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
-    held: Mapping[str, Sequence["Coming"]]
+    held: Mapping[str, Sequence[Coming]]
     """Node → the pods on their way to it."""
 
 
@@ -133,25 +106,9 @@ def board_of(seen: Seen) -> Board:
         if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
-    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)), _coming(seen))
-
-
-def _coming(seen: Seen) -> dict[str, list[Coming]]:
-    """Return node → the pods on their way to it."""
-    cluster = seen.situation.cluster
-    now = seen.situation.surroundings.now.timestamp()
-    by_node: dict[str, dict[str, Held]] = {}
-    for item in held(cluster.pending.values(), list(cluster.nodes.values()), now=now):
-        for name in item.nodes:
-            by_node.setdefault(name, {})[item.pod.uid] = item
-    return {
-        name: [
-            Coming(items[pod.uid], zones)
-            for pod, zones in zones_held(cluster.nodes[name], (item.pod for item in items.values()))
-        ]
-        for name, items in by_node.items()
-        if name in cluster.nodes
-    }
+    situation = seen.situation
+    on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
+    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)), on_the_way)
 
 
 def _urgency(item: Stuck) -> tuple[int, str, str]:
