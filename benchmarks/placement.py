@@ -11,7 +11,7 @@ run, in the order of their arrival: a node takes them by now, or a rebalance pla
 evictions (at most 5), or no plan is found. Told are pods and evictions a run.
 
 The ways are compared draw by draw: a kind of machines at a load in one run, whose arrivals all ways and
-policies see. Told are the mean difference to the default way over the draws, and its 95 % interval.
+policies see. Told are the mean difference to best-fit over the draws, and its 95 % interval.
 Seeds are fixed: the same command prints the same figures, however many processes make them.
 
     .venv/bin/python benchmarks/placement.py --sample 3 --plans
@@ -41,7 +41,7 @@ from benchmarks.placement_workloads import MACHINES, POLICIES, Combination, draw
 from kubectl_numazones.bad_dump import BadDump
 from numazones.cluster import ClusterPod
 from numazones.fragmentation import Shape
-from numazones.node_choice import ASKING, NodeChoice
+from numazones.node_choice import NodeChoice
 from numazones.resources import CPU
 from numazones.whatif.trial import UNSCHEDULABLE, Played, play
 
@@ -50,8 +50,8 @@ SIZES = {"small": range(1, 5), "medium": range(5, 10), "large": range(10, 1 << 1
 """By CPUs."""
 WITHIN = 2.0
 """Of 100 arrivals: as good as the best."""
-REFERENCE = ASKING[0]
-"""What predictions, gate and extender rank by unless told otherwise."""
+REFERENCE = NodeChoice.BEST_FIT
+"""What predictions rank by."""
 NORMAL_95 = 1.96
 _MILLI = 1000
 

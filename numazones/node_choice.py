@@ -55,7 +55,7 @@ class NodeChoice(StrEnum):
 class Ranking:
     """What nodes that would admit a pod are sorted by: one answer for gate, extender and what-ifs."""
 
-    choice: NodeChoice = NodeChoice.BEST_FIT
+    choice: NodeChoice = NodeChoice.SCARCE
     """One that asks first."""
     shapes: tuple[Shape, ...] = ()
     """What ``SHAPES`` keeps room for."""
@@ -196,5 +196,5 @@ _BY_NODE: dict[NodeChoice, Callable[[ClusterNode, ClusterPod], int]] = {
     NodeChoice.EXACT: _least_allocated,
     NodeChoice.PACK: _most_allocated,
 }
-ASKING = (NodeChoice.BEST_FIT, NodeChoice.SCARCE, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
+ASKING = (NodeChoice.SCARCE, NodeChoice.BEST_FIT, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
 """The ways that pass over nodes which would reject the pod; the first is the default."""
