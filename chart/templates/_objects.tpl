@@ -130,6 +130,10 @@ the first init container.
 {{- range $patch := .patches -}}
 {{- $patched := (include "numazones.read" (dict "root" $root "file" $patch) | fromYaml).items | first -}}
 {{- $env = concat $env (first $patched.spec.template.spec.containers).env -}}
+{{- with (first $patched.spec.template.spec.containers).volumeMounts -}}
+{{- $_ := set $container "volumeMounts" (concat $container.volumeMounts .) -}}
+{{- end -}}
+{{- with $patched.spec.template.spec.volumes -}}{{- $_ := set $pod "volumes" (concat $pod.volumes .) -}}{{- end -}}
 {{- end -}}
 {{- with concat $env $values.extraEnv -}}{{- $_ := set $container "env" . -}}{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
