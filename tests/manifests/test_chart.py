@@ -217,7 +217,6 @@ SET: Object = {
         "kubeletDir": "/data/kubelet",
         "nodeResourceTopologies": True,
         "recordings": True,
-        "cgroups": True,
         "podMonitor": True,
         "extraArgs": ["--interval=30s"],
         "extraEnv": [{"name": "A", "value": "b"}],
