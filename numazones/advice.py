@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 
-from numazones import cpuset, quantity, scheduling
+from numazones import quantity, scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Taint, Toleration
 from numazones.demand import Container, Demand
@@ -29,7 +29,6 @@ from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import PodInfo
-from numazones.kubelet.topology_manager import TopologyManager
 from numazones.pod import Pod
 from numazones.prediction import Kind, Standing, ask, newcomer
 from numazones.resources import CPU, MEMORY, STORAGE, is_memory
@@ -420,7 +419,7 @@ def _target(other: ClusterPod, node: ClusterNode, around: Around) -> str | None:
 
 
 def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
-    return _exclusive_cpus(state, other.kubelet_uid), other.requests.get(CPU, 0)
+    return state.cpus.held_by(other.kubelet_uid).bit_count(), other.requests.get(CPU, 0)
 
 
 def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) -> str:
@@ -440,13 +439,8 @@ def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) ->
         if missing != CPU:
             asked = other.requests.get(missing, 0)
             return _amount_with_resource(missing, asked) if asked else ""
-    cpus = _exclusive_cpus(state, other.kubelet_uid)
+    cpus = state.cpus.held_by(other.kubelet_uid).bit_count()
     return _amount_with_resource(CPU, cpus) if cpus else ""
-
-
-def _exclusive_cpus(node: Node, uid: str) -> int:
-    """Return how many CPUs a pod has exclusively; those taken over from init containers count once."""
-    return cpuset.union(node.cpus.assignments.get(uid, {}).values()).bit_count()
 
 
 # How the node is set
@@ -484,5 +478,4 @@ def _with_topology_settings(node: Node, config: KubeletConfiguration) -> Node:
     Raises:
         InvalidConfiguration: the kubelet would not start with them.
     """
-    topology = TopologyManager.start(config, node.machine)
-    return replace(node, kubelet=replace(node.kubelet, config=config, topology=topology))
+    return replace(node, kubelet=node.kubelet.with_topology_settings(config))

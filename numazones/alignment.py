@@ -22,7 +22,6 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
-from numazones.kubelet.topology_manager import TopologyManager
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones.pod import Pod
 
@@ -180,9 +179,7 @@ def alignments(
     >>> [found.sentence for found in alignments(KubeletPlacement(wide.node).occupancy({"wide": "team/wide"}))]
     ['spanning 2 NUMA nodes']
     """
-    cpus_of_numa: dict[int, CPUSet] = {}
-    for cpu in occupancy.cpus:
-        cpus_of_numa[cpu.numa] = cpus_of_numa.get(cpu.numa, 0) | 1 << cpu.id
+    cpus_of_numa = occupancy.cpus_of_numa
     for holder in occupancy.holders:
         wanted = (started or {}).get(holder.uid)
         parts = [
@@ -195,21 +192,18 @@ def alignments(
             yield PodAlignment(holder.name, holder.uid, found, _distance(found, occupancy.distances))
 
 
-def of_node(node: ClusterNode) -> Iterator[tuple[ClusterPod, PodAlignment]]:
-    """Yield the pods of a cluster's node that hold something of NUMA nodes, and how that lies.
+def of_node(node: ClusterNode) -> list[tuple[ClusterPod, PodAlignment]] | None:
+    """Return the pods of a cluster's node that hold something of NUMA nodes, and how that lies.
 
     None where it is not known who holds what, or only how much of it.
     """
-    occupancy = node.occupancy
-    if occupancy is None or node.approximate:
-        return
+    if node.approximate or (occupancy := node.occupancy) is None:
+        return None
     pods = {pod.kubelet_uid: pod for pod in node.pods.values()}
     started = {
         uid: started_containers(pod.admission) for uid, pod in pods.items() if pod.admission is not None
     }
-    for found in alignments(occupancy, started):
-        if found.uid in pods:
-            yield pods[found.uid], found
+    return [(pods[found.uid], found) for found in alignments(occupancy, started) if found.uid in pods]
 
 
 def possible_on(node: ClusterNode, pod: ClusterPod) -> Possible | None:
@@ -246,8 +240,7 @@ def possible(node: Node, pod: Pod) -> Possible:
 def _single_numa_node(node: Node) -> Node:
     """The same node under the policy that admits aligned pods only, in its own scope."""
     config = replace(node.config, topology_manager_policy=SINGLE_NUMA_NODE)
-    manager = TopologyManager.start(config, node.machine)
-    return replace(node, kubelet=replace(node.kubelet, config=config, topology=manager))
+    return replace(node, kubelet=node.kubelet.with_topology_settings(config))
 
 
 def _of_part(part: Holder, cpus_of_numa: Mapping[int, CPUSet]) -> ContainerAlignment | None:

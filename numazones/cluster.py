@@ -259,7 +259,7 @@ class ClusterPod:
             started=status.get("startTime") or "",
             deleting=metadata.get("deletionTimestamp") is not None,
             stopped=metadata.get("deletionTimestamp") is not None and _all_have_ended(status),
-            ready=_is_true(status, "Ready"),
+            ready=is_true(status, "Ready"),
             acknowledged=_is_acknowledged(status),
             create_error=errors[0][1] if errors else "",
             uncreated=tuple(name for name, _ in errors),
@@ -401,10 +401,10 @@ class ClusterNode:
             labels=metadata.get("labels") or {},
             taints=tuple(Taint.from_api(taint) for taint in spec.get("taints") or ()),
             unschedulable=bool(spec.get("unschedulable")),
-            ready=_is_true(status, "Ready"),
+            ready=is_true(status, "Ready"),
             pod_slots=allocatable.pop("pods", 0),
             allocatable=allocatable,
-            pressures=tuple(name for name in _PRESSURES if _is_true(status, name)),
+            pressures=tuple(name for name in _PRESSURES if is_true(status, name)),
             os=(status.get("nodeInfo") or {}).get("operatingSystem") or "linux",
             body={
                 "metadata": {
@@ -699,7 +699,8 @@ def _with_amounts(total: Mapping[str, int], amounts: Mapping[str, int], *, sign:
     return changed
 
 
-def _is_true(status: Mapping[str, Any], condition: str) -> bool:
+def is_true(status: Mapping[str, Any], condition: str) -> bool:
+    """Return whether a condition of an object's status is True."""
     for item in status.get("conditions") or ():
         if item.get("type") == condition and item.get("status") == "True":
             return True

@@ -178,7 +178,7 @@ def exclusive_cpus(node: Node) -> dict[int, int]:
 
 def zones_of(node: Node, uid: str) -> tuple[int, ...]:
     """Return the NUMA nodes, ascending, that a pod holds CPUs, memory or devices of."""
-    cpus = cpuset.union(node.cpus.assignments.get(uid, {}).values())
+    cpus = node.cpus.held_by(uid)
     mask = numas_of(node.machine.cpus_of_numa, cpus)
     for blocks in node.memory.assignments.get(uid, {}).values():
         mask |= cpuset.union(block.affinity for block in blocks)

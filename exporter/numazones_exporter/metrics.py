@@ -130,7 +130,7 @@ class _MemoryCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         node, homes = self._metrics.homes
         try:
-            found = resident_memory(homes, self._cgroups.read()) if node else None
+            found = resident_memory(homes, self._cgroups.read(homes)) if node else None
             problem = ""
         except SourceError as error:
             found, problem = None, f"{CGROUPS}: {error.reason}: {error}"

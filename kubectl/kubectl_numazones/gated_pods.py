@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from numazones import timestamp
+from numazones.cluster import is_true
 from numazones.waiting import GATE, OPT_IN
 
 OPERATOR = "numazones-operator"
@@ -68,8 +69,7 @@ def trouble(namespace: str, opted: set[str], operators: Sequence[Object]) -> Tro
 
 
 def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return is_true(pod.get("status") or {}, "Ready")
 
 
 def _serves_gates(pod: Object) -> bool:

@@ -50,6 +50,10 @@ class CPUState(NamedTuple):
     pods: Mapping[str, CPUSet] = MappingProxyType({})
     """Pod uid → CPUs of a pod that is served as a whole; its containers' sets are parts of it."""
 
+    def held_by(self, uid: str) -> CPUSet:
+        """Return the CPUs that the containers of a pod have exclusively; those handed on count once."""
+        return cpuset.union(self.assignments.get(uid, {}).values())
+
     def exclusive_cpus(self) -> CPUSet:
         """Return all CPUs that some container or pod has exclusively."""
         return cpuset.union(
@@ -58,8 +62,8 @@ class CPUState(NamedTuple):
 
     def exclusive_cpus_by_pod(self) -> dict[str, CPUSet]:
         """Return pod uid → all CPUs that it has exclusively."""
-        held = {uid: cpuset.union(containers.values()) for uid, containers in self.assignments.items()}
-        return {uid: held.get(uid, 0) | self.pods.get(uid, 0) for uid in (*held, *self.pods)}
+        uids = (*self.assignments, *self.pods)
+        return {uid: self.held_by(uid) | self.pods.get(uid, 0) for uid in uids}
 
     def assign(self, uid: str, container: str, cpus: CPUSet) -> "CPUState":
         """Record exclusive CPUs and take them out of the shared set."""

@@ -232,7 +232,7 @@ def _readmissions(node: NodeInfo, before: Node, pods: Iterable[RunningPod]) -> I
         state = decided.managers.fresh if decided.managers is not None else decided.state
         counted = replace(pod.info, requests=counted_requests(pod.info.pod, node.state.config))
         node = replace(node, state=state, pods={**node.pods, uid: counted})
-        held, given = _exclusive_cpus(before, uid), _exclusive_cpus(state, uid)
+        held, given = before.cpus.held_by(uid), state.cpus.held_by(uid)
         yield Readmission(pod.name, True, cpus=None if held == given else (held, given))
 
 
@@ -258,8 +258,3 @@ def _devices_that_cannot_be_given(pod: RunningPod, before: Node, managed: Collec
             if resource in managed and amount.nanos > 0 and (resource in held.get(container.name, {})):
                 return resource
     return ""
-
-
-def _exclusive_cpus(node: Node, uid: str) -> int:
-    """All exclusive CPUs of a pod's containers, as a mask."""
-    return cpuset.union(node.cpus.assignments.get(uid, {}).values())

@@ -223,7 +223,7 @@ class KubeletDecision:
     @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
-        return _exclusive(self.admission.node, self.admission.pod.uid)
+        return self.admission.node.cpus.held_by(self.admission.pod.uid)
 
     @property
     def effect(self) -> Effect:
@@ -308,7 +308,7 @@ class KubeletBoundDecision:
     @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
-        return _exclusive(self.by_kubelet.state, self.uid)
+        return self.by_kubelet.state.cpus.held_by(self.uid)
 
     @property
     def spans(self) -> bool:
@@ -342,10 +342,6 @@ def admit_bound_above(
         if not by_kubelet.admitted:
             return by_kubelet
     return Decided(decide())
-
-
-def _exclusive(node: Node, uid: str) -> CPUSet:
-    return cpuset.union(node.cpus.assignments.get(uid, {}).values())
 
 
 def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:

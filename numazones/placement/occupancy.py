@@ -116,11 +116,20 @@ class Occupancy:
     distances: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """(NUMA id, NUMA id) → distance (SLIT), where that is known."""
 
+    @property
+    def cpus_of_numa(self) -> dict[int, CPUSet]:
+        """NUMA id → CPUs."""
+        found: dict[int, CPUSet] = {}
+        for cpu in self.cpus:
+            found[cpu.numa] = found.get(cpu.numa, 0) | 1 << cpu.id
+        return found
+
     def shares(self) -> Iterator[Share]:
         """Yield who holds what, NUMA node by NUMA node, pods by name; devices near none come last."""
         by_name = sorted(self.holders, key=lambda holder: holder.name)
+        cpus_of_numa = self.cpus_of_numa
         for zone in self.zones:
-            here = cpuset.of(cpu.id for cpu in self.cpus if cpu.numa == zone.numa)
+            here = cpus_of_numa.get(zone.numa, 0)
             for holder in by_name:
                 share = Share(
                     zone.numa,

@@ -7,7 +7,8 @@ often as scheduler and kubelet would take it one after the other; nodes whose st
 approximate count as offering nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -139,8 +140,40 @@ class FitMore:
         return tuple(_upper_bound(node, wanted.example, room) for wanted in self.wanted)
 
 
+class _NoneLeft(ABC):
+    """What goals share that want no pods of some kind left: each counts one, below zero."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def in_the_way(self, node: ClusterNode) -> Collection[object]:
+        """Return the pods of a node that are to be none."""
+
+    @property
+    def aim(self) -> int | None:
+        """Zero: none is left."""
+        return 0
+
+    @property
+    def gain_per_eviction(self) -> int | None:
+        """One: each eviction leaves one less in the way."""
+        return 1
+
+    def total(self, counts: Counts) -> int:
+        """Return minus the number of pods that are in the way."""
+        return sum(counts)
+
+    def worth(self, node: ClusterNode) -> Counts:
+        """Return minus the number of a node's pods that are in the way."""
+        return (-len(self.in_the_way(node)),)
+
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return the same as ``worth``: there is nothing to estimate."""
+        return self.worth(node)
+
+
 @dataclass(frozen=True, slots=True)
-class Vacate:
+class Vacate(_NoneLeft):
     """A node, or one NUMA zone of it, holds no pods any more that could run elsewhere."""
 
     node: str
@@ -151,31 +184,13 @@ class Vacate:
         """By the node, and by the zone if it is about one."""
         return f"free/{self.node}" + ("" if self.zone is None else f"/{self.zone}")
 
-    @property
-    def aim(self) -> int | None:
-        """Zero: no pods left."""
-        return 0
-
-    @property
-    def gain_per_eviction(self) -> int | None:
-        """One: each eviction leaves one pod less in the way."""
-        return 1
-
-    def total(self, counts: Counts) -> int:
-        """Return minus the number of pods that are still there."""
-        return sum(counts)
-
     def concerns(self, node: str) -> bool:
         """Return whether it is the node that is to become free."""
         return node == self.node
 
-    def worth(self, node: ClusterNode) -> Counts:
-        """Return minus the number of pods that are in the way."""
-        return (-len(self.occupants(node)),) if node.name == self.node else (0,)
-
-    def upper_bound(self, node: ClusterNode) -> Counts:
-        """Return the same as ``worth``: there is nothing to estimate."""
-        return self.worth(node)
+    def in_the_way(self, node: ClusterNode) -> Collection[object]:
+        """Return the pods that are still there."""
+        return self.occupants(node) if node.name == self.node else ()
 
     def occupants(self, node: ClusterNode) -> list[ClusterPod]:
         """Return the pods in the way: in the zone, or anywhere on the node but those bound to it."""
@@ -190,7 +205,7 @@ class Vacate:
 
 
 @dataclass(frozen=True, slots=True)
-class Align:
+class Align(_NoneLeft):
     """Pods whose CPUs, memory or devices are on several NUMA nodes become aligned.
 
     Only such pods are evicted, each for its own replacement: where that would end no better, none is.
@@ -201,37 +216,19 @@ class Align:
         """There is but one such goal."""
         return "align"
 
-    @property
-    def aim(self) -> int | None:
-        """Zero: every pod is aligned."""
-        return 0
-
-    @property
-    def gain_per_eviction(self) -> int | None:
-        """One: each eviction aligns one pod at most."""
-        return 1
-
-    def total(self, counts: Counts) -> int:
-        """Return minus the number of pods that are not aligned."""
-        return sum(counts)
-
     def concerns(self, node: str) -> bool:
         """Return True: every node may have such pods."""
         return bool(node)
 
-    def worth(self, node: ClusterNode) -> Counts:
-        """Return minus the number of pods that are not aligned."""
-        return (-len(self.misaligned(node)),)
-
-    def upper_bound(self, node: ClusterNode) -> Counts:
-        """Return the same as ``worth``: there is nothing to estimate."""
-        return self.worth(node)
+    def in_the_way(self, node: ClusterNode) -> Collection[object]:
+        """Return the pods that are not aligned."""
+        return self.misaligned(node)
 
     def misaligned(self, node: ClusterNode) -> dict[str, PodAlignment]:
         """Return UID → how it lies, of the pods that are not aligned; none where the node is not known."""
         if not is_known(node):
             return {}
-        return {pod.uid: found for pod, found in alignment.of_node(node) if not found.aligned}
+        return {pod.uid: found for pod, found in alignment.of_node(node) or () if not found.aligned}
 
 
 def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:

@@ -80,7 +80,10 @@ def test_a_configuration_that_no_kubelet_takes_is_told_in_its_words(run: Run, du
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
-    "no such node": (["--restart", "wroker-1"], "there is no node wroker-1"),
+    "no such node": (
+        ["--restart", "wroker-1"],
+        "node wroker-1 is not among the 2 nodes read (worker-1, worker-2)",
+    ),
     "a node and all": (
         ["--restart", "worker-1", "--all"],
         "--all is every node: give either it or --restart",

@@ -11,7 +11,7 @@ pod's group has what its containers have together, in bytes (cgroup v2) or in pa
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +52,8 @@ class CgroupReader:
         self._root = root
         self._pods_roots: tuple[Path, ...] = ()
 
-    def read(self) -> dict[str, PodMemory]:
-        """Return pod uid → what it has, of the pods that have a group; one that vanishes is left out.
+    def read(self, uids: Container[str]) -> dict[str, PodMemory]:
+        """Return pod uid → what it has, of these pods; one without a group, or that vanishes, is left out.
 
         Of a static pod the uid is the kubelet's, not that of its mirror.
 
@@ -61,11 +61,9 @@ class CgroupReader:
             SourceError: nothing is mounted there, the kubelet's groups are not found, or a file is none of
                 the kernel's.
         """
-        groups = dict(self._groups())
         found = {}
-        for uid, path in groups.items():
-            memory = self._memory_of(path)
-            if memory is not None:
+        for uid, path in self._groups():
+            if uid in uids and (memory := self._memory_of(path)) is not None:
                 found[uid] = memory
         return found
 

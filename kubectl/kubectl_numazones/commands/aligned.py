@@ -84,7 +84,7 @@ def command(source: Source, output: Output, *, all_namespaces: bool, selector: s
 
 
 def _of_node(node: ClusterNode) -> Iterator[_Row]:
-    for pod, found in of_node(node):
+    for pod, found in of_node(node) or ():
         yield _Row(pod, found, None if found.aligned else possible_on(node, pod))
 
 

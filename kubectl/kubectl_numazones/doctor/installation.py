@@ -14,7 +14,7 @@ from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE
-from numazones.cluster import UNDECIDED, ClusterNode
+from numazones.cluster import UNDECIDED, ClusterNode, is_true
 from numazones.constraints import Constraints
 from numazones.dump import OBJECTS_MISSING
 from numazones.prediction import relevant
@@ -171,7 +171,7 @@ def _why_silent(node: ClusterNode, pods: Mapping[Any, Object]) -> tuple[str, str
 def _trouble(pod: Object) -> str:
     """What keeps a pod from working, in the kubelet's words; empty if it is ready."""
     status = pod.get("status") or {}
-    if any(it.get("type") == "Ready" and it.get("status") == "True" for it in status.get("conditions") or ()):
+    if is_true(status, "Ready"):
         return ""
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state = container.get("state") or {}

@@ -10,7 +10,7 @@ from typing import Any, cast
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, error, warning
 from numazones import cpuset
-from numazones.cluster import ClusterNode, ClusterPod, NoSuchNode
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.readmission import Readmission, Restart, RunningPod, restart
@@ -68,16 +68,13 @@ def foresee(evidence: Evidence, names: Sequence[str], change: Change) -> list[Fo
     """Foresee a restart of the kubelets of these nodes; of all nodes where no name is given.
 
     Raises:
-        NoSuchNode: there is no node of a name.
+        NotThere: there is no node of a name.
     """
-    nodes = evidence.seen.situation.cluster.nodes
-    for name in names:
-        if name not in nodes:
-            raise NoSuchNode(f"there is no node {name}")
+    nodes = [evidence.seen.node(name) for name in names or sorted(evidence.seen.situation.cluster.nodes)]
     running = {
         str(body["metadata"].get("uid") or ""): frozenset(_running(body)) for body in evidence.of("Pod")
     }
-    return [_of_node(nodes[name], running, change) for name in names or sorted(nodes)]
+    return [_of_node(node, running, change) for node in nodes]
 
 
 def _running(body: Mapping[str, Any]) -> Iterator[str]:

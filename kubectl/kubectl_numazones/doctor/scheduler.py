@@ -8,6 +8,7 @@ import yaml
 from kubectl_numazones.doctor.evidence import NAME_LABEL, SCHEDULERS_PODS, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
 from kubectl_numazones.files import Object
+from numazones.cluster import is_true
 
 SCHEDULER = "numazones"
 _ALL = 100
@@ -139,13 +140,7 @@ def _is_scheduler(pod: Object) -> bool:
 
 def _runs(evidence: Evidence) -> bool:
     """Whether a replica of the scheduler is ready."""
-    for pod in evidence.of("Pod"):
-        status = pod.get("status") or {}
-        if _is_scheduler(pod) and any(
-            it.get("type") == "Ready" and it.get("status") == "True" for it in status.get("conditions") or ()
-        ):
-            return True
-    return False
+    return any(_is_scheduler(pod) and is_true(pod.get("status") or {}, "Ready") for pod in evidence.of("Pod"))
 
 
 def _has_ended(pod: Object) -> bool:

@@ -185,10 +185,11 @@ def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...], fitting: FittingPo
 
 def _alignments(node: ClusterNode) -> tuple[dict[str, int], int]:
     """Return how many pods lie how, and their remote CPUs; nothing where it is not known who holds what."""
-    if node.occupancy is None or node.approximate:
+    lying = of_node(node)
+    if lying is None:
         return {}, 0
     pods, remote_cpus = dict.fromkeys(map(str, Alignment), 0), 0
-    for _, found in of_node(node):
+    for _, found in lying:
         pods[found.alignment] += 1
         remote_cpus += found.remote_cpus
     return pods, remote_cpus

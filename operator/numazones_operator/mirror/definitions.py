@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from numazones.cluster import is_true
 from numazones_client import Resource
 from numazones_client.table import Table
 
@@ -31,8 +32,7 @@ class Definition:
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Definition":
         """Read a CustomResourceDefinition."""
-        conditions = (body.get("status") or {}).get("conditions") or ()
-        established = any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
+        established = is_true(body.get("status") or {}, "Established")
         versions = (one["name"] for one in body["spec"]["versions"] if one.get("served") and established)
         return cls(body["metadata"]["name"], frozenset(versions))
 

@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones.api.rebalance import ACTIVE, PlanPhase, RecommendedMove
+from numazones.cluster import is_true
 from numazones_operator.rebalance.conflicts import CONFLICTED
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.readiness import READY
 from numazones_program.gauges import gauge
 
@@ -83,7 +83,7 @@ class RebalanceGauges:
         policies = list(self._intent.policies)
         modes = {policy.name: policy.spec.mode for policy in policies}
         self._ready, self._conflicted = (
-            {(policy.spec.mode, policy.name): _is_true(policy, kind) for policy in policies}
+            {(policy.spec.mode, policy.name): is_true(policy.status, kind) for policy in policies}
             for kind in (READY, CONFLICTED)
         )
         plans = Tally(
@@ -114,9 +114,3 @@ class RebalanceGauges:
             ("mode", "policy", "phase"),
             self._plans.items(),
         )
-
-
-def _is_true(policy: PolicyObject, kind: str) -> bool:
-    """Whether a condition of the policy is True."""
-    conditions = policy.status.get("conditions") or ()
-    return any((one.get("type"), one.get("status")) == (kind, "True") for one in conditions)

@@ -1,7 +1,6 @@
 """Control groups of pods as kubelets lay them out, of both versions, and what the kernel counts in them."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,15 @@ hierarchical_anon=80 N0=50 N1=30
 hierarchical_unevictable=0 N0=0 N1=0
 """
 
-Lay = Callable[[Path, str, str], None]
+
+class _Any:
+    """Every uid."""
+
+    def __contains__(self, _uid: object) -> bool:
+        return True
+
+
+ANY = _Any()
 
 
 def v2(root: Path, group: str, text: str = V2) -> Path:
@@ -70,15 +77,21 @@ LAYOUTS = {
 def test_pods_are_found_in_every_layout_of_the_kubelet(tmp_path: Path, group: str, uid: str) -> None:
     v2(tmp_path / "two", group)
     v1(tmp_path / "one", group)
-    assert CgroupReader(tmp_path / "two").read() == {uid: PodMemory({0: 1050, 1: 207})}
-    assert CgroupReader(tmp_path / "one").read() == {uid: PodMemory({0: 80 * PAGE, 1: 40 * PAGE})}
+    assert CgroupReader(tmp_path / "two").read(ANY) == {uid: PodMemory({0: 1050, 1: 207})}
+    assert CgroupReader(tmp_path / "one").read(ANY) == {uid: PodMemory({0: 80 * PAGE, 1: 40 * PAGE})}
 
 
 def test_containers_below_a_pod_are_not_taken_for_pods(tmp_path: Path) -> None:
     pod = v2(tmp_path, f"kubepods.slice/kubepods-pod{SLICE}.slice")
     v2(tmp_path, f"{pod.relative_to(tmp_path)}/cri-containerd-{'a' * 64}.scope")
     v2(tmp_path, f"{pod.relative_to(tmp_path)}/crio-conmon-{'b' * 64}.scope")
-    assert list(CgroupReader(tmp_path).read()) == [UID]
+    assert list(CgroupReader(tmp_path).read(ANY)) == [UID]
+
+
+def test_groups_of_other_pods_are_not_read(tmp_path: Path) -> None:
+    v2(tmp_path, f"kubepods/pod{UID}")
+    v2(tmp_path, f"kubepods/burstable/pod{STATIC}", "nonsense")
+    assert list(CgroupReader(tmp_path).read({UID})) == [UID]
 
 
 def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Path) -> None:
@@ -92,26 +105,26 @@ def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Pat
         (path / "hugetlb.2MB.rsvd.numa_stat").write_text("total=9 N0=9 N1=0\n")
         if root.name == "one":
             v1(root, f"kubepods/pod{UID}")
-        (found,) = CgroupReader(root).read().values()
+        (found,) = CgroupReader(root).read(ANY).values()
         assert found.hugepages == {0: (1 << 30) + (2 << 20), 1: 4 << 20}
 
 
 def test_a_pod_that_vanishes_is_left_out_and_one_that_comes_is_found(tmp_path: Path) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}")
     reader = CgroupReader(tmp_path)
-    assert list(reader.read()) == [UID]
+    assert list(reader.read(ANY)) == [UID]
     (path / "memory.numa_stat").unlink()
     v2(tmp_path, f"kubepods/burstable/pod{STATIC}")
-    assert list(reader.read()) == [STATIC]
+    assert list(reader.read(ANY)) == [STATIC]
 
 
 def test_a_kubelet_that_moved_its_root_is_found_again(tmp_path: Path) -> None:
     v2(tmp_path, f"kubepods/pod{UID}")
     reader = CgroupReader(tmp_path)
-    reader.read()
+    reader.read(ANY)
     (tmp_path / "kubepods").rename(tmp_path / "elsewhere")
     v2(tmp_path, f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice")
-    assert list(reader.read()) == [UID]
+    assert list(reader.read(ANY)) == [UID]
 
 
 @pytest.mark.parametrize(
@@ -127,13 +140,13 @@ def test_a_kubelet_that_moved_its_root_is_found_again(tmp_path: Path) -> None:
 def test_a_file_that_the_kernel_does_not_write_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}", text)
     with pytest.raises(SourceError, match=message) as caught:
-        CgroupReader(tmp_path).read()
+        CgroupReader(tmp_path).read(ANY)
     assert str(path) in str(caught.value)
 
 
 def test_what_is_no_mount_or_another_containers_is_said_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no mount of control groups: mount the host's /sys/fs/cgroup"):
-        CgroupReader(tmp_path / "absent").read()
+        CgroupReader(tmp_path / "absent").read(ANY)
     v2(tmp_path, "system.slice/sshd.service")
     with pytest.raises(SourceError, match="not this container's own"):
-        CgroupReader(tmp_path).read()
+        CgroupReader(tmp_path).read(ANY)

@@ -158,5 +158,7 @@ def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
         assert move.replacement.uid not in misaligned(placed)
     after = set().union(*map(misaligned, nodes.values()))
     assert len(before) - len(after) == len(outcome.plan.moves) == outcome.plan.gain
-    held = [found for node in nodes.values() for _, found in alignment.of_node(node) if not found.aligned]
+    held = [
+        found for node in nodes.values() for _, found in alignment.of_node(node) or () if not found.aligned
+    ]
     assert len(held) == len(after)
