@@ -19,6 +19,7 @@ from numazones.api.amounts import Amounts, amounts_of
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
+from numazones.wording import pluralize
 from numazones_client import APIError, Client, Forbidden, Unauthorized, UnknownResource, load
 from numazones_exporter import recording, zones
 from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
@@ -265,7 +266,7 @@ class Exporter:
         if self._zones is not None:
             self._zones.follow([zone.metadata.name for zone in node_zones])
         if writes:
-            _log.info("published %d zones with %d writes", len(node_zones), writes)
+            _log.info("published %s with %s", pluralize(len(node_zones), "zone"), pluralize(writes, "write"))
 
     async def _read(self) -> Observation:
         started = time.perf_counter()

@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import re
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from numazones import machines
@@ -175,13 +179,32 @@ async def test_zones_are_published_and_shown(node: Node) -> None:
     assert f"numazones-exporter-{NODE}" in lease
 
 
+async def cycles(log: Path, number: int) -> None:
+    """Wait until an exporter has published, and has read the node so many times."""
+    read = 0.0
+    async with asyncio.timeout(120), aiohttp.ClientSession() as http:
+        while read < number:
+            await asyncio.sleep(0.05)
+            found = re.search(r"metrics on port (\d+)", await asyncio.to_thread(log.read_text))
+            if found is None:
+                continue
+            port = found[1]
+            async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                if answer.status != HTTPStatus.OK:
+                    continue
+            async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = await answer.text()
+            count = re.search(r"^numazones_exporter_scan_duration_seconds_count (\S+)", text, re.MULTILINE)
+            read = float(count[1]) if count else 0.0
+
+
 async def test_nothing_is_written_when_nothing_changed_not_even_after_restarts(node: Node) -> None:
-    async with node.exporting():
-        await asyncio.sleep(3)  # what the last test's exporter was stopped in the middle of is completed
+    async with node.exporting() as log:
+        await cycles(log, 2)  # what the last test's exporter was stopped in the middle of is completed
     before = node.versions()
     for _ in range(2):
-        async with node.exporting():
-            await asyncio.sleep(3)  # some ten cycles
+        async with node.exporting() as log:
+            await cycles(log, 10)
     assert node.versions() == before
 
 
@@ -191,6 +214,52 @@ async def test_a_change_is_published(node: Node) -> None:
         await node.assigned(held)
         node.admit("second", cpus=2)
         await node.assigned(held + 2)
+
+
+@pytest.mark.parametrize("what", ["a zone", "all zones", "their definition"])
+async def test_what_somebody_deletes_is_back_within_ten_seconds_of_a_quiet_node(
+    node: Node, what: str
+) -> None:
+    server = node.server
+    held = 2 * len(node.kubelet.pods)
+    async with node.exporting(NODE, "--interval=1h"):
+        await node.assigned(held)
+        before = {zone["metadata"]["uid"] for zone in node.zones()}
+        await asyncio.sleep(1)  # in which it begins to watch its zones; if later, it sees that one is gone
+        if what == "their definition":
+            server.kubectl("delete", "crd", "numazones.numazones.io")
+            await asyncio.sleep(2)  # somebody installs it again
+            server.kubectl("apply", "-f", str(ROOT / "crds" / "numazones.yaml"))
+            server.kubectl("wait", "--for=condition=Established", "crd/numazones.numazones.io")
+        else:
+            names = [zone["metadata"]["name"] for zone in node.zones()]
+            server.kubectl("delete", "numazones", *names[: 1 if what == "a zone" else None])
+        deleted = time.monotonic()
+        await node.assigned(held)
+        assert time.monotonic() - deleted < 10
+        assert {zone["metadata"]["uid"] for zone in node.zones()} != before
+
+
+async def test_a_token_of_a_node_made_anew_is_named_with_the_pod_to_delete(node: Node) -> None:
+    server = node.server
+    async with node.exporting(NODE, "--interval=1h") as log:
+        await node.assigned(2 * len(node.kubelet.pods))
+        body = json.loads(server.kubectl("get", "node", NODE, "-o", "json"))
+        old = body["metadata"]["uid"]
+        server.kubectl("delete", "node", NODE, "--wait=true")
+        body["metadata"] = {"name": NODE, "labels": body["metadata"].get("labels", {})}
+        new = make(server, body)["metadata"]["uid"]
+        server.kubectl(
+            "delete", "numazones", "-l", f"numazones.io/node={NODE}"
+        )  # as the garbage collector does
+        said = f"names Node {NODE} by the uid {old} of one that is gone"
+        async with asyncio.timeout(30):
+            while said not in log.read_text():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.05)
+        text = log.read_text()
+        assert f"has the uid {new} now" in text
+        assert f"kubectl -n {NAMESPACE} delete pod exporter" in text
+        assert "must be the Node" in text
 
 
 async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> None:
