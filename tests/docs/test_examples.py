@@ -111,7 +111,7 @@ def test_every_command_of_the_readme_is_run_by_the_tests() -> None:
     """`make demo` takes minutes: what it starts is run by tests/simulator."""
     (body,) = [match["body"] for match in FENCE.finditer(README.read_text()) if match["note"] == "(not run)"]
     assert body == "$ make demo\n"
-    command = ["make", "--dry-run", "demo"]
+    command = ["make", "--no-print-directory", "--dry-run", "demo"]
     started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert started.splitlines()[-1] == ".venv/bin/numazones-simulator demo"
 
