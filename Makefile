@@ -34,7 +34,7 @@ format: venv  ## let ruff rewrite what it can
 
 types: venv
 	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
-	  scripts/krew/build.py scripts/runbook_links.py scripts/pictures.py
+	  scripts/krew/build.py scripts/krew/targets.py scripts/runbook_links.py scripts/pictures.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -78,7 +78,7 @@ version:  ## make VERSION that of project, chart and manifests
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
 	images/build
 
-plugin: venv  ## kubectl numazones for krew, in .cache/krew: archive and manifest; ARGS="--uri … --homepage …" for a release
+plugin: venv  ## kubectl numazones for krew, in .cache/krew: archives and manifest; ARGS="--uri … --homepage …" for a release
 	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)
 
 clean:  ## remove what the other targets made

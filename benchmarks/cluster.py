@@ -11,13 +11,10 @@ applied in turns with nobody and with so many looking at the live page, from a t
 import argparse
 import asyncio
 import gc
-import json
-import multiprocessing
-import random
 import sys
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutine
@@ -26,61 +23,17 @@ from typing import Any
 
 import aiohttp
 import psutil
-from aiohttp import web, web_protocol
+from aiohttp import web_protocol
 
-from numazones import cpuset
-from numazones.api.zones import zones_from_node
+from benchmarks.feeder import feeding, post, report, until, waiting_pod
 from numazones.cluster import ClusterPod
-from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet
-from numazones.machine import CPU, Machine, NUMANode
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
 from numazones_operator.page import updater
 from numazones_operator.process import Operator
 
-GIB = 1 << 30
-ZONES = 2
-CORES = 16  # per zone, two threads each
-DISTINCT = 200
-"""Different fillings of nodes, as long as states are not asked to be all distinct."""
 WAITING_KINDS = 10
-FOLLOWED = {
-    "/api/v1": ("namespaces", "Namespace"),
-    "/apis/numazones.io/v1alpha1": ("rebalancepolicies", "RebalancePolicy"),
-    "/apis/apiextensions.k8s.io/v1": ("customresourcedefinitions", "CustomResourceDefinition"),
-}
-"""What kopf follows, by the path of its group."""
-
-
-def group_of(path: str) -> dict[str, Any]:
-    """A group of the API, as discovery tells of it."""
-    _, _, name, version = path.split("/")
-    versions = {"groupVersion": f"{name}/{version}", "version": version}
-    return {"name": name, "versions": [versions], "preferredVersion": versions}
-
-
-DISCOVERY: dict[str, Any] = {
-    "/version": {"major": "1"},
-    "/api": {"versions": ["v1"]},
-    "/apis": {"groups": [group_of(path) for path in FOLLOWED if path.startswith("/apis/")]},
-} | {
-    path: {
-        "resources": [
-            {
-                "name": plural,
-                "singularName": "",
-                "kind": kind,
-                "namespaced": False,
-                "verbs": ["list", "watch", "patch"],
-            }
-        ]
-    }
-    for path, (plural, kind) in FOLLOWED.items()
-}
-"""What kopf asks for when it starts."""
 GOALS = {
     "sync_seconds": 15.0,
     "rss_mib": 600.0,
@@ -92,211 +45,6 @@ VIEWED_GOALS = {"rss_ratio": 1.1, "lag_p99_ratio": 1.1, "page_longest_hold_secon
 """What looking may cost: with viewers against without."""
 TURNS = 3
 """How often the load is applied without and with viewers."""
-
-
-def machine() -> Machine:
-    """Two sockets of 16 cores with two threads."""
-    cpus = tuple(
-        CPU(thread * ZONES * CORES + core, core, core // CORES, 0, core // CORES)
-        for core in range(ZONES * CORES)
-        for thread in range(2)
-    )
-    return Machine(cpus, tuple(NUMANode(zone, 128 * GIB) for zone in range(ZONES)))
-
-
-class Cluster:
-    """Objects as an API server would have them."""
-
-    def __init__(self, *, nodes: int, pods: int, distinct: bool) -> None:
-        self.machine = machine()
-        self.config = KubeletConfiguration.from_api(
-            {
-                "cpuManagerPolicy": "static",
-                "reservedSystemCPUs": "0,16,32,48",
-                "memoryManagerPolicy": "Static",
-                "systemReserved": {"memory": "1948Mi"},
-                "reservedMemory": [{"numaNode": zone, "limits": {"memory": "1Gi"}} for zone in range(ZONES)],
-                "topologyManagerPolicy": "single-numa-node",
-            }
-        )
-        self.names = [f"worker-{number:04}" for number in range(nodes)]
-        self.fillings = nodes if distinct else DISTINCT
-        self.draw = random.Random(1)
-        self.version = 1
-        self.zone_bodies = {
-            body["metadata"]["name"]: body
-            for number, name in enumerate(self.names)
-            for body in self.zones(name, number % self.fillings)
-        }
-        self.pods = {f"pod-{number:05}": self.pod(number) for number in range(pods)}
-
-    def zones(self, name: str, filling: int) -> list[dict[str, Any]]:
-        """The zones of a node of which some CPUs are held."""
-        draw = random.Random(filling)
-        spare = [cpu.id for cpu in self.machine.cpus if cpu.id not in {0, 16, 32, 48}]
-        held: dict[str, dict[str, int]] = {}
-        for number in range(4):
-            taken = draw.sample(spare, draw.randrange(2, 12))
-            spare = [cpu for cpu in spare if cpu not in taken]
-            held[f"uid-{name}-{number}"] = {"main": cpuset.of(taken)}
-        node = Node.restore(Kubelet.start(self.config, self.machine, {}), cpu_assignments=held)
-        return [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
-
-    def pod(self, number: int) -> dict[str, Any]:
-        """A running pod of some 4 KB; every tenth is Guaranteed and of a size that holds nothing."""
-        amounts = {"cpu": f"{100 + number % 7 * 100}m", "memory": f"{1 + number % 5}Gi"}
-        limits = amounts if number % 10 == 0 else {"memory": amounts["memory"]}
-        deployment = f"deployment-{number % 300}"
-        filler = {f"annotation.example/{key}": "x" * 120 for key in range(8)}
-        return {
-            "metadata": {
-                "namespace": f"team-{number % 40}",
-                "name": f"pod-{number:05}",
-                "uid": f"uid-pod-{number:05}",
-                "creationTimestamp": "2026-01-31T08:00:00Z",
-                "resourceVersion": "1",
-                "labels": {"app": deployment, "pod-template-hash": "5d4f8c7b9"},
-                "annotations": filler,
-                "ownerReferences": [
-                    {
-                        "apiVersion": "apps/v1",
-                        "kind": "ReplicaSet",
-                        "name": deployment,
-                        "uid": deployment,
-                        "controller": True,
-                    }
-                ],
-            },
-            "spec": {
-                "nodeName": self.names[number % len(self.names)],
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "registry.example/app:1.0",
-                        "env": [{"name": f"VARIABLE_{key}", "value": "y" * 40} for key in range(20)],
-                        "resources": {"requests": amounts, "limits": limits},
-                    }
-                ],
-                "tolerations": [
-                    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
-                ],
-            },
-            "status": {
-                "phase": "Running",
-                "qosClass": "Guaranteed" if number % 10 == 0 else "Burstable",
-                "startTime": "2026-01-31T08:00:10Z",
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "containerStatuses": [{"name": "main", "ready": True}],
-            },
-        }
-
-    def node(self, name: str) -> dict[str, Any]:
-        """A Node."""
-        return {
-            "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"kubernetes.io/hostname": name}},
-            "status": {
-                "allocatable": {"cpu": "60", "memory": "250Gi", "pods": "110"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }
-
-    def lease(self, name: str) -> dict[str, Any]:
-        """The Lease of an exporter."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-        return {
-            "metadata": {"name": f"numazones-exporter-{name}", "labels": {"numazones.io/node": name}},
-            "spec": {"holderIdentity": name, "leaseDurationSeconds": 3600, "renewTime": now},
-        }
-
-
-class Feeder:
-    """Just as much of an API server as the operator talks to."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
-        self.objects = {
-            "nodes": [json.dumps(cluster.node(name)) for name in cluster.names],
-            "leases": [json.dumps(cluster.lease(name)) for name in cluster.names],
-            "numazones": [json.dumps(body) for body in cluster.zone_bodies.values()],
-            "pods": [json.dumps(body) for body in cluster.pods.values()],
-        }
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
-        parts = request.path.strip("/").split("/")
-        if parts[0] == "feed":
-            return await self.feed(request)
-        resource = parts[-1]
-        if request.method != "GET":
-            body = await request.json()
-            body.setdefault("metadata", {})["resourceVersion"] = str(self.next_version())
-            return web.json_response(body, status=201 if request.method == "POST" else 200)
-        if request.path in DISCOVERY:
-            return web.json_response(DISCOVERY[request.path])
-        if request.query.get("watch"):
-            return await self.watch(request, resource)
-        return self.list(request, resource)
-
-    def list(self, request: web.Request, resource: str) -> web.Response:
-        """One page of a list."""
-        items = self.objects.get(resource, [])
-        start, limit = int(request.query.get("continue") or 0), int(request.query.get("limit") or 500)
-        following = start + limit if start + limit < len(items) else ""
-        head = json.dumps({"resourceVersion": "1", "continue": str(following)})
-        body = f'{{"kind":"List","metadata":{head},"items":[{",".join(items[start : start + limit])}]}}'
-        return web.Response(text=body, content_type="application/json")
-
-    async def watch(self, request: web.Request, resource: str) -> web.StreamResponse:
-        """Events, until the operator goes."""
-        response = web.StreamResponse()
-        response.content_type = "application/json"
-        await response.prepare(request)
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
-        self.watchers.setdefault(resource, []).append(queue)
-        try:
-            while True:
-                await response.write(await queue.get())
-        finally:
-            self.watchers[resource].remove(queue)
-
-    def next_version(self) -> int:
-        """A version newer than all before."""
-        self.cluster.version += 1
-        return self.cluster.version
-
-    def send(self, resource: str, kind: str, body: dict[str, Any]) -> None:
-        """Tell the watchers."""
-        body["metadata"]["resourceVersion"] = str(self.next_version())
-        line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
-        for queue in self.watchers.get(resource, []):
-            queue.put_nowait(line)
-
-    async def feed(self, request: web.Request) -> web.Response:
-        """Do what the benchmark asks: pods that wait, or changes of zones at a rate."""
-        order = await request.json()
-        if "pods" in order:
-            for body in order["pods"]:
-                self.send("pods", "ADDED", body)
-            return web.json_response({})
-        started = time.monotonic()
-        rate, seconds = order["rate"], order["seconds"]
-        changes = [
-            (name, self.cluster.zones(name, 10_000_000 + number))
-            for number, name in enumerate(
-                self.cluster.draw.choices(self.cluster.names, k=int(rate * seconds / ZONES))
-            )
-        ]
-        prepared, sent = time.monotonic() - started, 0
-        started = time.monotonic()
-        for _, bodies in changes:
-            await asyncio.sleep(max(0.0, started + sent / rate - time.monotonic()))
-            for body in bodies:
-                self.send("numazones", "MODIFIED", body)
-                sent += 1
-        return web.json_response(
-            {"events": sent, "seconds": time.monotonic() - started, "prepared": prepared}
-        )
 
 
 async def view(page: str, expected: int, caught_up: asyncio.Event) -> None:
@@ -330,37 +78,6 @@ def look(pipe: Connection) -> None:
             pipe.send(count)
 
     asyncio.run(forever())
-
-
-def serve(pipe: Connection, nodes: int, pods: int, distinct: bool) -> None:  # noqa: FBT001 - a process' target
-    """Run the feeder until killed; tell the port through the pipe."""
-
-    async def forever() -> None:
-        feeder = Feeder(Cluster(nodes=nodes, pods=pods, distinct=distinct))
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{path:.*}", feeder.handle)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        pipe.send(runner.addresses[0][1])
-        await asyncio.Event().wait()
-
-    asyncio.run(forever())
-
-
-def waiting_pod(number: int, cpus: int) -> dict[str, Any]:
-    """A Guaranteed pod without a node."""
-    amounts = {"cpu": str(cpus), "memory": "4Gi"}
-    return {
-        "metadata": {
-            "namespace": "default",
-            "name": f"waiting-{number}",
-            "uid": f"uid-waiting-{number}",
-            "creationTimestamp": "2026-01-31T09:00:00Z",
-        },
-        "spec": {"containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]},
-        "status": {"phase": "Pending"},
-    }
 
 
 async def measure(port: int, options: argparse.Namespace, viewers: Connection) -> dict[str, Any]:
@@ -530,19 +247,6 @@ def exchange(pipe: Connection, order: object) -> None:
     pipe.recv()
 
 
-async def until(done: Callable[[], bool]) -> None:
-    """Wait for something that has no event of its own."""
-    while not done():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
-
-
-async def post(session: aiohttp.ClientSession, order: dict[str, Any]) -> dict[str, Any]:
-    """Tell the feeder what to do and wait until it is done."""
-    async with session.post("/feed", json=order, timeout=aiohttp.ClientTimeout(total=None)) as answer:
-        result: dict[str, Any] = await answer.json()
-    return result
-
-
 def cold(operator: Operator) -> dict[str, Any]:
     """Time one new pod on all nodes, and the same again after one node has changed."""
     kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 14)))
@@ -585,32 +289,15 @@ def main() -> int:
     parser.add_argument("--viewers", type=int, default=0, help="how many look at the live page")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    here, there = multiprocessing.Pipe()
-    viewers, looking = multiprocessing.Pipe()
-    context = multiprocessing.get_context("spawn")
-    helpers = [
-        context.Process(
-            target=serve, args=(there, options.nodes, options.pods, options.distinct), daemon=True
-        ),
-        context.Process(target=look, args=(looking,), daemon=True),
-    ]
-    for helper in helpers:
-        helper.start()
-    try:
-        figures = asyncio.run(measure(here.recv(), options, viewers))
-    finally:
-        for helper in helpers:
-            helper.kill()
+    with feeding(nodes=options.nodes, pods=options.pods, distinct=options.distinct, helper=look) as (
+        port,
+        viewers,
+    ):
+        figures = asyncio.run(measure(port, options, viewers))
     figures = {"nodes": options.nodes, "pods": options.pods, "distinct": options.distinct, **figures}
     goals = GOALS | VIEWED_GOALS if options.viewers else GOALS
     missed = [name for name, goal in goals.items() if figures.get(name) is None or figures[name] > goal]
-    figures |= {"goals": goals, "missed": missed}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
-    return 1 if missed else 0
+    return report(figures, missed, goals, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from numazones.api.rebalance import ACTIVE, MovePhase
 from numazones.cluster import Cluster
 from numazones.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Wanted, measure
+from numazones.waiting import GATE, OPT_IN
 from numazones_client import Client, NotFound
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
@@ -48,8 +49,6 @@ from numazones_simulator.scheduler import Scheduler
 _GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
 """Phases of a move whose pod has been evicted."""
 
-GATE = "numazones.io/admission"
-OPT_IN = "numazones.io/admission-gate"
 WORKLOADS = 40
 NOW = datetime.fromisoformat("2026-02-01T00:00:00Z")
 
@@ -144,7 +143,7 @@ async def live(setting: Setting, churn: Churn, directory: Path, seconds: float) 
         parts = [fleet.run(), watchman.run()]
         parts += [ZonePublisher(agent, plane.client).run() for agent in fleet.agents.values()]
         running += [tasks.create_task(part) for part in parts]
-        await plane.client.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": {OPT_IN: "enabled"}}})
+        await plane.client.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": dict([OPT_IN])}})
         while len(await plane.client.list(NUMAZONES)) < 2 * setting.nodes:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
         await _replay(plane.client, churn, watchman)

@@ -9,8 +9,6 @@ after the other through filter and prioritize, bindings beside.
 
 import argparse
 import asyncio
-import json
-import multiprocessing
 import sys
 import time
 from multiprocessing.connection import Connection
@@ -21,7 +19,7 @@ import msgspec
 import psutil
 from aiohttp import web
 
-from benchmarks.cluster import Cluster, Feeder, post, until, waiting_pod
+from benchmarks.feeder import Feeder, feeding, pods_of_ten_kinds, post, report, until, waiting_pod
 from numazones.cluster import ClusterPod
 from numazones.prediction import Forecast, Kind
 from numazones_client import ClusterConfig
@@ -40,43 +38,15 @@ LEAST = {"pods_per_second": 150.0}
 class BindingFeeder(Feeder):
     """A feeder that takes bindings, and tells the watchers of them."""
 
-    waiting: dict[str, dict[str, Any]]
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.waiting = {}
-
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
         if not request.path.endswith("/binding"):
             return await super().handle(request)
         binding = await request.json()
-        pod = self.waiting[binding["metadata"]["uid"]]
+        pod = self.waiting[binding["metadata"]["name"]]
         pod["spec"]["nodeName"] = binding["target"]["name"]
         self.send("pods", "MODIFIED", pod)
         return web.json_response({"kind": "Status", "status": "Success"}, status=201)
-
-    def send(self, resource: str, kind: str, body: dict[str, Any]) -> None:
-        """Tell the watchers, and remember what waits."""
-        if resource == "pods" and kind == "ADDED":
-            self.waiting[body["metadata"]["uid"]] = body
-        super().send(resource, kind, body)
-
-
-def serve(pipe: Connection, nodes: int, pods: int) -> None:
-    """Run the feeder until killed; tell the port through the pipe."""
-
-    async def forever() -> None:
-        feeder = BindingFeeder(Cluster(nodes=nodes, pods=pods, distinct=True))
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{path:.*}", feeder.handle)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        pipe.send(runner.addresses[0][1])
-        await asyncio.Event().wait()
-
-    asyncio.run(forever())
 
 
 class Scheduler:
@@ -140,27 +110,17 @@ def schedule(pipe: Connection) -> None:
             figures: dict[str, Any] = {}
             for size in sorted({min(500, len(names)), len(names)}):
                 few = names[:size]
-                await scheduler.latencies(pods_of("warm", 10), few)
-                times = await scheduler.latencies(pods_of("asked", rounds), few)
+                await scheduler.latencies(pods_of_ten_kinds("warm", 10), few)
+                times = await scheduler.latencies(pods_of_ten_kinds("asked", rounds), few)
                 figures[f"filter_{size}_p50_seconds"] = times[len(times) // 2]
                 figures[f"filter_{size}_p99_seconds"] = times[int(len(times) * 0.99)]
             pipe.send(figures)
             await asyncio.to_thread(pipe.recv)
-            seconds, bound = await scheduler.place(pods_of("placed", count))
+            seconds, bound = await scheduler.place(pods_of_ten_kinds("placed", count))
             pipe.send({"pods_per_second": bound / seconds, "bound": bound, "placed": count})
             await asyncio.Event().wait()
 
     asyncio.run(forever())
-
-
-def pods_of(name: str, count: int) -> list[dict[str, Any]]:
-    """Pods of ten kinds."""
-    pods = []
-    for number in range(count):
-        pod = waiting_pod(number, 2 + number % 10)
-        pod["metadata"] |= {"name": f"{name}-{number}", "uid": f"uid-{name}-{number}"}
-        pods.append(pod)
-    return pods
 
 
 async def measure(port: int, options: argparse.Namespace, scheduler: Connection) -> dict[str, Any]:
@@ -184,7 +144,7 @@ async def measure(port: int, options: argparse.Namespace, scheduler: Connection)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         scheduler.send((url, names, options.rounds, options.placed))
         figures |= await asyncio.to_thread(scheduler.recv)
-        await post(session, {"pods": pods_of("placed", options.placed)})
+        await post(session, {"pods": pods_of_ten_kinds("placed", options.placed)})
         await until(lambda: len(operator.pipeline.state.pending) >= options.placed)
         await until(lambda: not operator.pipeline.forecasts.backlog)
         scheduler.send("place")
@@ -221,30 +181,14 @@ def main() -> int:
     parser.add_argument("--placed", type=int, default=1000, help="pods taken through all verbs")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    here, there = multiprocessing.Pipe()
-    scheduler, asking = multiprocessing.Pipe()
-    context = multiprocessing.get_context("spawn")
-    helpers = [
-        context.Process(target=serve, args=(there, options.nodes, options.pods), daemon=True),
-        context.Process(target=schedule, args=(asking,), daemon=True),
-    ]
-    for helper in helpers:
-        helper.start()
-    try:
-        figures = asyncio.run(measure(here.recv(), options, scheduler))
-    finally:
-        for helper in helpers:
-            helper.kill()
+    with feeding(
+        nodes=options.nodes, pods=options.pods, distinct=True, kind=BindingFeeder, helper=schedule
+    ) as (port, scheduler):
+        figures = asyncio.run(measure(port, options, scheduler))
     figures = {"nodes": options.nodes, "pods": options.pods, **figures}
     missed = [name for name, goal in GOALS.items() if name in figures and figures[name] > goal]
     missed += [name for name, goal in LEAST.items() if figures[name] < goal]
-    figures |= {"goals": GOALS | LEAST, "missed": missed}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
-    return 1 if missed else 0
+    return report(figures, missed, GOALS | LEAST, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,16 @@ would.
 import argparse
 import asyncio
 import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
 import psutil
 from aiohttp import web
 
-from benchmarks.cluster import Cluster, Feeder, post, until, waiting_pod
+from benchmarks.feeder import Cluster, Feeder, feeding, pods_of_ten_kinds, post, report, until
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
@@ -40,7 +38,6 @@ class GateFeeder(Feeder):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self.waiting: dict[str, dict[str, Any]] = {}
         metadata = {"name": _NAMESPACE, "uid": "namespace", "resourceVersion": "1", "labels": dict([OPT_IN])}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.objects["namespaces"] = [json.dumps(namespace)]
@@ -62,37 +59,13 @@ class GateFeeder(Feeder):
         pod["spec"]["nodeName"] = term["matchFields"][0]["values"][0]
         self.send("pods", "MODIFIED", pod)
 
-    def send(self, resource: str, kind: str, body: dict[str, Any]) -> None:
-        """Tell the watchers, and remember what waits."""
-        if resource == "pods" and kind == "ADDED":
-            self.waiting[body["metadata"]["name"]] = body
-        super().send(resource, kind, body)
-
-
-def serve(pipe: Connection, nodes: int, pods: int) -> None:
-    """Run the feeder until killed; tell the port through the pipe."""
-
-    async def forever() -> None:
-        feeder = GateFeeder(Cluster(nodes=nodes, pods=pods, distinct=True))
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{path:.*}", feeder.handle)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        pipe.send(runner.addresses[0][1])
-        await asyncio.Event().wait()
-
-    asyncio.run(forever())
-
 
 def gated_pods(count: int) -> list[dict[str, Any]]:
     """Pods of ten kinds and three priorities."""
-    pods = []
-    for number in range(count):
-        pod = waiting_pod(number, 2 + number % 10)
-        pod["metadata"] |= {"name": f"gated-{number}", "uid": f"uid-{number}", "namespace": _NAMESPACE}
+    pods = pods_of_ten_kinds("gated", count)
+    for number, pod in enumerate(pods):
+        pod["metadata"] |= {"namespace": _NAMESPACE}
         pod["spec"] |= {"schedulingGates": [{"name": GATE}], "priority": number % 3}
-        pods.append(pod)
     return pods
 
 
@@ -169,11 +142,13 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         await post(session, {"pods": gated_pods(options.gated)})
         await until(lambda: released() > 0)
-        started, before = time.monotonic(), released()
+        started, before, used = time.monotonic(), released(), time.process_time()
         seconds = await until_done(released, options.gated) - started
+        used = time.process_time() - used
     figures = {
         "released": released(),
         "releases_per_second": (released() - before) / max(seconds, 1e-9),
+        "cpu_seconds_per_release": used / max(released() - before, 1),
         "decisions": deciding.calls,
         "decision_seconds": deciding.seconds / deciding.calls,
         "request_seconds": asking.seconds / asking.calls,
@@ -195,23 +170,11 @@ def main() -> int:
     parser.add_argument("--gated", type=int, default=1000, help="pods that come with the gate, all at once")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    here, there = multiprocessing.Pipe()
-    context = multiprocessing.get_context("spawn")
-    feeder = context.Process(target=serve, args=(there, options.nodes, options.pods), daemon=True)
-    feeder.start()
-    try:
-        figures = asyncio.run(measure(here.recv(), options))
-    finally:
-        feeder.kill()
+    with feeding(nodes=options.nodes, pods=options.pods, distinct=True, kind=GateFeeder) as (port, _):
+        figures = asyncio.run(measure(port, options))
     figures = {"nodes": options.nodes, "pods": options.pods, **figures}
     missed = [name for name, goal in LEAST.items() if figures[name] < goal]
-    figures |= {"goals": LEAST, "missed": missed}
-    if options.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        for name, value in figures.items():
-            print(f"{name:24} {value}")
-    return 1 if missed else 0
+    return report(figures, missed, LEAST, as_json=options.json)
 
 
 if __name__ == "__main__":

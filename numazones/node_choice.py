@@ -60,6 +60,11 @@ class Ranking:
     shapes: tuple[Shape, ...] = ()
     """What ``SHAPES`` keeps room for."""
 
+    @property
+    def by_node(self) -> bool:
+        """Whether what a node is sorted by depends on that node alone."""
+        return self.choice is not NodeChoice.SHAPES
+
     def keys(
         self,
         pod: ClusterPod,

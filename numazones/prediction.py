@@ -9,7 +9,7 @@ that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
@@ -165,6 +165,28 @@ class Kind:
     """Whether it claims devices through dynamic resource allocation."""
     allocated: bool = False
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """It is asked for with every verdict that is looked up."""
+
+    def __post_init__(self) -> None:
+        """Work the hash out once."""
+        parts = (self.constraints, self.requests, self.needs, self.marks, self.claims, self.allocated)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of texts differ between processes.
+        return Kind, (
+            self.admission,
+            self.constraints,
+            self.requests,
+            self.needs,
+            self.marks,
+            self.claims,
+            self.allocated,
+        )
 
     @classmethod
     def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
@@ -460,8 +482,12 @@ class Forecast:
         found = self._candidates(number, lambda one: one.placement_admits)
         return tuple(candidate.node for candidate in found)
 
-    def prediction(self, *, candidates: int = 5) -> Prediction:
-        """Sum the verdicts up."""
+    def prediction(self, *, candidates: int = 5, ranked: Sequence[str] = ()) -> Prediction:
+        """Sum the verdicts up.
+
+        ``candidates``: how many of the best nodes are named; ``ranked``: the best that would admit the pod,
+        as somebody else ranks them (``node_choice``); none: by ``preference``.
+        """
         counts = dict.fromkeys(Standing, 0)
         for one, names in self._nodes.items():
             counts[one.standing] += len(names)
@@ -478,7 +504,7 @@ class Forecast:
             stale=counts[Standing.UNKNOWN],
             excluded=counts[Standing.EXCLUDED],
             reasons=self._reasons(verdict, found),
-            candidates=tuple(self._candidates(candidates, lambda one: one.standing is Standing.ADMITS)),
+            candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].nearest.possible,
         )
 
@@ -556,6 +582,12 @@ class Forecast:
         if not names:
             del self._nodes[old]
 
+    def _best(self, number: int) -> tuple[Candidate, ...]:
+        return tuple(self._candidates(number, lambda one: one.standing is Standing.ADMITS))
+
+    def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
+        return tuple(_candidate(name, self._verdicts[name]) for name in names)
+
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
             (one for one in self._nodes if suits(one)),
@@ -564,10 +596,7 @@ class Forecast:
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
             names = nsmallest(number, self._nodes[one])
-            best.extend(
-                Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
-                for name in names
-            )
+            best.extend(_candidate(name, one) for name in names)
             following = ranked[position + 1] if position + 1 < len(ranked) else None
             if len(best) >= number and following is not None and preference(following) != preference(one):
                 break
@@ -667,6 +696,10 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
     if _EVEN_WHEN_EMPTY in why:
         return f"{sentence}; and the pod {why}"
     return f"{sentence}; and {_EVEN_WHEN_EMPTY} the node would not take the pod, which {why}"
+
+
+def _candidate(name: str, one: NodeVerdict) -> Candidate:
+    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:

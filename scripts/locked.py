@@ -9,6 +9,7 @@ from the metadata of the installed packages, so that there is one lock and not o
 import argparse
 import re
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -18,10 +19,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def needed(extras: list[str], without: str | None = None) -> set[str]:
+def needed(
+    extras: list[str], without: str | None = None, environment: Mapping[str, str] | None = None
+) -> set[str]:
     """Names of all packages that the project with some extras needs, directly or not.
 
     What another extra lists can be left out: what a program brings for laptops, images need not carry.
+    ``environment``: variables of another Python's markers than this one's, such as ``python_version``.
 
     Raises:
         KeyError: there is no such extra.
@@ -42,7 +46,7 @@ def needed(extras: list[str], without: str | None = None) -> set[str]:
         seen.add(key)
         for text in requires(wanted.name) or ():
             further = Requirement(text)
-            markers = [{"extra": extra} for extra in ("", *wanted.extras)]
+            markers = [{**(environment or {}), "extra": extra} for extra in ("", *wanted.extras)]
             if further.marker is None or any(map(further.marker.evaluate, markers)):
                 left.append(further)
     return {name for name, _ in seen}

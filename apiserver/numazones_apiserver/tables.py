@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from numazones import jsonpath
+from numazones.duration import human_duration
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
 
@@ -19,32 +20,6 @@ NONE = "<none>"
 
 _OBJECT_NAME = "Name must be unique within a namespace."
 _AGE = "CreationTimestamp is the server's time when the object was created."
-
-_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
-# Up to which age, in which unit, and with which smaller unit after it.
-_STEPS = (
-    (2 * _MINUTE, (1, "s"), None),
-    (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
-    (3 * _HOUR, (_MINUTE, "m"), None),
-    (8 * _HOUR, (_HOUR, "h"), (_MINUTE, "m")),
-    (2 * _DAY, (_HOUR, "h"), None),
-    (8 * _DAY, (_DAY, "d"), (_HOUR, "h")),
-    (2 * _YEAR, (_DAY, "d"), None),
-    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
-)
-
-
-def human_duration(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units while the first is small (90s, 5m30s, 3h2m)."""
-    whole = int(seconds)
-    if whole < -1:
-        return "<invalid>"
-    for limit, (unit, name), smaller in _STEPS:
-        if whole < limit:
-            text = f"{max(whole, 0) // unit}{name}"
-            rest = whole % unit // smaller[0] if smaller is not None else 0
-            return f"{text}{rest}{smaller[1]}" if smaller is not None and rest else text
-    return f"{whole // _YEAR}y"
 
 
 def instant(timestamp: Any) -> datetime | None:

@@ -10,7 +10,6 @@ from typing import Any
 from numazones import jsonpath
 from numazones.api.numazone import NUMAZONE, NUMAZone
 
-_UNKNOWN = "<none>"
 _GAP = "   "
 
 
@@ -29,6 +28,6 @@ def render(zones: Sequence[NUMAZone]) -> str:
 
 
 def _cell(document: Any, path: str) -> str:
-    """Follow a printer column's path; of several results the first counts."""
+    """Follow a printer column's path; of several results the first counts, and none is an empty cell."""
     found = jsonpath.find(document, path)
-    return str(found[0]) if found and found[0] != "" else _UNKNOWN
+    return str(found[0]) if found else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numazones import cpuset, scheduling
 from numazones.advice import Advice, Around, advise_on, in_order
@@ -165,6 +165,28 @@ def node_lines(
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:
             yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
+
+
+class NodeGroup(NamedTuple):
+    """Nodes that say the same to a pod."""
+
+    number: int
+    node: str
+    """The one that comes nearest; of those that would admit it, the best."""
+    verdict: str
+    why: str
+
+
+def node_groups(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
+) -> Iterator[NodeGroup]:
+    """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
+    counts = [(prediction.admissible, one.node) for one in prediction.candidates[:1]]
+    counts += [(reason.count, reason.node) for reason in prediction.reasons]
+    for count, name in counts:
+        if name:
+            ((_, verdict, why),) = node_lines(pod, {name: nodes[name]}, forecast)
+            yield NodeGroup(count, name, verdict, why)
 
 
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:

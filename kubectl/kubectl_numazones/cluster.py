@@ -6,7 +6,6 @@ nothing "fits".
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -118,7 +117,12 @@ _OPTIONS = (
         help="Read this dump (file or directory) or recording instead of the cluster; may be given several "
         "times.",
     ),
-    click.option("-n", "--namespace", default="", help="Namespace of names without a NAMESPACE/ in front."),
+    click.option(
+        "-n",
+        "--namespace",
+        default="",
+        help="Namespace to look in, also for names without one.",
+    ),
     click.option("--context", help="Context to use of the kubeconfig."),
     click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
     click.option("--as", "as_user", default="", metavar="USER", help="Act as this user (impersonation)."),
@@ -213,13 +217,7 @@ class Seen:
         Raises:
             NotThere: there is no such node.
         """
-        name = name.removeprefix("node/").removeprefix("no/")
-        nodes = self.situation.cluster.nodes
-        if name in nodes:
-            return nodes[name]
-        names = sorted(nodes)
-        some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
-        raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
+        return node_named(name, self.situation.cluster.nodes)
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
         """Return the names of the RebalanceRecommendations in force that place one of the pods."""
@@ -235,6 +233,20 @@ class Seen:
                 for placed in (item.get("spec") or {}).get("placements") or ()
             )
         ]
+
+
+def node_named(name: str, nodes: Mapping[str, ClusterNode]) -> ClusterNode:
+    """Return the node that a user named.
+
+    Raises:
+        NotThere: there is no such node.
+    """
+    name = name.removeprefix("nodes/").removeprefix("node/").removeprefix("no/")
+    if name in nodes:
+        return nodes[name]
+    names = sorted(nodes)
+    some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+    raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
 
 
 def occupancy_of(node: ClusterNode) -> Occupancy:
@@ -381,45 +393,6 @@ async def connect(source: Source) -> "Client":
     if source.user:
         config = replace(config, user=source.user, groups=source.groups)
     return Client(config, user_agent="kubectl-numazones")
-
-
-def said_about(pod: ClusterPod, seen: Seen, source: Source) -> list[Object]:
-    """Return the events of a pod and its AdmissionPrediction, as far as they may be read."""
-    if not source.files:
-        from kubectl_numazones.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
-
-        return run_until_complete(_get_said(pod, source))
-    return [item for item in seen.said if _is_about(item, pod)]
-
-
-def _is_about(item: Object, pod: ClusterPod) -> bool:
-    about = item.get("involvedObject") or item.get("regarding")
-    if item["kind"] == "AdmissionPrediction":
-        about = {**item["metadata"], "uid": (item.get("spec") or {}).get("podUID")}
-    about = about or {}
-    same = (about.get("namespace"), about.get("name")) == (pod.namespace, pod.name)
-    return same and about.get("uid") in {None, "", pod.uid}
-
-
-async def _get_said(pod: ClusterPod, source: Source) -> list[Object]:
-    from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
-    from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS  # noqa: PLC0415
-
-    found: list[Object] = []
-    async with await connect(source) as client:
-        with suppress(APIError):  # an answer without them is one, too
-            pages = client.pages(
-                EVENTS,
-                namespace=pod.namespace,
-                field_selector=f"involvedObject.name={pod.name}",
-                limit=_SIZE_OF_PAGE,
-            )
-            async for page in pages:
-                found += [{**item, "kind": "Event"} for item in page.items]
-        with suppress(APIError):
-            body = await client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
-            found.append({**body, "kind": "AdmissionPrediction"})
-    return [item for item in found if _is_about(item, pod)]
 
 
 async def _list_objects(source: Source) -> tuple[list[Object], str]:

@@ -16,18 +16,18 @@ Verdict = Annotated[str, "Admissible, Inadmissible or Unknown."]
 class PodReference(TypedDict):
     """A pod."""
 
-    namespace: str
-    name: str
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
     node: Annotated[str, "Empty where it has none."]
-    phase: str
+    phase: Annotated[str, "Pending, Running, Succeeded, Failed or Unknown."]
 
 
 class Rejection(TypedDict):
     """What a kubelet said of a pod that it rejected."""
 
-    node: str
-    reason: str
-    message: str
+    node: Annotated[str, "Whose kubelet it was."]
+    reason: Annotated[str, "The pod's status.reason."]
+    message: Annotated[str, "The pod's status.message."]
 
 
 class NodeCounts(TypedDict):
@@ -42,7 +42,7 @@ class NodeCounts(TypedDict):
 class Reason(TypedDict):
     """Why nodes would not admit a pod."""
 
-    reason: str
+    reason: Annotated[str, "In one word, or in those of the scheduler."]
     source: Annotated[str, "Who says so: the scheduler's checks, or whoever decides on the node."]
     nodes: Annotated[int, "How many nodes say it; each counts once, by what stands in the way first."]
     example: Annotated[str, "The node that comes nearest."]
@@ -51,51 +51,92 @@ class Reason(TypedDict):
     model: Annotated[str | None, "The placement model that decides there."]
 
 
+class Waiting(TypedDict):
+    """Something that a pod waits for beside a node."""
+
+    reason: Annotated[str, "In one word: SchedulingGate, NotOptedIn, MissingClaim, NoScheduler and others."]
+    sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
+
+
+class Change(TypedDict):
+    """A change after which the pod would be admitted."""
+
+    node: Annotated[str, "Where it would be."]
+    change: Annotated[str, "What is changed: request, placement, eviction or setting."]
+    sentence: Annotated[str, "What to do, in words."]
+
+
+class WhyDocument(TypedDict):
+    """``why POD``: why a pod is stuck or was rejected, and what would help."""
+
+    pod: Annotated[
+        PodReference, "Of an owner's pods the most telling one: one that waits, else one rejected."
+    ]
+    others: Annotated[list[PodReference], "Pods of the same owner that the answer is about, too."]
+    rejected: Annotated[Rejection | None, "Null if no kubelet has rejected it."]
+    then: Annotated[list[str], "What was missing when it was rejected, as its AdmissionPrediction says."]
+    waits: Annotated[list[Waiting], "What it waits for, whatever the nodes say."]
+    scheduler: Annotated[str, "The scheduler's last word on it; empty if none is known."]
+    held: Annotated[list[str], "Whom room is held for on nodes that would admit it otherwise."]
+    verdict: Annotated[Verdict, "What the nodes say together, as things are now."]
+    sentence: Annotated[str, "The same in a sentence."]
+    nodes: Annotated[NodeCounts, "How many nodes said what."]
+    reasons: Annotated[list[Reason], "Why nodes would not admit it; the first is the headline."]
+    advice: Annotated[list[Change], "What would help, the cheapest first; each was tried on a copy."]
+    recommendations: Annotated[list[str], "RebalanceRecommendations in force that place it."]
+
+
+class WhyListDocument(TypedDict):
+    """``why``: of several pods, the same of each, what hurts most first."""
+
+    items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
+
+
 class Amount(TypedDict):
     """How much of something is in use, of how much."""
 
-    assigned: int
-    allocatable: int
+    assigned: Annotated[int, "In use."]
+    allocatable: Annotated[int, "Of how much."]
 
 
 class MemoryAmount(TypedDict):
     """How much memory is assigned, of how much."""
 
-    assigned: str
-    allocatable: str
+    assigned: Annotated[str, "In use, as a quantity."]
+    allocatable: Annotated[str, "Of how much, as a quantity."]
 
 
 class DeviceAmount(TypedDict):
     """Devices of one resource."""
 
-    resource: str
+    resource: Annotated[str, "Its name, as pods ask for it."]
     free: Annotated[int, "Healthy ones that nobody holds."]
-    total: int
+    total: Annotated[int, "All there are, unhealthy ones too."]
 
 
 class ZoneFigures(TypedDict):
     """One NUMA zone."""
 
     name: Annotated[str, "Of the NUMAZone."]
-    node: str
-    numa: int
-    policy: str
+    node: Annotated[str, "Its node."]
+    numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
+    policy: Annotated[str, "Topology Manager policy, or the placement model that decides instead."]
     cpu: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively."]
     memory: Annotated[MemoryAmount | None, "Null where nobody keeps books of it."]
-    devices: list[DeviceAmount]
+    devices: Annotated[list[DeviceAmount], "Those near the zone."]
 
 
 class UnknownNode(TypedDict):
     """A node that there are no figures of."""
 
-    node: str
-    message: str
+    node: Annotated[str, "Its name."]
+    message: Annotated[str, "Why, in words."]
 
 
 class TopDocument(TypedDict):
     """``top``: the NUMA zones, in the order that was asked for."""
 
-    items: list[ZoneFigures]
+    items: Annotated[list[ZoneFigures], "One for each zone."]
     unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
 
 
@@ -153,40 +194,40 @@ class MemoryBlock(TypedDict):
     """Memory that somebody holds."""
 
     type: Annotated[str, "memory, or hugepages-SIZE."]
-    size: str
+    size: Annotated[str, "As a quantity."]
     numas: Annotated[list[int], "The NUMA nodes that the block lies on; several share its size."]
 
 
 class HeldDevices(TypedDict):
     """Devices that somebody holds."""
 
-    resource: str
-    ids: list[str]
+    resource: Annotated[str, "Its name, as pods ask for it."]
+    ids: Annotated[list[str], "As the device plugin names them."]
 
 
 class HeldShare(TypedDict):
     """What a pod holds on one NUMA node."""
 
     numa: Annotated[int | None, "Null for devices that are near no NUMA node."]
-    pod: str
-    cpus: str
-    memory: list[MemoryBlock]
-    devices: list[HeldDevices]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    cpus: Annotated[str, "Exclusive CPUs, as a list."]
+    memory: Annotated[list[MemoryBlock], "Blocks that the memory manager gave."]
+    devices: Annotated[list[HeldDevices], "By resource."]
 
 
 class WhoDocument(TypedDict):
     """``who``: what each NUMA zone of a node holds exclusively, and for whom."""
 
-    node: str
-    items: list[HeldShare]
+    node: Annotated[str, "Its name."]
+    items: Annotated[list[HeldShare], "One for each pod and NUMA node."]
 
 
 class Placement(TypedDict):
     """Where a pod would be."""
 
-    node: str
-    numas: list[int]
-    cpus: str
+    node: Annotated[str, "Its name."]
+    numas: Annotated[list[int], "Ids of the NUMA nodes it gets something of."]
+    cpus: Annotated[str, "Exclusive CPUs, as a list; empty for the shared pool."]
 
 
 class FitDocument(TypedDict):
@@ -194,45 +235,48 @@ class FitDocument(TypedDict):
 
     verdict: Annotated[str, "Admissible if all replicas fit, Inadmissible if not, or Unknown."]
     replicas: Annotated[int, "How many were asked for."]
-    fitting: int
-    unknownNodes: int
+    fitting: Annotated[int, "How many of them fit."]
+    unknownNodes: Annotated[int, "Nodes that could not be asked."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: list[Placement]
+    placements: Annotated[list[Placement], "Where those that fit would be, in their order."]
+    reasons: Annotated[
+        list[Reason], "Why nodes do not take the first; where not all fit, why none takes another."
+    ]
 
 
 class Finding(TypedDict):
     """Something that is wrong or could be better."""
 
     severity: Annotated[str, "error, warning or hint."]
-    check: str
-    subjects: list[str]
-    message: str
-    cure: str
+    check: Annotated[str, "Which check found it."]
+    subjects: Annotated[list[str], "What it is about: nodes, zones, pods and others."]
+    message: Annotated[str, "What is wrong."]
+    cure: Annotated[str, "What to do."]
 
 
 class DoctorDocument(TypedDict):
     """``doctor``: findings, and the checks that could not be made."""
 
-    findings: list[Finding]
+    findings: Annotated[list[Finding], "All that the checks found."]
     notChecked: Annotated[dict[str, str], "Check → why it was not made."]
 
 
 class Place(TypedDict):
     """A place on a node."""
 
-    node: str
-    numaIDs: list[int]
+    node: Annotated[str, "Its name."]
+    numaIDs: Annotated[list[int], "Ids of its NUMA nodes."]
 
 
 # `from` is a word of Python's
 PlannedMove = TypedDict(
     "PlannedMove",
     {
-        "pod": str,
-        "from": Place,
-        "to": Place,
+        "pod": Annotated[str, "NAMESPACE/NAME."],
+        "from": Annotated[Place, "Where it is."],
+        "to": Annotated[Place, "Where its replacement goes."],
         "affinity": Annotated[list[str], "Nodes that the replacement must be kept to."],
-        "why": str,
+        "why": Annotated[str, "What the move brings."],
     },
 )
 PlannedMove.__doc__ = "A pod to evict, and where its replacement goes."
@@ -241,84 +285,153 @@ PlannedMove.__doc__ = "A pod to evict, and where its replacement goes."
 class PlanFound(TypedDict):
     """One plan."""
 
-    gain: int
+    gain: Annotated[int, "How many more of what is wanted fit afterwards."]
     minimal: Annotated[bool, "Whether it is proven that fewer moves do not do."]
-    cpus: Annotated[str, "CPUs that move."]
-    moves: list[PlannedMove]
+    cpus: Annotated[str, "CPUs that move, as a quantity."]
+    moves: Annotated[list[PlannedMove], "In their order."]
 
 
 class PlannedGoal(TypedDict):
     """What was to be reached, and how."""
 
-    goal: str
-    before: int
-    after: int
-    evictions: int
-    movable: int
+    goal: Annotated[str, "In words."]
+    before: Annotated[int, "How many of what is wanted fit now."]
+    after: Annotated[int, "How many fit after all plans."]
+    evictions: Annotated[int, "Of all plans."]
+    movable: Annotated[int, "Pods that may be moved."]
     unmovable: Annotated[dict[str, int], "Rule → pods that stay because of it."]
-    plans: list[PlanFound]
+    plans: Annotated[list[PlanFound], "To be carried out one after the other."]
     reason: Annotated[str, "Why no more was found."]
 
 
 class PlanDocument(TypedDict):
     """``plan``: goals and plans."""
 
-    items: list[PlannedGoal]
+    items: Annotated[list[PlannedGoal], "One for each goal."]
 
 
 class Difference(TypedDict):
     """A pod of which the kubelet and the model said different things."""
 
-    node: str
-    pod: str
-    differences: list[str]
+    node: Annotated[str, "Whose kubelet it was."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    differences: Annotated[list[str], "What the kubelet did, and what the model says."]
 
 
 class RejectedAtRestart(TypedDict):
     """A running pod that its kubelet would reject if it restarted."""
 
-    node: str
-    pod: str
-    reason: str
+    node: Annotated[str, "Its node."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    reason: Annotated[str, "As the kubelet would say it."]
 
 
 class ReplayDocument(TypedDict):
     """``replay``: a recorded history against the model."""
 
-    outcomes: int
-    agree: int
+    outcomes: Annotated[int, "Decisions of kubelets that were compared."]
+    agree: Annotated[int, "Those in which the model says the same."]
     outside: Annotated[int, "Outcomes that others than the model's parts decided."]
-    differ: list[Difference]
-    rejectedAtRestart: list[RejectedAtRestart]
+    differ: Annotated[list[Difference], "Those in which it does not."]
+    rejectedAtRestart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]
 
 
 class MachineCount(TypedDict):
     """How many machines it takes with some settings."""
 
-    settings: dict[str, str]
+    settings: Annotated[dict[str, str], "Of the kubelet."]
     machines: Annotated[int | None, "Null where some pod fits not even an empty machine."]
     atLeast: Annotated[int | None, "A bound below which it cannot be done."]
-    cpusLeft: int
-    strandedCPUs: int | None
-    podsAcrossNUMANodes: int
+    cpusLeft: Annotated[int, "CPUs that stay free on these machines."]
+    strandedCPUs: Annotated[int | None, "Of those, what no further pod can use; null if not known."]
+    podsAcrossNUMANodes: Annotated[int, "Pods that get CPUs of several NUMA nodes."]
     misfit: Annotated[str, "The pod that fits no machine; empty where all do."]
 
 
 class SizeDocument(TypedDict):
     """``size``: how many machines a list of pods needs."""
 
-    best: MachineCount | None
-    sizes: list[MachineCount]
+    best: Annotated[MachineCount | None, "Those that need the fewest machines; null where none will do."]
+    sizes: Annotated[list[MachineCount], "One for each combination of settings."]
+
+
+class Estimate(TypedDict):
+    """A measure over the runs, with its 95 % interval."""
+
+    mean: Annotated[float, "Over the runs."]
+    low: Annotated[float, "Where the interval begins."]
+    high: Annotated[float, "Where it ends."]
+
+
+class EstimatedDifference(TypedDict):
+    """What differs from the first variant, within the same run."""
+
+    mean: Annotated[float, "Over the runs."]
+    low: Annotated[float, "Where the interval begins."]
+    high: Annotated[float, "Where it ends."]
+    more: Annotated[int, "Runs in which there was more."]
+    less: Annotated[int, "Runs in which there was less."]
+
+
+class VariantFigures(TypedDict):
+    """One combination of settings."""
+
+    settings: Annotated[dict[str, str], "Those that are changed."]
+    measures: Annotated[dict[str, Estimate], "Of CPUs and pods, as their names say."]
+    differences: Annotated[dict[str, EstimatedDifference], "Empty for the first variant."]
+
+
+class ComparisonDocument(TypedDict):
+    """``whatif``: the same pods under several settings."""
+
+    seed: Annotated[int, "Of the random runs."]
+    runs: Annotated[int, "Runs that were made."]
+    asked: Annotated[int, "Runs that were to be made."]
+    shape: Annotated[str | None, "CPUs that no further such pod can use are stranded."]
+    variants: Annotated[list[VariantFigures], "The first is what the others are compared with."]
+
+
+class SweepDocument(ComparisonDocument):
+    """``sweep``: the same as ``whatif``, of every combination."""
+
+
+class GateInjection(TypedDict):
+    """Whether new pods get the gate."""
+
+    on: Annotated[bool | None, "Null where that could not be found out."]
+    message: Annotated[str, "The same in words."]
+
+
+class GatedPod(TypedDict):
+    """A pod at the gate."""
+
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    since: Annotated[str, "When it was made."]
+    why: Annotated[str, "Why nobody has taken the gate away."]
+
+
+class GateDocument(TypedDict):
+    """``gate``: who waits at the scheduling gate, and why."""
+
+    injection: Annotated[GateInjection, "Whether new pods get the gate."]
+    operator: Annotated[str, "Whether it runs, in a sentence."]
+    waiting: Annotated[list[GatedPod], "The longest first."]
 
 
 DOCUMENTS: dict[str, Any] = {
     "aligned": AlignedDocument,
+    "why": WhyDocument,
+    "why, of several pods": WhyListDocument,
     "top": TopDocument,
     "who": WhoDocument,
     "fit": FitDocument,
     "plan": PlanDocument,
+    "whatif": ComparisonDocument,
+    "sweep": SweepDocument,
     "doctor": DoctorDocument,
+    "gate": GateDocument,
     "replay": ReplayDocument,
     "size": SizeDocument,
 }
-"""Command → what it answers."""
+"""Command, and form of it → what it answers."""

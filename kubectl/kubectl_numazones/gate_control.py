@@ -73,13 +73,13 @@ class Released:
     """NAMESPACE/NAME → why."""
 
 
-async def status(client: Client, namespace: str = "") -> Status:
-    """Say who waits, since when and why; in one namespace, or in all.
+async def status(client: Client, namespace: str = "", labels: str = "") -> Status:
+    """Say who waits, since when and why; in one namespace, or in all; those with some labels, or all.
 
     Raises:
         APIError: pods cannot be listed.
     """
-    pods = await gated(client, namespace)
+    pods = await gated(client, namespace, labels)
     namespaces, leader = await _list(client, NAMESPACES), await _leader(client)
     operators = await _list(client, PODS, f"app.kubernetes.io/name={OPERATOR}") or []
     made = {
@@ -106,10 +106,10 @@ async def status(client: Client, namespace: str = "") -> Status:
     return Status(await injection(client), _operator(operators, leader[1]), waiting)
 
 
-async def gated(client: Client, namespace: str = "") -> list[Object]:
+async def gated(client: Client, namespace: str = "", labels: str = "") -> list[Object]:
     """List the pods that carry the gate."""
     # No node is assigned to a gated pod.
-    pages = client.pages(PODS, namespace=namespace, field_selector="spec.nodeName=")
+    pages = client.pages(PODS, namespace=namespace, label_selector=labels, field_selector="spec.nodeName=")
     return [pod async for page in pages for pod in page.items if is_gated(pod)]
 
 

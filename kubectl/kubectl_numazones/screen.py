@@ -1,12 +1,13 @@
 """How answers are shown: tables and bars on a terminal, JSON for programs.
 
-Tables carry no lines, as kubectl's, and are cut to the terminal; where there is none (a pipe, a file) nothing
-is cut and nothing is coloured. ``NO_COLOR`` is honoured by rich.
+Tables carry no lines, as kubectl's, and are folded to the terminal; where there is none (a pipe, a file)
+nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
 """
 
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -14,9 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kubectl_numazones.folding import GAP, NARROW_GAP, column_widths, folded, natural_widths
+from numazones import timestamp
+from numazones.duration import human_duration
+
 _PIPE_WIDTH = 400
-_GAP = 3
-"""Blanks between columns."""
 _BAR = "█▉▊▋▌▍▎▏"
 
 
@@ -33,42 +36,80 @@ def print_table(
     rows: Iterable[Sequence[str | Text]],
     *,
     right: Iterable[str] = (),
-    cut: bool = True,
+    fold: bool = True,
 ) -> None:
     """Print rows below their columns' names; ``right`` names the columns of figures.
 
-    ``cut``: whether a table that is wider than the terminal is made to fit.
+    ``fold``: whether a table that is wider than the terminal is made to fit.
     """
     rows = [tuple(row) for row in rows]
     aligned = set(right)
     target = console()
-    if not target.is_terminal or not (cut or _fits(columns, rows, target.width)):
+    if not target.is_terminal or not (fold or _fits(columns, rows, target.width)):
         _print_plain(columns, rows, aligned)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for name in columns:
+    cells = [tuple(columns), *rows]
+    bars = {index for row in rows for index, cell in enumerate(row) if isinstance(cell, Text)}
+    widths, gap = column_widths(natural_widths(cells), target.width, fixed=bars)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", show_header=True)
+    for name, width in zip(columns, widths, strict=True):
         table.add_column(
-            name,
+            _folded(name, width),
             justify="right" if name in aligned else "left",
-            no_wrap=name in aligned,
+            no_wrap=True,
+            min_width=width,
         )
     for row in rows:
-        table.add_row(*map(literal, row))
-    target.print(table)
+        table.add_row(*(_folded(cell, width) for cell, width in zip(row, widths, strict=True)))
+    target.print(table, overflow="ignore", no_wrap=True)
+
+
+def print_node_groups(groups: Iterable[tuple[int, str, str, str]]) -> None:
+    """Print what nodes say to a pod, those that say the same in one line; nothing for none.
+
+    ``groups``: of each (how many, the nearest, verdict, why).
+    """
+    rows = [(str(count), node, verdict, why) for count, node, verdict, why in groups]
+    if rows:
+        print_table(("NODES", "NEAREST", "VERDICT", "WHY"), rows, right=("NODES",))
+
+
+def say(line: str) -> None:
+    """Print a line of an answer; on a terminal it is folded at words, what follows indented beneath."""
+    target = console()
+    if not target.is_terminal or len(line) <= target.width:
+        click.echo(line)
+        return
+    blanks = line[: len(line) - len(line.lstrip())]
+    indent = blanks + ("  " if line.lstrip().startswith("- ") else "")
+    first, *others = folded(line, target.width - len(blanks), indent=indent.removeprefix(blanks))
+    for text in (first, *others):
+        click.echo(f"{blanks}{text}")
+
+
+def age(since: str, now: datetime) -> str:
+    """Return how long ago a moment was, as kubectl writes ages."""
+    return human_duration((now - timestamp.parse(since)).total_seconds()) if since else "<unknown>"
 
 
 def _fits(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], width: int) -> bool:
-    return _needed(columns, rows, range(len(columns))) <= width
+    return _needed(columns, rows, range(len(columns)), GAP) <= width
 
 
-def _needed(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], kept: Iterable[int]) -> int:
+def _needed(
+    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], kept: Iterable[int], gap: int
+) -> int:
     """How wide a terminal must be for these columns."""
-    return sum(max(len(row[index]) for row in (columns, *rows)) + _GAP for index in kept) - _GAP
+    return sum(max(len(row[index]) for row in (columns, *rows)) + gap for index in kept) - gap
 
 
 def literal(cell: str | Text) -> Text:
     """Show text as it is: names and messages may hold brackets, which rich would take for its markup."""
     return cell if isinstance(cell, Text) else Text(cell)
+
+
+def _folded(cell: str | Text, width: int) -> Text:
+    return cell if isinstance(cell, Text) else Text("\n".join(folded(cell, width)))
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: set[str]) -> None:
@@ -111,11 +152,16 @@ def width() -> int:
 def columns_that_fit(
     columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, expendable: Iterable[int]
 ) -> list[int]:
-    """Return the columns that a terminal has room for, by index; those that may go go in the order given."""
+    """Return the columns that a terminal has room for, by index.
+
+    Those that are empty go first, then those that may go in the order given; if none may, all stay.
+    """
     target = console()
+    expendable = list(expendable)
     kept = list(range(len(columns)))
-    for index in expendable:
-        if not target.is_terminal or _needed(columns, rows, kept) <= target.width:
+    empty = [index for index in kept if expendable and not any(len(row[index]) for row in rows)]
+    for index in dict.fromkeys((*empty, *expendable)):
+        if not target.is_terminal or _needed(columns, rows, kept, NARROW_GAP) <= target.width:
             break
         kept.remove(index)
     return kept

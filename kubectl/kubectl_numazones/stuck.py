@@ -12,7 +12,7 @@ from numazones.cluster import ClusterPod
 from numazones.held_room import holders, with_held
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
-from numazones.prediction import ADMISSIBLE, Kind, Prediction, Standing, ask, deciding
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Kind, Prediction, Standing, ask, deciding
 from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
 from numazones.wording import some_of
 
@@ -158,6 +158,13 @@ def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen
     return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
+def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
+    """Return 0 if the pod runs, or waits for nothing but to be bound; else 1, or 2 if that is unknown."""
+    if background.waits:
+        return answers.EXIT_CODES[INADMISSIBLE]
+    return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else verdict]
+
+
 def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[Advice]:
     """Return what would let a pod in; nothing for one that runs or would be admitted."""
     if is_running(pod) or prediction.verdict == ADMISSIBLE:
@@ -178,7 +185,12 @@ def _headline(pod: ClusterPod, prediction: Prediction, background: Background) -
         if background.then:
             then = "\n".join(background.then)
             past = f"rejected on {pod.node} with {pod.reason} ({said})\n{then}\nAs things are now: "
-    return past + (background.waits[0].sentence if background.waits else prediction.sentence)
+    return past + now(prediction, background)
+
+
+def now(prediction: Prediction, background: Background) -> str:
+    """Return what stands in a pod's way as things are now, in one sentence."""
+    return background.waits[0].sentence if background.waits else prediction.sentence
 
 
 def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:

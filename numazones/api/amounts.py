@@ -173,13 +173,17 @@ def _free_memory(
     return next((item.available for item in amounts if item.name == MEMORY), None)
 
 
+_STATES = {"True": "", "False": "NotReady", "Unknown": "Unknown"}
+"""Status of the condition Ready → what columns say of it."""
+
+
 def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Summary:
     """Round the amounts for the columns of kubectl get; each column has one notation."""
     amounts = tuple(amounts)
     cpus = next(item for item in amounts if item.name == CPU)
     memory = next(item for item in amounts if item.name == MEMORY)
     return Summary(
-        ready=next((one.status for one in snapshot.conditions if one.type == READY), ""),
+        state=next((_STATES[one.status] for one in snapshot.conditions if one.type == READY), ""),
         assigned="" if cpus.assigned is None else str(cpus.assigned),
         free="" if cpus.available is None else str(cpus.available),
         memory=in_gibibytes(memory.capacity),

@@ -262,7 +262,7 @@ class Headroom(APIModel):
 class Summary(APIModel):
     """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
-    ready: str = text(32, "Status of the condition Ready.")
+    state: str = text(32, "NotReady or Unknown, as the condition Ready says; left out where that is True.")
     assigned: str = text(32, "CPUs that containers hold exclusively.")
     free: str = text(32, "CPUs that can still be given exclusively.")
     memory: str = text(32, "Memory of the zone.")
@@ -321,9 +321,9 @@ class ZonePlacement(APIModel):
 class Silence(APIModel):
     """The note that the zone may be out of date, since its node's exporter gives no sign of life."""
 
-    ready: str = Field(
+    state: str = Field(
         max_length=32,
-        description="Unknown; kubectl get shows it instead of the condition Ready, which stays as it was.",
+        description="Silent; kubectl get shows it, as the condition Ready stays as it was.",
     )
     since: Timestamp | None = optional("The last sign of life; left out where none is known.")
     message: str = text(1024, "The same for people, with the cure.")
@@ -385,21 +385,34 @@ NUMAZONE = ResourceType(
             "Placement model that decides; the topology manager policy where that is the kubelet",
         ),
         Column("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
-        Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods"),
-        Column("Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively"),
         Column("Free", ".status['placement','summary'].free", "CPUs that can still be given exclusively"),
-        Column("Memory", ".status.summary.memory", "Memory of the zone"),
         Column(
             "Mem-Free", ".status['placement','summary'].memoryFree", "Memory that pods could still be given"
         ),
         Column("Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"),
         Column(
-            "Ready",
-            ".status['silence','summary'].ready",
-            "Whether everything could be read; Unknown also while the exporter is silent",
+            "State",
+            ".status['silence','summary'].state",
+            "Empty while all is well; NotReady or Unknown if not everything could be read, Silent while the "
+            "exporter gives no sign of life",
         ),
-        Column("Silent", ".status.silence.since", "Time since the exporter's last sign of life", type="date"),
-        Column("Age", ".metadata.creationTimestamp", "Time since the zone was first published", type="date"),
+        Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods", priority=1),
+        Column("Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively", priority=1),
+        Column("Memory", ".status.summary.memory", "Memory of the zone", priority=1),
+        Column(
+            "Silent",
+            ".status.silence.since",
+            "Time since the exporter's last sign of life",
+            type="date",
+            priority=1,
+        ),
+        Column(
+            "Age",
+            ".metadata.creationTimestamp",
+            "Time since the zone was first published",
+            type="date",
+            priority=1,
+        ),
         Column("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
         Column(
             "Cores",

@@ -13,7 +13,7 @@ from numazones import cpuset, fragmentation
 from numazones.cpuset import CPUSet
 from numazones.demand import Demand
 from numazones.fragmentation import Fragmentation, Shape
-from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
+from numazones.kubelet.admission import Admission, ContainerAllocation, admit, after_start, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
@@ -117,6 +117,11 @@ class KubeletPlacement:
         after = remove(self.node, uid)
         return self if after is self.node else KubeletPlacement(after, self.approximate)
 
+    def started(self, pod: Pod) -> "KubeletPlacement":
+        """Return the placement once the containers of a pod it holds have started."""
+        after = after_start(self.node, pod)
+        return self if after is self.node else KubeletPlacement(after, self.approximate)
+
     def fragmentation(self, shape: Shape) -> Fragmentation:
         """Return how much of the free CPUs further pods of a shape would use, each on one NUMA node."""
         return fragmentation.fragmentation(self.node, shape)
@@ -214,6 +219,11 @@ class KubeletDecision:
     def placement(self) -> KubeletPlacement:
         """What the next pod is decided on."""
         return KubeletPlacement(self.admission.node, self.approximate)
+
+    @property
+    def unstarted(self) -> KubeletPlacement:
+        """The same as ``placement`` until the pod's containers have started."""
+        return KubeletPlacement(self.admission.fresh, self.approximate)
 
     @property
     def zones(self) -> tuple[int, ...]:

@@ -159,7 +159,7 @@ class Options:
     )
     placement: str = setting(
         ASKING[0].value,
-        "Which of the nodes that would admit a pod the admission gate and the extender prefer: best-fit: "
+        "Which of the nodes that would admit a pod predictions, gate and extender prefer: best-fit: "
         "those that keep large free blocks; scarce: the same, with points off beside idle devices or huge "
         "pages that the pod does not ask for; shapes: those that keep room for further pods of --shapes; "
         "pack: those whose CPU and memory are requested most; exact: least.",

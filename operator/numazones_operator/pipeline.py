@@ -57,7 +57,9 @@ class Pipeline:
             wall=wall,
         )
         self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
-        self.forecasts = LiveForecasts(self.state, metrics=metrics, candidates=options.candidates)
+        self.forecasts = LiveForecasts(
+            self.state, metrics=metrics, candidates=options.candidates, ranking=options.ranking
+        )
         self.verdict_events = VerdictEvents(
             events, interval=options.event_interval, detail=self._detail, clock=clock
         )

@@ -366,7 +366,6 @@ class Operator:
             self.intent.namespaces,
             self.events,
             enabled=self.options.admission_gate,
-            ranking=self.options.ranking,
             may_go=self.steps.may_go,
             preempting=PreemptingReleases(
                 self.pipeline.state,

@@ -1,50 +1,41 @@
-"""Writes the krew archive of ``kubectl numazones`` and its manifest: what ``make plugin`` runs.
+"""Writes the krew archives of ``kubectl numazones`` and their manifest: what ``make plugin`` runs.
 
     python -m scripts.krew.build DIR --uri https://…/v0.2.0 --homepage https://…
 
-The archive is for the platform and the Python that run this: it holds the project's wheel and copies of the
-installed packages that the extra ``kubectl`` needs, some of them compiled. Nothing is downloaded. What pip
-writes at installation (bytecode, scripts, records of them) is left out, and all times are one, so that equal
-locks and sources give equal bytes. The fields of the manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
+There is an archive for each operating system and architecture; it runs with every Python that the project
+supports. Wheels that are the same for all of them are in its folder ``packages``, compiled ones (pydantic has
+no other) in a folder for each Python. pip downloads them as requirements.txt pins them, by hash; what is in
+DIR/wheels already is not downloaded again. All times are one, so that equal locks and sources give equal
+bytes. The fields of the manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
 """
 
 import argparse
 import gzip
 import hashlib
-import platform
+import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
-from importlib.metadata import distribution
+from collections.abc import Iterator, Sequence
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from string import Template
 
 from hatchling.builders.wheel import WheelBuilder
 
-from scripts.locked import needed
+from scripts.krew.targets import PYTHONS, TARGETS, Target, chosen, is_pure
+from scripts.locked import locked, needed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PYTHON = "{}.{}".format(*sys.version_info[:2])
 _PROGRAM = "kubectl-numazones"
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_PURE = "packages"
 _OF_THE_INSTALLATION = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
 _MOMENT = 1767225600  # 2026-01-01: when files of the archive were changed
 
-
-def target() -> tuple[str, str]:
-    """Operating system and architecture of this Python, in krew's words.
-
-    Raises:
-        LookupError: krew has no word for it that we know.
-    """
-    if platform.machine() not in _ARCHITECTURES or sys.platform not in ("linux", "darwin"):
-        raise LookupError(f"there is no krew archive for {sys.platform} on {platform.machine()}; use pipx")
-    return sys.platform, _ARCHITECTURES[platform.machine()]
+Files = dict[str, bytes]
 
 
 def version() -> str:
@@ -53,46 +44,73 @@ def version() -> str:
     return str(project["version"])
 
 
-def _project() -> Iterator[tuple[str, bytes]]:
-    """Files of the project's wheel, built here."""
-    with tempfile.TemporaryDirectory() as folder:
-        (wheel,) = WheelBuilder(str(ROOT)).build(directory=folder, versions=["standard"])
-        with zipfile.ZipFile(wheel) as content:
-            for name in content.namelist():
-                yield name, content.read(name)
-
-
-def _installed(package: str) -> Iterator[tuple[str, bytes]]:
-    """Files of an installed package, as they were in its wheel."""
-    found = distribution(package)
-    for file in found.files or ():
-        if not {"..", "__pycache__"} & set(file.parts):
-            yield file.as_posix(), file.read_binary()
-
-
-def contents() -> Iterator[tuple[str, bytes]]:
-    """Path and bytes of each file of the archive.
+def download(folder: Path, targets: Sequence[Target] = TARGETS, pythons: Sequence[str] = PYTHONS) -> None:
+    """Download the wheels that archives need.
 
     Raises:
-        importlib.metadata.PackageNotFoundError: a package is not installed (run ``make venv``).
+        subprocess.CalledProcessError: pip could not, and said why.
     """
-    yield _PROGRAM, (HERE / f"{_PROGRAM}.py").read_bytes()
-    for name in ("LICENSE", "NOTICE"):
-        yield name, (ROOT / name).read_bytes()
-    for files in (_project(), *map(_installed, sorted(needed(["kubectl"])))):
-        for name, data in files:
-            if Path(name).name not in _OF_THE_INSTALLATION:
-                yield f"python{PYTHON}/{name}", data
+    folder.mkdir(parents=True, exist_ok=True)
+    for target in targets:
+        for python in pythons:
+            requirements = folder / "requirements.txt"
+            requirements.write_text(locked(needed(["kubectl"], environment=target.markers(python))))
+            abi = f"cp{python.replace('.', '')}"
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+            command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(requirements)]
+            command += ["--python-version", python, "--implementation", "cp", "-d", str(folder)]
+            command += [word for name in (abi, "abi3", "none") for word in ("--abi", name)]
+            command += [word for name in target.platforms for word in ("--platform", name)]
+            subprocess.run(command, check=True)
 
 
-def archive() -> bytes:
+def _content(wheel: Path) -> Files:
+    """Files of a wheel, as they lie where Python imports from."""
+    found = {}
+    with zipfile.ZipFile(wheel) as content:
+        for name in content.namelist():
+            path = PurePosixPath(name)
+            if path.parts[0].endswith(".data"):
+                if path.parts[1] not in ("purelib", "platlib"):
+                    continue  # scripts, headers, manual pages
+                path = PurePosixPath(*path.parts[2:])
+            if path.name not in _OF_THE_INSTALLATION and not name.endswith("/"):
+                found[str(path)] = content.read(name)
+    return found
+
+
+def contents(target: Target, wheels: Sequence[Path], pythons: Sequence[str] = PYTHONS) -> Files:
+    """Path and bytes of each file of the archive for a target.
+
+    Raises:
+        scripts.krew.targets.MissingWheel: a wheel is not there.
+    """
+    files = {_PROGRAM: (HERE / f"{_PROGRAM}.py").read_bytes()}
+    files |= {name: (ROOT / name).read_bytes() for name in ("LICENSE", "NOTICE")}
+    for folder, wheel in sorted({*_placed(target, wheels, pythons)}):
+        files |= {f"{folder}/{name}": data for name, data in _content(wheel).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        (own,) = WheelBuilder(str(ROOT)).build(directory=folder, versions=["standard"])
+        files |= {f"{_PURE}/{name}": data for name, data in _content(Path(own)).items()}
+    return files
+
+
+def _placed(target: Target, wheels: Sequence[Path], pythons: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield (folder, wheel) of all that a target's Pythons need; a Python has its folder in any case."""
+    for python in pythons:
+        for package in needed(["kubectl"], environment=target.markers(python)):
+            wheel = chosen(wheels, package, target, python)
+            yield _PURE if is_pure(wheel) else f"python{python}", wheel
+
+
+def archive(files: Files) -> bytes:
     """The archive: a gzipped tar of plain files, since krew takes no links."""
     packed = BytesIO()
     with (
         gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=_MOMENT) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
-        for name, data in sorted(contents()):
+        for name, data in sorted(files.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = len(data), _MOMENT
             entry.mode = 0o755 if name == _PROGRAM else 0o644
@@ -100,34 +118,48 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-def write(folder: Path, uri: str, homepage: str) -> tuple[Path, Path]:
-    """Write manifest and archive into a folder. ``uri`` is where the archive will be, without its name.
+def write(
+    folder: Path,
+    wheels: Sequence[Path],
+    uri: str,
+    homepage: str,
+    *,
+    targets: Sequence[Target] = TARGETS,
+    pythons: Sequence[str] = PYTHONS,
+) -> tuple[Path, list[Path]]:
+    """Write manifest and archives into a folder. ``uri`` is where the archives will be, without their names.
 
-    Without it the manifest names the archive alone: krew needs both files then.
+    Without it the manifest names the archives alone: krew needs both files then.
 
     Raises:
-        LookupError: krew does not know this platform.
+        scripts.krew.targets.MissingWheel: a wheel is not there.
     """
-    system, architecture = target()
-    made = folder / f"{_PROGRAM}-{version()}-{system}-{architecture}-python{PYTHON}.tar.gz"
-    data = archive()
     folder.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(data)
-    libc = " with glibc" if system == "linux" else ""
-    manifest = folder / "numazones.yaml"
-    manifest.write_text(
-        Template((HERE / "numazones.yaml.in").read_text()).substitute(
-            version=version(),
-            homepage=homepage,
-            python=PYTHON,
-            platform=f"{system}/{architecture}{libc}",
-            os=system,
-            arch=architecture,
-            uri=f"{uri.rstrip('/')}/{made.name}" if uri else made.name,
-            sha256=hashlib.sha256(data).hexdigest(),
+    template, platforms, made = _templates(), [], []
+    for target in targets:
+        path = folder / f"{_PROGRAM}-{version()}-{target}.tar.gz"
+        data = archive(contents(target, wheels, pythons))
+        path.write_bytes(data)
+        made.append(path)
+        platforms.append(
+            template["platform"].substitute(
+                os=target.os,
+                arch=target.arch,
+                uri=f"{uri.rstrip('/')}/{path.name}" if uri else path.name,
+                sha256=hashlib.sha256(data).hexdigest(),
+            )
         )
+    manifest = folder / "numazones.yaml"
+    head = template["manifest"].substitute(
+        version=version(), homepage=homepage, first=pythons[0], last=pythons[-1]
     )
+    manifest.write_text(head + "".join(platforms))
     return manifest, made
+
+
+def _templates() -> dict[str, Template]:
+    """The parts of the manifest."""
+    return {part: Template((HERE / f"{part}.yaml.in").read_text()) for part in ("manifest", "platform")}
 
 
 if __name__ == "__main__":
@@ -138,5 +170,8 @@ if __name__ == "__main__":
     parser.add_argument("--uri", default="", help="where the release's files can be downloaded")
     parser.add_argument("--homepage", default="", help="where the project can be read about")
     options = parser.parse_args()
-    for path in write(options.folder, options.uri, options.homepage):
+    cache = options.folder / "wheels"
+    download(cache)
+    manifest, made = write(options.folder, sorted(cache.glob("*.whl")), options.uri, options.homepage)
+    for path in (manifest, *made):
         print(path)

@@ -8,6 +8,7 @@ same pods come twice more, tied to no node: to the usual scheduler, and to one t
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,9 +17,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import click
+
 from numazones.api.rebalance import ENDED, Mode, PlanPhase
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
+from numazones.waiting import GATE, OPT_IN
 from numazones.wording import pluralize
 from numazones_client import NotFound, Resource
 from numazones_client.resources import (
@@ -48,8 +52,6 @@ NODES = (
 )
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
-_GATE = "numazones.io/admission"
-_OPT_IN = {"numazones.io/admission-gate": "enabled"}
 _POLICY_NAME = "make-room"
 _POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -74,6 +76,8 @@ _BRIEF = 30.0
 """Seconds until a pod that waits is said to wait."""
 _POLL = 0.1
 _COLUMNS = 80
+_TERMINAL = {"COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1"}
+"""Has the plugin fold its answer as on a terminal."""
 
 Body = dict[str, Any]
 
@@ -189,7 +193,7 @@ class ClosedLoop:
         return size
 
     async def _run_in_circles(self, size: int) -> None:
-        await self._create_namespace("team", labels=_OPT_IN)
+        await self._create_namespace("team", labels=dict([OPT_IN]))
         await self._create_replica_set("team", "trainer", size)
         self.screen.progress(f"a ReplicaSet asks for {size} CPUs that no single zone has")
         await self._until(
@@ -228,11 +232,12 @@ class ClosedLoop:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **_TERMINAL},
         )
         told, errors = await process.communicate()
         if errors:
             raise StoryStuck(f"kubectl numazones why could not say: {errors.decode()}")
-        return told.decode()
+        return click.unstyle(told.decode())
 
     async def _wait_at_the_gate(self, size: int) -> None:
         await self._end_replica_set("team", "trainer")
@@ -250,7 +255,7 @@ class ClosedLoop:
             "its prediction",
             resource=ADMISSION_PREDICTIONS,
         )
-        self.screen.title(f"Behind the gate {_GATE} no replica fails: one waits")
+        self.screen.title(f"Behind the gate {GATE} no replica fails: one waits")
         await self._show(_predictions("team"))
 
     # A plan makes room
@@ -385,7 +390,7 @@ class ClosedLoop:
         if scheduler:
             spec["schedulerName"] = scheduler
         if gated:
-            spec["schedulingGates"] = [{"name": _GATE}]
+            spec["schedulingGates"] = [{"name": GATE}]
         labels = {"app": name}
         body = {
             "apiVersion": "apps/v1",

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from numazones.errors import NumazonesError
+from numazones.waiting import OPT_IN
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import CONFIG_MAPS, NAMESPACES
 from numazones_simulator import operators
@@ -25,7 +26,6 @@ from numazones_simulator.programs import Programs
 
 SCHEDULER = "numazones"
 """The name that a pod gives to be scheduled with the extender."""
-OPT_IN = {"numazones.io/admission-gate": "enabled"}
 GATE_ARGUMENTS = ("--admission-gate",)
 
 _PLACES: tuple[Traversable, ...] = (
@@ -95,7 +95,7 @@ async def install_gate(client: Client, *, namespace: str) -> None:
             await client.create(resource, document, namespace=document["metadata"].get("namespace", ""))
         except AlreadyExists:
             continue
-    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": OPT_IN}})
+    await client.patch(NAMESPACES, namespace, {"metadata": {"labels": dict([OPT_IN])}})
 
 
 def for_scheduler(pods: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

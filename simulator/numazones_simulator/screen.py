@@ -1,11 +1,30 @@
 """What the simulator's commands say while they work: a progress line on a terminal, plain lines elsewhere."""
 
+import shutil
 import sys
+import textwrap
 from typing import TextIO
 
 import click
 
+_INDENT = 4
+"""Blanks by which the further parts of a broken line are set in."""
 _CLEAR = "\r\x1b[2K"
+
+
+def broken(line: str, columns: int) -> list[str]:
+    """Break a line at words, so that its parts fit so many columns."""
+    if len(click.unstyle(line)) <= columns:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + _INDENT)
+    return textwrap.wrap(
+        line,
+        columns,
+        subsequent_indent=indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class Screen:
@@ -37,11 +56,14 @@ class Screen:
             click.echo(f"… {text}", file=self._err)
 
     def say(self, text: str = "") -> None:
-        """Write a line of the result."""
+        """Write a line of the result; on a terminal, longer ones are broken at words."""
         if self._line_open:
             click.echo(_CLEAR, file=self._err, nl=False)
             self._line_open = False
         self.pages[-1] += click.unstyle(text).splitlines() or [""]
+        if self.is_terminal:
+            columns = shutil.get_terminal_size().columns
+            text = "\n".join(part for line in text.splitlines() for part in broken(line, columns))
         click.echo(text, file=self._out)
 
     def title(self, text: str) -> None:

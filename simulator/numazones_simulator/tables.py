@@ -88,7 +88,7 @@ def _lay_out(lines: Sequence[Sequence[str]], *, gap: int = _GAP) -> str:
 
 def _cell(value: Any) -> str:
     if value is None:
-        return "<none>"
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value).split("\n", 1)[0]

@@ -1,4 +1,4 @@
-"""The rules behind the server, by themselves: ages, selectors, quantities, field sets, ownership, patches."""
+"""The rules behind the server, by themselves: selectors, quantities, field sets, ownership, patches."""
 
 import copy
 from typing import Any
@@ -7,36 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones_apiserver import fieldsets, ownership, patches, tables
+from numazones_apiserver import fieldsets, ownership, patches
 from numazones_apiserver.ownership import Change, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
 from numazones_apiserver.selectors import parse_labels, selector_text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "<invalid>"),
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (599, "9m59s"),
-        (600, "10m"),
-        (3 * 3600 - 1, "179m"),
-        (3 * 3600, "3h"),
-        (5 * 3600 + 60, "5h1m"),
-        (8 * 3600, "8h"),
-        (47 * 3600, "47h"),
-        (2 * 86400, "2d"),
-        (3 * 86400 + 3600, "3d1h"),
-        (8 * 86400, "8d"),
-        (800 * 86400, "2y70d"),
-        (9 * 365 * 86400, "9y"),
-    ],
-)
-def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> None:
-    assert tables.human_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0)])
-    fake.zones["worker-3-numa-0"]["status"]["silence"] = {"ready": "Unknown", "message": "it is silent"}
+    fake.zones["worker-3-numa-0"]["status"]["silence"] = {"state": "Silent", "message": "it is silent"}
     fake.requests.clear()
     assert await new_publisher(publisher, clocks).publish([zone(0)]) == 0
     assert fake.requests == [("GET", ZONES)]
@@ -193,7 +193,7 @@ async def test_a_mark_of_a_silent_exporter_that_an_operator_left_behind_is_remov
 ) -> None:
     await publisher.publish([zone(0)])
     status = fake.zones["worker-3-numa-0"]["status"]
-    status["silence"] = {"ready": "Unknown", "message": "it is silent"}
+    status["silence"] = {"state": "Silent", "message": "it is silent"}
     back = new_publisher(publisher, clocks)
     await back.publish([zone(0, snapshot=snapshot)])
     assert "silence" in fake.zones["worker-3-numa-0"]["status"]  # an operator takes it back within seconds

@@ -169,7 +169,7 @@ async def test_zones_are_published_and_shown(node: Node) -> None:
         await node.assigned(2)
     header, *rows = node.server.kubectl("get", "numazones", "-o", "wide").splitlines()
     assert header.startswith("NAME"), header
-    assert header.split()[1:8] == ["POLICY", "CPU", "RESERVED", "ASSIGNED", "FREE", "MEMORY", "MEM-FREE"]
+    assert header.split()[1:7] == ["POLICY", "CPU", "FREE", "MEM-FREE", "DEVICES", "STATE"]
     assert [row.split()[0] for row in rows] == [f"{NODE}-numa-{number}" for number in (0, 1)]
     assert max(map(len, (header, *rows))) <= 160
     explained = node.server.kubectl("explain", "numazone.status")

@@ -36,10 +36,10 @@ def test_why_names_reason_cures_and_nodes(run: Run, dump: Path) -> None:
         "  - remove team/two, which holds 6 CPUs (no plan does that: pod does not have any ownerRefs) "
         "(worker-1)\n"
         "\n"
-        "NODE       VERDICT        WHY\n"
-        "worker-1   Inadmissible   TopologyAffinityError: needs 5 exclusive CPUs on one NUMA node; "
+        "NODES   NEAREST    VERDICT        WHY\n"
+        "    1   worker-1   Inadmissible   TopologyAffinityError: needs 5 exclusive CPUs on one NUMA node; "
         "the fullest offer is 4, on NUMA node 0\n"
-        "worker-2   Excluded       node(s) were unschedulable\n"
+        "    1   worker-2   Excluded       node(s) were unschedulable\n"
     )
     assert result.return_value == 1
 
@@ -283,7 +283,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     dump = written(tmp_path / "dump.json", items)
 
     why = run("why", "aligned", "-n", "d", "-f", dump)
-    assert "worker-3   Admissible   on NUMA node 0, by koord-scheduler" in why.output
+    assert "1   worker-3   Admissible   on NUMA node 0, by koord-scheduler" in why.output
     assert why.return_value == 0
     rejected = json.loads(run("why", "too-big", "-n", "d", "-o", "json", "-f", dump).output)
     assert [(one["model"], one["source"]) for one in rejected["reasons"]] == [("koordinator", "Koordinator")]
@@ -294,7 +294,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     fit = run("fit", "--pod", manifest, "--replicas", "3", "-f", dump)
     assert fit.output.startswith("2 of 3 fit")
     assert fit.return_value == 1
-    assert [line.split() for line in fit.output.splitlines()[2:]] == [
+    assert [line.split() for line in fit.output.splitlines()[2:4]] == [
         ["worker-3", "0", "0-2,8-10"],
         ["worker-3", "1", "4-6,12-14"],
     ]

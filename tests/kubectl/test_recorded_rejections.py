@@ -698,7 +698,7 @@ def test_every_number_that_why_tells_of_recorded_rejections_is_true(
             dump = written(tmp_path / "dump.json", dumped(one.line, moments, states, by_uid))
             outcome = one.line["outcome"]
             ask = ("why", raw_name(one.line["pod"]), "-f", dump)
-            reader.explanation_lines(run(*ask).output, outcome)
+            reader.explanation_lines(run(*ask, "-o", "wide").output, outcome)
             reader.document(run(*ask, "-o", "json").output)
             reader.node(run(*ask, "--node", name).output, name, outcome)
             checked += Counter(rejections=1, figures=reader.figures)

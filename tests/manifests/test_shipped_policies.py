@@ -110,7 +110,7 @@ async def test_an_exporter_deletes_the_zones_of_its_own_node(requests: Requests)
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        ({"silence": {"ready": "Unknown", "since": "2026-01-31T08:00:00Z", "message": "it is silent"}}, 200),
+        ({"silence": {"state": "Silent", "since": "2026-01-31T08:00:00Z", "message": "it is silent"}}, 200),
         ({"snapshot": "forged"}, 403),
         ({"podsFingerprint": "new"}, 403),
     ],

@@ -45,3 +45,28 @@ def test_what_is_written_is_read_again(length: timedelta) -> None:
 )
 def test_the_largest_unit_without_a_fraction_is_written(length: timedelta, text: str) -> None:
     assert duration.format(length) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "<invalid>"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (3 * 3600 - 1, "179m"),
+        (3 * 3600, "3h"),
+        (5 * 3600 + 60, "5h1m"),
+        (8 * 3600, "8h"),
+        (47 * 3600, "47h"),
+        (2 * 86400, "2d"),
+        (3 * 86400 + 3600, "3d1h"),
+        (8 * 86400, "8d"),
+        (800 * 86400, "2y70d"),
+        (9 * 365 * 86400, "9y"),
+    ],
+)
+def test_ages_are_written_as_kubectl_writes_them(seconds: float, text: str) -> None:
+    assert duration.human_duration(seconds) == text

@@ -65,8 +65,9 @@ class Writes:
 class OfflinePipeline:
     """A pipeline fed by hand, and what it publishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None) -> None:
         self.clock = Clock()
+        self.options = options or Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6)
         self.metrics = Metrics(CollectorRegistry())
         self.writes = Writes()
         self.events = EventPoster(
@@ -78,7 +79,7 @@ class OfflinePipeline:
         )
         self.pipeline = Pipeline(
             self.writes,  # type: ignore[arg-type]
-            Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6),
+            self.options,
             events=self.events,
             metrics=self.metrics,
             clock=self.clock,

@@ -148,7 +148,7 @@ async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
             await follow_pods(client, operator)
             await eventually(await silence_exporter(client), what="the zone of a silent exporter says so")
             shown = real_apiserver.kubectl("get", "numazones", "gone-numa-0").splitlines()
-            assert shown[1][shown[0].index("READY") :].startswith("Unknown")
+            assert shown[1][shown[0].index("STATE") :].startswith("Silent")
         finally:
             operator.stop()
             await ended

@@ -233,7 +233,7 @@ def commands(folder: Path) -> Iterator[tuple[str, list[str], str]]:
             *(f"--podresources=replay:{recorded}", f"--kubelet-config=file:{recorded}/configz.json"),
             f"--pods=file:{SAMPLE}/pods.json",
         ],
-        "rig-b-numa-0   restricted   24    2          12         10 ",
+        "rig-b-numa-0   restricted   24    10     25.7Gi ",
     )
     yield (
         "operator",
@@ -273,3 +273,16 @@ def test_prevention_can_be_tried_without_a_checkout(wheel: Path, tmp_path: Path)
     for way in ("extender", "gate"):
         said = run(installed.bin / "numazones-simulator", *cluster, f"--prevention={way}", cwd=tmp_path)
         assert "3 pods in all, 0 rejected by kubelets" in said
+
+
+def test_the_demo_needs_no_checkout(wheel: Path, tmp_path: Path) -> None:
+    """From pods that come and go to the plan that makes room, by the programs of the wheel alone."""
+    installed = Environment(tmp_path / "environment", wheel, *PROGRAMS)
+    simulator = installed.bin / "numazones-simulator"
+    said = run(simulator, "demo", "--auto", "--no-serve", cwd=tmp_path, HOME=str(tmp_path))
+    for act in ("What would help:", " Succeeded ", "The gate opened, and trainer-", "which asks first"):
+        assert act in said
+    recorded = run(
+        simulator, "demo", "--recorded", "--no-serve", cwd=tmp_path, NUMAZONES_SHARED=str(tmp_path)
+    )
+    assert "rig-b-numa-0   restricted   24" in recorded

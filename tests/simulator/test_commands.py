@@ -181,10 +181,10 @@ def test_recorded_nodes_are_exported_and_shown() -> None:
     shown = run("demo", "--recordings", str(SAMPLE))
     assert shown.returncode == 0, shown.stderr
     rows = [line.split() for line in shown.stdout.splitlines() if line.startswith(("NAME", "rig-b-numa"))]
-    assert rows[0][:5] == ["NAME", "POLICY", "CPU", "RESERVED", "ASSIGNED"]
+    assert rows[0][:5] == ["NAME", "POLICY", "CPU", "FREE", "MEM-FREE"]
     assert [row[:5] for row in rows[1:]] == [
-        ["rig-b-numa-0", "restricted", "24", "2", "12"],
-        ["rig-b-numa-1", "restricted", "24", "0", "0"],
+        ["rig-b-numa-0", "restricted", "24", "10", "25.7Gi"],
+        ["rig-b-numa-1", "restricted", "24", "24", "46.7Gi"],
     ]
     assert "Ctrl-C" not in shown.stdout
 

@@ -19,16 +19,16 @@ def test_columns_are_laid_out_as_kubectl_does() -> None:
     assert tables.render(TABLE) == (
         "NAME          READY   NOTE\n"
         "a             true    first\n"
-        "longer-name   false   <none>\n"
+        "longer-name   false   \n"
     )  # fmt: skip
 
 
 def test_wide_columns_on_demand() -> None:
     assert tables.render(TABLE, wide=True) == (
-        "NAME          READY   NOTE     IP\n"
-        "a             true    first    10.0.0.1\n"
-        "longer-name   false   <none>   <none>\n"
-    )
+        "NAME          READY   NOTE    IP\n"
+        "a             true    first   10.0.0.1\n"
+        "longer-name   false           \n"
+    )  # fmt: skip
 
 
 def test_a_table_without_rows_is_empty() -> None:

@@ -104,9 +104,7 @@ def _print(rows: list[_Row], *, wide: bool) -> None:
         return
     cells = [_cells(row) for row in rows]
     kept = screen.columns_that_fit(_COLUMNS, cells, expendable=() if wide else _EXPENDABLE)
-    screen.print_table(
-        [_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in cells], cut=not wide
-    )
+    screen.print_table([_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in cells])
 
 
 def _cells(row: _Row) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ def _print_findings(outcomes: list[Outcome]) -> None:
     click.echo(f"{said} from {pluralize(made, 'check')}")
     for outcome in outcomes:
         if outcome.not_checked:
-            click.echo(f"not checked: {outcome.check}: {outcome.not_checked}")
+            screen.say(f"not checked: {outcome.check}: {outcome.not_checked}")
 
 
 def _print_finding(check: str, finding: Finding) -> None:

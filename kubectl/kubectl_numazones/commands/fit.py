@@ -1,5 +1,6 @@
 """``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -9,12 +10,13 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, read, source_options
 from kubectl_numazones.files import documents
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.why_document import reasons
 from numazones import cpuset
 from numazones.api_object import MALFORMED
-from numazones.cluster import ClusterPod
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.defaulting import created_spec
 from numazones.fragmentation import InvalidShape, Shape
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Placed
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction
 from numazones.room import pod_of_shape
 from numazones.wording import pluralize
 
@@ -44,8 +46,8 @@ Examples:
 def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: Output) -> int:
     """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
-    Pods are placed one after the other, each where it costs the least room. The exit code is 0 if all
-    replicas fit, 1 if not, 2 if that is unknown.
+    Pods are placed one after the other, each where it costs the least room; then the nodes that would not
+    take one, by what they say. The exit code is 0 if all replicas fit, 1 if not, 2 if that is unknown.
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
@@ -59,10 +61,14 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
     screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
+    refusals = list(_refusals(pod, nodes, first, forecast))
     placed = answers.place(pod, nodes, forecast, most=replicas)
-    verdict = ADMISSIBLE
+    verdict, last = ADMISSIBLE, first
     if len(placed) < replicas:
         verdict = UNKNOWN if first.stale or first.verdict == UNKNOWN else INADMISSIBLE
+        nodes = {**nodes, **{item.node.name: item.node for item in placed}}
+        last = answers.prediction_of(pod, forecast)
+        refusals = list(_refusals(pod, nodes, last, forecast))
     if output.is_document:
         output.write(
             {
@@ -70,7 +76,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
                 "replicas": replicas,
                 "fitting": len(placed),
                 "unknownNodes": first.stale,
-                "sentence": first.sentence,
+                "sentence": last.sentence if len(placed) < replicas else "",
                 "placements": [
                     {
                         "node": item.node.name,
@@ -79,16 +85,30 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
                     }
                     for item in placed
                 ],
+                "reasons": reasons(last),
             }
         )
         return answers.EXIT_CODES[verdict]
     unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
-    click.echo(f"{len(placed)} of {replicas} fit{unknown}")
+    screen.say(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))
-    if not placed:
-        click.echo(first.sentence)
+    if len(placed) < replicas:
+        screen.say(f"no further one: {last.sentence}" if placed else last.sentence)
+    if refusals:
+        number = pluralize(sum(group.number for group in refusals), "node")
+        click.echo(f"\nNot on {number}:")
+        screen.print_node_groups(refusals)
     return answers.EXIT_CODES[verdict]
+
+
+def _refusals(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
+) -> Iterator[answers.NodeGroup]:
+    """Yield the nodes that do not take the pod, by what they say."""
+    for group in answers.node_groups(pod, nodes, prediction, forecast):
+        if group.verdict != ADMISSIBLE:
+            yield group
 
 
 def _row(placed: Placed) -> tuple[str, str, str]:

@@ -10,8 +10,11 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Source, connect, source_options
+from kubectl_numazones.documents import GateDocument
 from kubectl_numazones.event_loop import run_until_complete
-from numazones import timestamp
+from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
+from numazones.label_selector import LabelSelector
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:
@@ -45,55 +48,75 @@ class _Options(click.Group):
 
 
 @click.group("gate", cls=_Options, invoke_without_command=True, epilog=_EPILOG)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@selector_option("pods")
+@all_namespaces_option
+@output_option()
 @source_options
 @click.pass_context
-def command(context: click.Context, source: Source, output: str) -> int:
+def command(
+    context: click.Context,
+    source: Source,
+    *,
+    selector: LabelSelector | None,
+    everywhere: bool,
+    output: Output,
+) -> int:
     """Show who waits at the scheduling gate numazones.io/admission, since when and why; open it.
 
-    All of this asks the API server alone, and works while the operator is away. Without -n all namespaces are
-    looked at.
+    All of this asks the API server alone, and works while the operator is away. Without -n, or
+    with -A, all namespaces are looked at.
     """
     if context.invoked_subcommand is not None:
         return 0
-    found = _on_cluster(source, _status)
-    if output == "json":
-        screen.print_json(
-            {
-                "injection": {"on": found.injection.on, "message": found.injection.said},
-                "operator": found.operator,
-                "waiting": [
-                    {"namespace": it.namespace, "name": it.name, "since": it.since, "why": it.why}
-                    for it in found.waiting
-                ],
-            }
-        )
+    namespace, labels = "" if everywhere else source.namespace, "" if selector is None else str(selector)
+    found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
+    if output.is_document:
+        output.write(_document(found))
         return 0
-    click.echo(f"injection: {found.injection.said}")
-    click.echo(f"operator: {found.operator}")
+    screen.say(f"injection: {found.injection.said}")
+    screen.say(f"operator: {found.operator}")
     if not found.waiting:
         click.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
-    rows = [(f"{it.namespace}/{it.name}", _age(it.since, now), it.why) for it in found.waiting]
+    rows = [(f"{it.namespace}/{it.name}", screen.age(it.since, now), it.why) for it in found.waiting]
     screen.print_table(("POD", "AGE", "WHY"), rows)
     return 0
 
 
 @command.command("release")
 @click.argument("pods", nargs=-1, metavar="[[NAMESPACE/]POD]...")
-@click.option("--all", "everything", is_flag=True, help="Release the pods of all namespaces.")
+@selector_option("pods")
+@click.option(
+    "-A",
+    "--all-namespaces",
+    "--all",
+    "everywhere",
+    is_flag=True,
+    help="Release the pods of all namespaces.",
+)
 @_dry_run
 @source_options
-def release(source: Source, pods: tuple[str, ...], *, everything: bool, dry_run: bool) -> int:
-    """Take the gate away from PODs, from all pods of a namespace (-n), or from all there are (--all).
+def release(
+    source: Source,
+    *,
+    pods: tuple[str, ...],
+    selector: LabelSelector | None,
+    everywhere: bool,
+    dry_run: bool,
+) -> int:
+    """Take the gate away from PODs, from those of a namespace (-n), or from all there are (-A).
+
+    With -l only from those that have some labels.
 
     The scheduler then puts them where it likes, and a kubelet may reject them. Gates of others stay. Pods
     that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
     released.
     """
-    if everything + bool(pods) + (bool(source.namespace) and not pods) != 1:
-        raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or --all")
+    check_names(pods, everywhere=everywhere, selector=selector)
+    if not (everywhere or pods or source.namespace):
+        raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
+    labels = "" if selector is None else str(selector)
 
     async def act(client: "Client", source: Source) -> int:
         from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
@@ -101,7 +124,7 @@ def release(source: Source, pods: tuple[str, ...], *, everything: bool, dry_run:
         if pods:
             found = await gate_control.named(client, pods, source.namespace or "default")
         else:
-            found = await gate_control.gated(client, "" if everything else source.namespace)
+            found = await gate_control.gated(client, "" if everywhere else source.namespace, labels)
         return await _release(client, found, dry_run=dry_run)
 
     return _on_cluster(source, act)
@@ -150,10 +173,21 @@ def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]
     return run_until_complete(connected())
 
 
-async def _status(client: "Client", source: Source) -> "gate_control.Status":
+async def _status(client: "Client", namespace: str, labels: str) -> "gate_control.Status":
     from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
 
-    return await gate_control.status(client, source.namespace)
+    return await gate_control.status(client, namespace, labels)
+
+
+def _document(found: "gate_control.Status") -> GateDocument:
+    return {
+        "injection": {"on": found.injection.on, "message": found.injection.said},
+        "operator": found.operator,
+        "waiting": [
+            {"namespace": it.namespace, "name": it.name, "since": it.since, "why": it.why}
+            for it in found.waiting
+        ],
+    }
 
 
 async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
@@ -176,14 +210,3 @@ async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run:
     for name, why in sorted(found.failed.items()):
         click.echo(f"error: {name} still waits: {why}", err=True)
     return int(bool(found.failed))
-
-
-def _age(since: str, now: datetime) -> str:
-    """Return how long ago a moment was, as kubectl writes ages; empty if it is not known."""
-    if not since:
-        return ""
-    seconds = max(0, round((now - timestamp.parse(since)).total_seconds()))
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"

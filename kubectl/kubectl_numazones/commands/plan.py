@@ -12,8 +12,11 @@ from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Seen, Source, read, source_options
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.selection import check_names, selector_option
 from numazones.api.rebalance import RebalancePolicy
+from numazones.cluster import ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
+from numazones.label_selector import LabelSelector
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
@@ -34,7 +37,8 @@ set -eu"""
 _EPILOG = """
 \b
 Examples:
-  kubectl numazones plan                          for every pod that waits
+  kubectl numazones plan                          for every pod that waits, in all namespaces
+  kubectl numazones plan deploy/web -n team       for these; -l app=web for those with a label
   kubectl numazones plan --shape cpu=16           make room for pods of a shape
   kubectl numazones plan --policy policy.yaml     with its goals, limits and protections
   kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
@@ -43,6 +47,8 @@ Examples:
 
 
 @click.command("plan", epilog=_EPILOG)
+@click.argument("names", metavar="[POD|TYPE/NAME]...", nargs=-1)
+@selector_option("waiting pods")
 @click.option(
     "--shape",
     "shapes",
@@ -75,6 +81,8 @@ Examples:
 def command(
     source: Source,
     *,
+    names: tuple[str, ...],
+    selector: LabelSelector | None,
     shapes: tuple[str, ...],
     policy_file: Path | None,
     align: bool,
@@ -87,17 +95,18 @@ def command(
     Every plan is proven by playing it through. Nothing is carried out. The exit code is 0 if everything
     fits now or after the plans, 1 if something does not.
     """
+    check_names(names, selector=selector)
+    if shapes and (names or selector is not None):
+        raise click.UsageError("--shape is about pods that are still to come: leave names and -l away")
     seen = read(source)
     body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
     spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
     policy = policy_of(spec, seen.priority_classes)
     if movable is not None:
         return _why_not(seen, policy, movable)
-    goals = (
-        [*pending_goals(seen.situation.cluster.pending.values()), *standing_goals(spec.goals)]
-        if not (shapes or align)
-        else []
-    )
+    goals: list[Goal] = [] if shapes or align else [*pending_goals(_waiting(seen, names, selector))]
+    if not (names or shapes or selector or align):
+        goals += standing_goals(spec.goals)
     goals += [_shape_goal(text) for text in shapes]
     goals += [Align()] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
@@ -113,6 +122,20 @@ def command(
         for goal, item in found:
             _print_plans(goal, item)
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
+
+
+def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
+    """Return the waiting pods that are asked about; without names and labels all."""
+    pending = seen.situation.cluster.pending
+    if not names:
+        return [pod for pod in pending.values() if selector is None or selector.matches(pod.labels)]
+    found: dict[str, ClusterPod] = {}
+    for name in names:
+        waiting = {pod.uid: pod for pod in seen.named(name) if not pod.node and not pod.terminal}
+        if not waiting:
+            raise NotThere(f"{name} waits for no node, so there is nothing to plan; ask why {name}")
+        found |= waiting
+    return list(found.values())
 
 
 def _is_reached(goal: Goal, item: Report) -> bool:
@@ -139,14 +162,14 @@ def _policy_body(path: Path) -> dict[str, Any]:
 
 def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    click.echo(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
     if not _is_reached(goal, item):
-        click.echo(f"  no further: {item.reason}")
+        screen.say(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
-            click.echo(
+            screen.say(
                 f"  {pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
             )
 
@@ -186,7 +209,7 @@ def _why_not(seen: Seen, policy: Policy, name: str) -> int:
         raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")
     found = why_not(pod, seen.situation, policy)
     for objection in found:
-        click.echo(f"{objection.rule}: {objection.message}")
+        screen.say(f"{objection.rule}: {objection.message}")
     if not found:
         click.echo("nothing keeps it from being moved")
     return 1 if found else 0

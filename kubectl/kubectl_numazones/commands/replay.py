@@ -44,14 +44,14 @@ def command(source: Source, name: str, output: Output) -> int:
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
-            click.echo(f"{outcome.name} on {node}: {line}")
+            screen.say(f"{outcome.name} on {node}: {line}")
     for node, outcome in report.at_restart:
-        click.echo(
+        screen.say(
             f"{outcome.name} on {node} runs, but a restart of the kubelet would reject it, as its init "
             f"containers need again what they gave back: {outcome.at_restart}"
         )
     when = " while it was recorded" if report.begins_with_pods else ""
-    click.echo(
+    screen.say(
         f"{agree} of {pluralize(len(report.outcomes), 'decision')} agree; "
         f"{pluralize(len(report.outside), 'pod')} outside, which no kubelet decided{when}"
     )
@@ -67,7 +67,7 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
         difference = f"verdict: observed {_outcome_text(miss.actual)}, model {_outcome_text(now)}"
         _write(output, 1, 0, [(miss.node.name, pod, [difference])] if differs else [])
         return int(differs)
-    click.echo(f"{pod} on {miss.node.name}, {miss.time}")
+    screen.say(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
         ("WHO", "SAID"),
         (

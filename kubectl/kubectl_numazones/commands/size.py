@@ -101,7 +101,7 @@ def _reserved_cpus(base: NodeTemplate) -> int:
 def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
     pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
-        click.echo(f"{pods}: on no number of such machines")
+        screen.say(f"{pods}: on no number of such machines")
     else:
         settings = " ".join(f"{key}={value}" for key, value in found.settings.items())
         least = (
@@ -109,7 +109,7 @@ def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Gro
             if found.machines == found.at_least
             else f"at least {found.at_least} are needed"
         )
-        click.echo(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
+        screen.say(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
     click.echo()
     heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
     screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])

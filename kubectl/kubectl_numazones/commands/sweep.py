@@ -103,7 +103,8 @@ def command(
     if output.is_document:
         output.write(comparison.document())
         return
-    click.echo(summary(comparison, happens) + "\n")
+    screen.say(summary(comparison, happens))
+    click.echo()
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
     heads = (*(_short(key).upper() for key in keys), *_HEADS)

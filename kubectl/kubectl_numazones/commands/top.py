@@ -6,11 +6,14 @@ import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Source, read_nodes, source_options
+from kubectl_numazones.cluster import Source, node_named, read_nodes, source_options
 from kubectl_numazones.documents import TopDocument, ZoneFigures
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
 from numazones.api.meta import GROUP
+from numazones.cluster import ClusterNode
+from numazones.label_selector import LabelSelector
 from numazones.quantity import format_bytes, format_rounded
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
@@ -19,7 +22,18 @@ _EXPENDABLE = (7, 2, 4, 6)
 """Columns that a narrow terminal goes without, the first first: memory's bar, policy, CPUs' bar, memory."""
 
 
-@click.command("top")
+_EPILOG = """
+\b
+Examples:
+  kubectl numazones top
+  kubectl numazones top worker-1 worker-2
+  kubectl numazones top -l pool=dpdk --sort-by free
+"""
+
+
+@click.command("top", epilog=_EPILOG)
+@click.argument("names", metavar="[NODE]...", nargs=-1)
+@selector_option("nodes")
 @click.option("--sort-by", type=click.Choice(list(ORDERS)), default="node", show_default=True)
 @click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
 @click.option(
@@ -31,10 +45,20 @@ _EXPENDABLE = (7, 2, 4, 6)
 )
 @output_option("text", "wide", "name")
 @source_options
-def command(source: Source, sort_by: str, *, watch: bool, interval: float, output: Output) -> int:
-    """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left."""
+def command(
+    source: Source,
+    *,
+    names: tuple[str, ...],
+    selector: LabelSelector | None,
+    sort_by: str,
+    watch: bool,
+    interval: float,
+    output: Output,
+) -> int:
+    """Show the NUMA zones of NODEs, or of all: exclusive CPUs, memory, devices in use, and what is left."""
+    check_names(names, selector=selector)
     while True:
-        nodes = read_nodes(source)
+        nodes = _chosen(read_nodes(source), names, selector)
         by_node = [(node, list(zones_of(node))) for node in nodes]
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
@@ -46,12 +70,24 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
             for zone in zones:
                 click.echo(f"{_KIND}/{zone.name}")
         else:
-            _print(zones, wide=output.form == "wide")
+            if zones:
+                _print(zones, wide=output.form == "wide")
+            elif not unknown:
+                click.echo("no node has these labels", err=True)
             for name, message in unknown:
-                click.echo(f"{name}: {message}")
+                screen.say(f"{name}: {message}")
         if not watch:
             return 0
         time.sleep(interval)
+
+
+def _chosen(
+    nodes: list[ClusterNode], names: tuple[str, ...], selector: LabelSelector | None
+) -> list[ClusterNode]:
+    if names:
+        by_name = {node.name: node for node in nodes}
+        return [node_named(name, by_name) for name in names]
+    return [node for node in nodes if selector is None or selector.matches(node.labels)]
 
 
 def _print(zones: list[Zone], *, wide: bool) -> None:
@@ -62,7 +98,7 @@ def _print(zones: list[Zone], *, wide: bool) -> None:
         [_COLUMNS[index] for index in kept],
         ([row[index] for index in kept] for row in rows),
         right=("NUMA", "CPU", "FREE", "MEM-FREE"),
-        cut=not wide,
+        fold=not wide,
     )
 
 

@@ -33,7 +33,7 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
         screen.print_table(_COLUMNS, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
-        click.echo(f"nobody holds anything exclusively on {where}")
+        screen.say(f"nobody holds anything exclusively on {where}")
     return 0
 
 

@@ -1,14 +1,17 @@
 """``why``: the one question everybody has. The answer first, then what would help, then the nodes."""
 
-from typing import Any
-
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import Seen, Source, read, said_about, source_options
-from kubectl_numazones.stuck import Background, explanation_lines, helpful_changes, is_running, most_telling
+from kubectl_numazones import answers, screen, stuck_list
+from kubectl_numazones.cluster import Seen, Source, read, source_options
+from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.said import said_about
+from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, most_telling
+from kubectl_numazones.stuck_pods import Stuck, stuck_pods
+from kubectl_numazones.why_document import why_document
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction
+from numazones.label_selector import LabelSelector
 
 _EPILOG = """
 \b
@@ -16,23 +19,66 @@ Examples:
   kubectl numazones why my-pod -n team
   kubectl numazones why deploy/web              what its replicas wait for
   kubectl numazones why my-pod --node worker-3  hints, merge, rule and holders there
+  kubectl numazones why my-pod -o wide          every node, not only what they have in common
+  kubectl numazones why -A                      all pods that wait or were rejected
+  kubectl numazones why -l app=web -o name      for a pipe
 """
 
 
 @click.command("why", epilog=_EPILOG)
-@click.argument("name", metavar="POD|deploy/NAME|rs/NAME")
+@click.argument("names", metavar="[POD|TYPE/NAME]...", nargs=-1)
+@selector_option("pods")
+@all_namespaces_option
 @click.option("--node", "node_name", help="Explain in full what is decided on this node.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text", "wide", "name")
 @source_options
-def command(source: Source, name: str, node_name: str | None, output: str) -> int:
+def command(
+    source: Source,
+    *,
+    names: tuple[str, ...],
+    selector: LabelSelector | None,
+    everywhere: bool,
+    node_name: str | None,
+    output: Output,
+) -> int:
     """Say why a pod is stuck or was rejected, and what would help.
 
-    One sentence, then changes that would help (each tried on a copy before it is said), then one line per
-    node. A pod may wait for something else than a node: a scheduling gate, a claim, a scheduler; then that is
-    said first. The exit code is 0 if the pod runs, or some node would admit it and nothing else is known to
-    keep it waiting; 1 if no node would, or something else does; 2 if that is unknown.
+    One sentence, then changes that would help (each tried on a copy before it is said), then the nodes by
+    what they say; with -o wide one line per node. A pod may wait for something else than a node: a
+    scheduling gate, a claim, a scheduler; then that is said first. TYPE is pod, deploy, rs, sts, ds or job.
+
+    Several names, or none, make a list: one line per pod with the same sentence, what hurts most first;
+    without names those pods of the namespace that wait or were rejected. Pods of one owner share a line.
+
+    The exit code is 0 if the pod runs, or some node would admit it and nothing else is known to keep it
+    waiting; 1 if no node would, or something else does; 2 if that is unknown. Of several, one that is stuck
+    makes it 1.
     """
+    check_names(names, everywhere=everywhere, selector=selector)
+    if node_name is not None and len(names) != 1:
+        raise click.UsageError("--node explains one pod: name it")
     seen = read(source)
+    if len(names) == 1:
+        return _explain(names[0], seen, source, node_name, output)
+    found = [_named(name, seen) for name in names] or stuck_pods(
+        seen,
+        lambda pod: (
+            (everywhere or pod.namespace == seen.namespace)
+            and (selector is None or selector.matches(pod.labels))
+        ),
+    )
+    return stuck_list.show(found, seen, source, output, everywhere=everywhere)
+
+
+def _named(name: str, seen: Seen) -> Stuck:
+    """The pods of a name, as a line of the list."""
+    pods = seen.named(name)
+    pod = most_telling(pods)
+    return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
+
+
+def _explain(name: str, seen: Seen, source: Source, node_name: str | None, output: Output) -> int:
+    """Everything about the pods of one name."""
     pods = seen.named(name)
     pod = most_telling(pods)
     nodes = seen.situation.cluster.nodes
@@ -43,74 +89,37 @@ def command(source: Source, name: str, node_name: str | None, output: str) -> in
     prediction = answers.prediction_of(pod, forecast)
     if not is_running(pod):
         screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
-    said = [] if is_running(pod) else said_about(pod, seen, source)
+    said = [] if is_running(pod) else said_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
-    if output == "json":
-        screen.print_json(_document(pods, pod, prediction, seen, background))
+    if output.is_document:
+        output.write(why_document(Stuck(pods, pod, prediction), seen, background))
+    elif output.form == "name":
+        click.echo(f"pod/{pod.name}")
     else:
         for line in explanation_lines(pods, pod, prediction, seen, background):
-            click.echo(line)
+            screen.say(line)
         if not is_running(pod):
             click.echo()
-            screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
-    if background.waits:
-        return answers.EXIT_CODES[INADMISSIBLE]
-    return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else prediction.verdict]
+            if output.form == "wide":
+                screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
+            else:
+                screen.print_node_groups(answers.node_groups(pod, nodes, prediction, forecast))
+    return exit_code(pod, prediction.verdict, background)
 
 
 def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     """Everything about one node: hints, merge, rule, shortfall, and who holds what is missing."""
-    click.echo(f"{pod.full_name} on {node.name}")
+    screen.say(f"{pod.full_name} on {node.name}")
     for obstacle in answers.scheduler_obstacles(pod, node):
-        click.echo(f"  scheduler: {obstacle}")
+        screen.say(f"  scheduler: {obstacle}")
     decision = answers.decide(pod, node)
     if isinstance(decision, str):
-        click.echo(f"  {decision}")
+        screen.say(f"  {decision}")
         return
     screen.warn(answers.newer_release_warning([node]))
     for line in decision.explain():
-        click.echo(f"  {line}")
+        screen.say(f"  {line}")
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         click.echo("\nWho holds what:")
         screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))
-
-
-def _document(
-    pods: list[ClusterPod], pod: ClusterPod, prediction: Prediction, seen: Seen, background: Background
-) -> dict[str, Any]:
-    helpful = helpful_changes(pod, prediction, seen)
-    return {
-        "pod": {"namespace": pod.namespace, "name": pod.name, "node": pod.node, "phase": pod.phase},
-        "rejected": {"node": pod.node, "reason": pod.reason, "message": pod.message}
-        if pod.reason and pod.node
-        else None,
-        "then": list(background.then),
-        "waits": [{"reason": wait.reason, "sentence": wait.sentence} for wait in background.waits],
-        "scheduler": background.scheduler,
-        "held": list(background.held),
-        "verdict": prediction.verdict,
-        "sentence": prediction.sentence,
-        "nodes": {
-            "evaluated": prediction.evaluated,
-            "admissible": prediction.admissible,
-            "unknown": prediction.stale,
-            "excluded": prediction.excluded,
-        },
-        "reasons": [
-            {
-                "reason": item.reason,
-                "source": str(item.source),
-                "nodes": item.count,
-                "example": item.node,
-                "message": item.message,
-                "sentence": item.sentence or item.message or item.reason,
-                "model": item.model,
-            }
-            for item in prediction.reasons
-        ],
-        "advice": [
-            {"node": item.node, "change": str(item.change), "sentence": item.sentence} for item in helpful
-        ],
-        "recommendations": seen.recommendations(pods),
-    }

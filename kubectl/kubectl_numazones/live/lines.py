@@ -11,7 +11,8 @@ from rich.text import Text
 from kubectl_numazones import answers, screen, stuck
 from kubectl_numazones.drawing import Drawing
 from kubectl_numazones.kinds import Kind
-from kubectl_numazones.live.board import Board, Planned, Stuck
+from kubectl_numazones.live.board import Board, Planned
+from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.zone_figures import Zone, share
 from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
@@ -108,8 +109,10 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
 
 def _stuck_details(item: Stuck, board: Board) -> RenderableType:
     said = "\n".join(stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
-    rows = answers.node_lines(item.example, board.seen.situation.cluster.nodes)
-    return Group(Text(said), Text(), _table(("NODE", "VERDICT", "WHY"), rows))
+    nodes, pod = board.seen.situation.cluster.nodes, item.example
+    groups = answers.node_groups(pod, nodes, item.prediction, answers.forecast_of(pod, nodes))
+    rows = ((str(count), *said) for count, *said in groups)
+    return Group(Text(said), Text(), _table(("NODES", "NEAREST", "VERDICT", "WHY"), rows))
 
 
 def plan_line(item: Planned) -> Line:

@@ -64,6 +64,8 @@ class ClusterState:
         self._beyond = Surroundings(settings=settings or {})
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
+        self._without: dict[str, tuple[ClusterNode | None, frozenset[str], ClusterNode | None]] = {}
+        """Node → as it is with pods that leave, which these are, and as it is without them."""
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
@@ -132,7 +134,15 @@ class ClusterState:
     def without_leavers(self, name: str) -> ClusterNode | None:
         """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
         record = self._records.get(name)
-        return self.as_found(name) if record is not None and record.is_ambiguous(self._clock()) else None
+        now = self._clock()
+        if record is None or not record.is_ambiguous(now):
+            self._without.pop(name, None)
+            return None
+        leavers = record.leavers(now)
+        known = self._without.get(name)
+        if known is None or known[0] is not self.node(name) or known[1] != leavers:
+            known = self._without[name] = (self.node(name), leavers, self.as_found(name))
+        return known[2]
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
@@ -196,6 +206,7 @@ class ClusterState:
 
     def _touch(self, name: str) -> None:
         self._current.pop(name, None)
+        self._without.pop(name, None)
         self.version += 1
         self._touched.append(name)
         record = self._records.get(name)

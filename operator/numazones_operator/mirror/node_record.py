@@ -336,6 +336,10 @@ class NodeRecord:
         """Whether ``as_found`` may differ: pods leave, or have left while others came."""
         return bool(len(self.since)) and (bool(self.since.leavers(self.state, now)) or self.since.overtaken())
 
+    def leavers(self, now: float) -> frozenset[str]:
+        """UIDs, as the kubelet knows them, of pods being deleted that are believed to have ended."""
+        return self.since.leavers(self.state, now) if len(self.since) else frozenset()
+
     def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
         return self._as_known(now, settle=settle, beyond=beyond, leavers=None)

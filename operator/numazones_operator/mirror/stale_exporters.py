@@ -96,7 +96,7 @@ class StaleExporters:
             "has no Lease" if known is None else f"has not renewed its Lease since {timestamp.format(since)}"
         )
         return Silence(
-            ready="Unknown",
+            state="Silent",
             since=timestamp.format(since),
             message=f"the exporter on {node} {told}, so the zone is as it was left then; "
             f"see whether its pod runs: kubectl -n {self._namespace} get pods -o wide",

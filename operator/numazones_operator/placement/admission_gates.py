@@ -6,8 +6,9 @@ such nodes (``release_patch``).
 
 The more important go first, by priority and then by age, as in the scheduler's queue; a less important pod
 leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
-Pods that were released but have no node yet count as if they were on every node they may go to, so that ten
-pods are never released for one slot. Gates of others go first: until ours is the last one, a pod holds no
+Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
+never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
+whatever order (``numazones.arrivals``). Gates of others go first: until ours is the last one, a pod holds no
 room. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
@@ -24,8 +25,8 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.node_choice import Ranking
-from numazones.prediction import UNKNOWN, Kind, ask, relevant
+from numazones.held_room import RELEASE_SECONDS
+from numazones.prediction import UNKNOWN, Kind, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -35,7 +36,8 @@ from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.placement.held_room import RELEASE_SECONDS, HeldRoom, with_held
+from numazones_operator.placement.arrivals_by_node import ArrivalsByNode
+from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.placement.preempting_releases import PreemptingReleases, names
 from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
 from numazones_operator.predictions.live_forecasts import LiveForecasts
@@ -46,14 +48,16 @@ SWITCHED_OFF = (
 CHOICE = 4
 """A pod is released to so many nodes at most: the scheduler, which looks at what predictions do not cover,
 has a choice, and little room is held in vain."""
-AT_ONCE = 16
+AT_ONCE = 32
 """Requests under way at the same time."""
 
 _PERIOD = 1.0
 _ROUND = 1.0
 """Seconds after which a round ends, so that whoever came meanwhile has its turn."""
-_SLICE = 0.02
-"""Seconds of deciding after which others have their turn."""
+_SLICE = 0.005
+"""Seconds of deciding after which others have their turn; a request needs several turns."""
+_HIGHEST = 1 << 31
+"""Above all priorities."""
 _FRESH = 0.1
 """Seconds for which what is held is not counted anew."""
 
@@ -71,10 +75,12 @@ class _Round:
     counted: float
     """When ``held`` was."""
     sliced: float
-    with_held: dict[str, tuple[ClusterNode, int, ClusterNode | None]] = field(default_factory=dict)
-    """Node → as it was, how many of ``held`` were put beside its pods, and as it is with them."""
     open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
+    unforeseen: int = -_HIGHEST
+    """The highest priority of a pod without a prediction so far; the less important wait for that."""
+    closed: set[tuple[Kind, int]] = field(default_factory=set)
+    """Kinds and priorities of which no further pod finds a node."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
     failure: APIError | None = None
@@ -82,23 +88,6 @@ class _Round:
     def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
         """Take what is held at this moment."""
         self.held, self.counted = held, now
-        self.with_held.clear()
-
-    def has_room(self, kind: Kind, node: ClusterNode) -> bool:
-        """Whether a node admits a pod beside all that may be on their way to it."""
-        held = self.held.get(node.name, ())
-        before, number, after = self.with_held.get(node.name, (node, 0, node))
-        if before is not node:
-            number, after = 0, node
-        if after is not None and number < len(held):
-            after = with_held(after, held[number:])
-        self.with_held[node.name] = (node, len(held), after)
-        return after is not None and ask(kind, after).placement_admits
-
-    def admits_beside(self, kind: Kind, node: ClusterNode) -> bool:
-        """Whether a node, as it may become, admits a pod beside all that may be on their way to it."""
-        after = with_held(node, self.held.get(node.name, ()))
-        return after is not None and ask(kind, after).placement_admits
 
 
 class AdmissionGates:
@@ -114,7 +103,6 @@ class AdmissionGates:
         events: EventPoster,
         *,
         enabled: bool,
-        ranking: Ranking,
         may_go: Callable[[ClusterPod, str], bool],
         preempting: PreemptingReleases,
         changed: asyncio.Event,
@@ -127,12 +115,11 @@ class AdmissionGates:
         Args:
             client: how pods are patched.
             state: the cluster.
-            forecasts: where each waiting pod would be admitted.
+            forecasts: where each waiting pod would be admitted, the nodes that are preferred first.
             held: the room held for pods on their way.
             namespaces: which of them opt in.
             events: where events on pods are posted.
             enabled: whether pods are released at all; if not, events on them say so.
-            ranking: which nodes are preferred.
             may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
             preempting: asked where less important pods would have to leave for a pod.
             changed: set when forecasts have changed; cleared here.
@@ -147,7 +134,6 @@ class AdmissionGates:
         self._namespaces = namespaces
         self._events = events
         self._enabled = enabled
-        self._ranking = ranking
         self._may_go = may_go
         self._preempting = preempting
         self._changed = changed
@@ -155,6 +141,7 @@ class AdmissionGates:
         self._metrics = metrics
         self._wall = wall
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._arrivals = ArrivalsByNode()
         self._reported: dict[str, str] = {}
         """UID → why its gate is not served, as the event on the pod said."""
         self._unknown_since: dict[str, float] = {}
@@ -192,6 +179,7 @@ class AdmissionGates:
             pod.uid: self._unknown_since[pod.uid] for pod in waiting if pod.uid in self._unknown_since
         }
         if not waiting:
+            self._arrivals.clear()
             return True
         now = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
@@ -292,43 +280,54 @@ class AdmissionGates:
 
     def _free_nodes(self, pod: ClusterPod, this: _Round) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first."""
-        forecast = self._forecasts.forecast_of(pod.uid)
-        kind = Kind.of(pod) if forecast is None else forecast.kind
-        if kind is None:
+        priority, forecast = _priority(pod), self._forecasts.forecast_of(pod.uid)
+        if forecast is None or self._forecasts.prediction_of(pod.uid) is None:
+            if pod.admission is not None:
+                this.unforeseen = max(this.unforeseen, priority)
             return ()
-        if kind not in this.open and forecast is not None:
-            keys = self._ranking.keys(pod, forecast.verdicts, self._state.node)
-            this.open[kind] = tuple(sorted(keys, key=lambda name: (keys[name], name)))
+        kind = forecast.kind
+        if priority < this.unforeseen or (kind, priority) in this.closed:
+            return ()
+        if kind not in this.open:
+            this.open[kind] = self._forecasts.ranked(pod.uid)
+        found = self._first_free(pod, kind, this)
+        if not found:
+            this.passed_over.setdefault(kind, pod)
+        return found
+
+    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round) -> tuple[str, ...]:
+        """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
         full: set[str] = set()
-        for name in this.open.get(kind, ()):
+        kept = False
+        for name in this.open[kind]:
             if not self._may_go(pod, name):
+                kept = True  # by a plan, perhaps for another pod of the kind
                 continue
             node = self._state.node(name)
-            if node is None or not this.has_room(kind, node):
+            if node is None or not self._has_room(kind, node, this):
                 full.add(name)
-            elif self._stays_free(node, kind, this) and not self._is_wanted(node, pod, this):
+            elif not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
         if full:
             this.open[kind] = tuple(name for name in this.open[kind] if name not in full)
-        if not found:
-            this.passed_over.setdefault(kind, pod)
+        if not found and not kept:
+            this.closed.add((kind, _priority(pod)))
         return tuple(found)
 
-    def _stays_free(self, node: ClusterNode, kind: Kind, this: _Round) -> bool:
-        """Whether the node also admits the pod when those that are leaving have gone before it comes.
-
-        What they free may lead the kubelet astray: an init container may get it, and leave too little.
-        """
-        after = self._state.without_leavers(node.name)
-        return after is None or this.admits_beside(kind, after)
+    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round) -> bool:
+        """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
+        held = this.held.get(node.name, ())
+        return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter).admits(kind)
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Whether a more important pod, which goes on waiting so far, could use the node."""
         return any(
-            _priority(other) > _priority(pod) and self._may_go(other, node.name) and this.has_room(kind, node)
+            _priority(other) > _priority(pod)
+            and self._may_go(other, node.name)
+            and self._has_room(kind, node, this)
             for kind, other in this.passed_over.items()
         )
 

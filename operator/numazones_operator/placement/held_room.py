@@ -14,18 +14,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, released_at, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, released_at
 from numazones_operator.mirror.cluster_state import ClusterState
-
-__all__ = [
-    "BINDING_SECONDS",
-    "MAX_NODES",
-    "NOMINATION_SECONDS",
-    "RELEASE_SECONDS",
-    "HeldRoom",
-    "released_at",
-    "with_held",
-]
 
 BINDING_SECONDS = 60.0
 """Seconds after which a binding that the watch does not show no longer holds room."""

@@ -3,17 +3,21 @@
 Pods of one template share a forecast. Changes are collected for a moment, then each forecast asks the
 nodes that changed, and only those. Asking five thousand nodes for a new kind takes a while, so the work
 is cut into slices between which the loop serves everybody else; what changes meanwhile belongs to the next
-batch.
+batch. Nodes are ranked here once, as ``--placement`` says, for predictions and the gate.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
+from typing import Any
 
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Forecast, Kind, Prediction
+from numazones.node_choice import Ranking
+from numazones.prediction import Forecast, Kind, Prediction, Standing
+from numazones.room import copy_of
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 
@@ -30,10 +34,16 @@ class _KindForecast:
     """One kind of pod and its forecast."""
 
     forecast: Forecast
+    example: ClusterPod
+    """A pod of the kind."""
     pods: dict[str, None] = field(default_factory=dict)
     latest: Prediction | None = None
     unasked: dict[str, None] | None = None
     """Nodes that changed since nobody waits; None: everything has to be asked."""
+    keys: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Node whose placement admits the pods → what it is sorted by, the best first."""
+    order: tuple[str, ...] | None = None
+    """The nodes of ``keys``, the best first; None: they have not been sorted since they changed."""
 
     def leave(self, nodes: Iterable[str]) -> None:
         """Note nodes that changed while nobody waits; what they were like is not kept."""
@@ -41,14 +51,43 @@ class _KindForecast:
             for name in nodes:
                 self.unasked[name] = None
                 self.forecast.forget(name)
+                self.keys.pop(name, None)
+            self.order = None
+
+    def rank(self, asked: Iterable[str], ranking: Ranking, state: ClusterState) -> bool:
+        """Rank the nodes that were asked; return whether any is sorted by something else now."""
+        verdicts = self.forecast.verdicts
+        names = list(verdicts) if not ranking.by_node else [name for name in asked if name in verdicts]
+        keys = ranking.keys(self.example, {name: verdicts[name] for name in names}, state.node)
+        changed = False
+        for name in (*asked, *names):
+            old, new = self.keys.get(name), keys.get(name)
+            if old != new:
+                changed = True
+                if new is None:
+                    del self.keys[name]
+                else:
+                    self.keys[name] = new
+        if changed:
+            self.order = None
+        return changed
+
+    def best(self, number: int) -> list[str]:
+        """Return the best nodes that would admit the pods."""
+        verdicts, keys = self.forecast.verdicts, self.keys
+        admitting = (name for name in keys if verdicts[name].standing is Standing.ADMITS)
+        return nsmallest(number, admitting, key=lambda name: (keys[name], name))
 
 
 class LiveForecasts:
     """Predictions for all pods without a node, as current as the last batch of changes."""
 
-    def __init__(self, state: ClusterState, *, metrics: Metrics, candidates: int) -> None:
-        """``candidates``: how many of the best nodes a prediction names."""
+    def __init__(
+        self, state: ClusterState, *, metrics: Metrics, candidates: int, ranking: Ranking | None = None
+    ) -> None:
+        """``candidates``: how many of the best nodes a prediction names; ``ranking``: which are the best."""
         self._state = state
+        self._ranking = ranking or Ranking()
         self._metrics = metrics
         self._candidates = candidates
         self._kinds: dict[Kind, _KindForecast] = {}
@@ -71,6 +110,19 @@ class LiveForecasts:
         """Return the forecast that a waiting pod shares."""
         kind = self._kind_of.get(uid)
         return None if kind is None else self._kinds[kind].forecast
+
+    def ranked(self, uid: str) -> tuple[str, ...]:
+        """Return the nodes whose placement would admit a waiting pod, the best first.
+
+        Those are among them that may lack devices which the scheduler still has to allocate.
+        """
+        kind = self._kind_of.get(uid)
+        if kind is None:
+            return ()
+        live = self._kinds[kind]
+        if live.order is None:
+            live.order = tuple(sorted(live.keys, key=lambda name: (live.keys[name], name)))
+        return live.order
 
     def verdicts(self) -> dict[str, int]:
         """Return verdict → number of waiting pods."""
@@ -145,7 +197,7 @@ class LiveForecasts:
                 continue
             live = self._kinds.get(kind)
             if live is None:
-                live = self._kinds[kind] = _KindForecast(Forecast(kind))
+                live = self._kinds[kind] = _KindForecast(Forecast(kind), copy_of(pod, 0))
             self._kind_of[uid] = live.forecast.kind
             live.pods[uid] = None
         return added
@@ -154,12 +206,15 @@ class LiveForecasts:
         """Ask the nodes that changed; return whether the prediction is another one now."""
         if live.latest is None and live.unasked is None:
             changed = await self._ask_all(live.forecast)
+            asked = list(live.forecast.verdicts)
         else:
-            changed = await self._ask(live.forecast, {**(live.unasked or {}), **nodes})
+            asked = list({**(live.unasked or {}), **nodes})
+            changed = await self._ask(live.forecast, asked)
         live.unasked = {}
+        changed |= live.rank(asked, self._ranking, self._state)
         if not changed and live.latest is not None:
             return False
-        latest = live.forecast.prediction(candidates=self._candidates)
+        latest = live.forecast.prediction(candidates=self._candidates, ranked=live.best(self._candidates))
         if latest == live.latest:
             return False
         live.latest = latest
@@ -171,7 +226,7 @@ class LiveForecasts:
             await self._yield_when_due()
         return True
 
-    async def _ask(self, forecast: Forecast, names: dict[str, float | None] | dict[str, float]) -> bool:
+    async def _ask(self, forecast: Forecast, names: Iterable[str]) -> bool:
         changed = False
         for name in names:
             node: ClusterNode | None = self._state.node(name)

@@ -129,10 +129,10 @@ def columns(kind: str, *, wide: bool) -> list[str]:
 
 
 def test_numazones_have_the_columns_that_people_ask_for() -> None:
-    assert " ".join(columns("NUMAZone", wide=False)) == (
-        "POLICY CPU RESERVED ASSIGNED FREE MEMORY MEM-FREE DEVICES READY SILENT AGE"
-    )
-    assert columns("NUMAZone", wide=True) == ["SCOPE", "CORES"]
+    assert " ".join(columns("NUMAZone", wide=False)) == ("POLICY CPU FREE MEM-FREE DEVICES STATE")
+    assert columns("NUMAZone", wide=True) == [
+        *("RESERVED", "ASSIGNED", "MEMORY", "SILENT", "AGE", "SCOPE", "CORES")
+    ]
 
 
 def test_recommendations_have_the_columns_that_read_well() -> None:

@@ -205,7 +205,6 @@ def test_amounts_follow_the_kubelets_books() -> None:
     }
     assert first["status"]["cpus"] == {"reserved": "0", "exclusive": "1,5", "shared": "4"}
     assert first["status"]["summary"] == {
-        "ready": "True",
         "assigned": "2",
         "free": "1",
         "memory": "8.0Gi",

@@ -122,7 +122,7 @@ def test_nodes_whose_zones_make_no_sense_take_part_in_nothing(dump: dict[str, An
 def test_nodes_of_silent_exporters_take_part_in_nothing(dump: dict[str, Any]) -> None:
     for item in dump["items"]:
         if item["kind"] == "NUMAZone":
-            item["status"]["silence"] = {"ready": "Unknown", "message": "the exporter is silent"}
+            item["status"]["silence"] = {"state": "Silent", "message": "the exporter is silent"}
     situation = situation_of(Dump.of(dump["items"]), NOW)
     unknown = [node.unknown for node in situation.cluster.nodes.values()]
     assert [(one.reason, one.message) for one in unknown if one] == [

@@ -115,7 +115,7 @@ async def test_a_zone_says_since_when_its_exporter_is_silent_and_no_longer_when_
     setting.now += 20.0
     assert await setting.looks() == 2
     assert setting.said("node-0-numa-1") == {
-        "ready": "Unknown",
+        "state": "Silent",
         "since": "2026-01-31T09:00:00Z",
         "message": "the exporter on node-0 has not renewed its Lease since 2026-01-31T09:00:00Z, so the zone "
         "is as it was left then; see whether its pod runs: kubectl -n numazones-system get pods -o wide",
@@ -191,15 +191,15 @@ async def test_kubectl_shows_no_ready_zone_of_a_dead_exporter(tmp_path: Path, ku
         loop.publishers["worker-2"].cancel()
 
         async def rows() -> dict[str, list[str]]:
-            lines = (await run(kubectl, loop, "get", "numazones")).splitlines()
-            heads = ("NAME", "READY", "SILENT", "AGE")
+            lines = (await run(kubectl, loop, "get", "numazones", "-o", "wide")).splitlines()
+            heads = ("NAME", "STATE", "SILENT", "AGE")
             columns = [(lines[0].index(head), head) for head in heads]
             return {
                 line.split()[0]: [(line[at:].split("  ")[0]).strip() for at, _ in columns]
                 for line in lines[1:]
             }
 
-        assert {tuple(row[1:3]) for row in (await rows()).values()} == {("True", "")}
+        assert {tuple(row[1:3]) for row in (await rows()).values()} == {("", "")}
         manager = "numazones-exporter"
         await loop.client.apply(
             LEASES,
@@ -208,13 +208,13 @@ async def test_kubectl_shows_no_ready_zone_of_a_dead_exporter(tmp_path: Path, ku
             namespace=OPTIONS.exporter_namespace,
         )
 
-        async def shown(worker: str, ready: str) -> bool:
-            return {row[1] for name, row in (await rows()).items() if name.startswith(worker)} == {ready}
+        async def shown(worker: str, state: str) -> bool:
+            return {row[1] for name, row in (await rows()).items() if name.startswith(worker)} == {state}
 
-        await eventually(lambda: shown("worker-2", "Unknown"))
+        await eventually(lambda: shown("worker-2", "Silent"))
         found = await rows()
         assert all(row[2] for name, row in found.items() if name.startswith("worker-2")), "the sign of age"
-        assert await shown("worker-1", "True")
+        assert await shown("worker-1", "")
         told = json.loads(
             await run(kubectl, loop, "get", "nz", "worker-2-numa-0", "-o=json", "--show-managed-fields")
         )
@@ -231,4 +231,4 @@ async def test_kubectl_shows_no_ready_zone_of_a_dead_exporter(tmp_path: Path, ku
             field_manager=manager,
             namespace=OPTIONS.exporter_namespace,
         )
-        await eventually(lambda: shown("worker-2", "True"))
+        await eventually(lambda: shown("worker-2", ""))

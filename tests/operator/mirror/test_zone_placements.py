@@ -269,7 +269,7 @@ async def test_kubectl_the_dump_and_the_operator_say_the_same_of_every_zone(
         state = operator.pipeline.state
 
         async def shown() -> list[tuple[str, ...]]:
-            lines = (await run(kubectl, loop, "get", "numazones")).splitlines()
+            lines = (await run(kubectl, loop, "get", "numazones", "-o", "wide")).splitlines()
             heads = ("NAME", "POLICY", "ASSIGNED", "FREE")
             columns = [lines[0].index(head) for head in heads]
             return sorted(tuple(line[at:].split("  ")[0].strip() for at in columns) for line in lines[1:])

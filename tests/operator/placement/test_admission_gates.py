@@ -7,20 +7,15 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.node_choice import Ranking
 from numazones.waiting import GATE, OPT_IN
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS, PRIORITY_CLASSES
-from numazones_client.table import Table
-from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.placement import preempting_releases
-from numazones_operator.placement.admission_gates import AdmissionGates
-from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from tests.operator.placement.extender.cluster import Cluster
+from tests.operator.placement.offline_gates import offline_gates
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -333,28 +328,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
 async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_kubelet_astray() -> None:
     """What it frees may be given to an init container, on a NUMA node that has too little for the app."""
     cluster = Cluster("a")
-
-    def may_go(_pod: ClusterPod, _node: str) -> bool:
-        return True
-
-    gates = AdmissionGates(
-        cluster.server,  # type: ignore[arg-type]
-        cluster.state,
-        cluster.offline.pipeline.forecasts,
-        cluster.held,
-        opted_in("default"),
-        cluster.offline.events,
-        enabled=True,
-        ranking=Ranking(),
-        may_go=may_go,
-        preempting=PreemptingReleases(
-            cluster.state, cluster.offline.pipeline.forecasts, budgets=None, may_go=may_go
-        ),
-        changed=asyncio.Event(),
-        timeout=0,
-        metrics=cluster.offline.metrics,
-        wall=cluster.offline.clock,
-    )
+    gates = offline_gates(cluster)
     cluster.pod("stays", cpu=18, nodeName="a")
     cluster.pod("leaves", cpu=10, nodeName="a")  # 2 CPUs are left on NUMA node 0
     cluster.ask_to_delete("leaves")
@@ -366,9 +340,3 @@ async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_
     assert cluster.offline.published["large"].verdict == "Admissible"  # while the other holds what it has
     await gates.release()
     assert [name for name, _ in cluster.server.patches] == ["small"]
-
-
-def opted_in(name: str) -> Table[NamespaceLabels]:
-    found: Table[NamespaceLabels] = Table(lambda namespace: namespace.name, lambda *_: None)
-    found.put(NamespaceLabels(name, {OPT_IN[0]: OPT_IN[1]}))
-    return found

@@ -2,6 +2,12 @@
 
 import pytest
 
+from numazones.node_choice import ASKING, NodeChoice
+from numazones_operator.options import Options
+from numazones_operator.placement.extender import decisions
+from numazones_operator.placement.extender.verdicts import CurrentVerdicts
+from numazones_operator.placement.held_room import HeldRoom
+from tests.operator.offline_pipeline import SETTLE, OfflinePipeline
 from tests.operator.one_node_pipeline import OneNodePipeline
 
 
@@ -33,3 +39,72 @@ async def test_a_node_that_fills_changes_the_forecasts_that_depend_on_it(setting
     changes = [(pod.name, made.verdict) async for pod, made, _ in setting.pipeline.forecasts.renew()]
     assert ("waits", "Inadmissible") in changes
     assert setting.pipeline.forecasts.backlog == 0
+
+
+PREFERRED = {
+    # Both zones of "even" have 26 of 30 CPUs; "uneven" has 10 in one and 30 in the other, and fewer in all.
+    NodeChoice.BEST_FIT: "uneven",
+    NodeChoice.SCARCE: "uneven",
+    NodeChoice.SHAPES: "uneven",
+    NodeChoice.PACK: "uneven",
+    NodeChoice.EXACT: "even",
+}
+
+
+def two_nodes(choice: NodeChoice) -> OfflinePipeline:
+    offline = OfflinePipeline(Options(settle=SETTLE, debounce=0.0, candidates=3, placement=choice.value))
+    for name, fillers in (("even", (4, 4)), ("uneven", (20,))):
+        offline.add_node(name)
+        for number, cpu in enumerate(fillers):
+            offline.put_pod(f"{name}-{number}", cpu=cpu, nodeName=name)
+    return offline
+
+
+@pytest.mark.parametrize("choice", ASKING)
+async def test_predictions_the_gate_and_the_extender_prefer_the_node_that_placement_says(
+    choice: NodeChoice,
+) -> None:
+    offline = two_nodes(choice)
+    offline.put_pod("waits", cpu=10)
+    await offline.renew()
+    made = offline.published["waits"]
+    names = tuple(candidate.node for candidate in made.candidates)
+    assert names[0] == PREFERRED[choice]
+    assert f"best is {names[0]}" in made.sentence
+    assert offline.pipeline.forecasts.ranked("uid-waits") == names
+    pod = offline.state.pods.get("uid-waits")
+    assert pod is not None
+    ranking = offline.options.ranking
+    verdicts = await CurrentVerdicts(offline.state, HeldRoom(offline.state)).of(pod, names)
+    scores = decisions.scores(ranking.keys(pod, verdicts, offline.state.node))
+    assert max(scores, key=scores.__getitem__) == names[0]
+
+
+async def test_a_node_is_ranked_anew_though_its_verdict_has_not_changed() -> None:
+    """A pod without CPUs of its own changes what is requested, and no zone."""
+    offline = two_nodes(NodeChoice.EXACT)
+    offline.put_pod("waits", cpu=10)
+    await offline.renew()
+    assert offline.published["waits"].candidates[0].node == "even"
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "30"}}}
+    offline.put_pod("shares", containers=[container], nodeName="even")
+    await offline.renew()
+    assert offline.published["waits"].candidates[0].node == "uneven"
+
+
+async def test_a_node_that_is_gone_is_no_candidate_and_one_that_comes_while_nobody_waits_is() -> None:
+    offline = two_nodes(NodeChoice.PACK)
+    offline.put_pod("waits", cpu=10)
+    await offline.renew()
+    node = offline.state.nodes.get("uneven")
+    assert node is not None
+    offline.state.nodes.remove(node)
+    await offline.renew()
+    assert [one.node for one in offline.published["waits"].candidates] == ["even"]
+    offline.put_pod("waits", cpu=10, nodeName="even")
+    await offline.renew()
+    offline.add_node("new")
+    await offline.renew()
+    offline.put_pod("later", cpu=10)
+    await offline.renew()
+    assert [one.node for one in offline.published["later"].candidates] == ["even", "new"]

@@ -8,9 +8,10 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.held_room import with_held
 from numazones.placement import Unknown
 from numazones.prediction import (
     UNKNOWN_SOURCE,
@@ -23,7 +24,7 @@ from numazones.prediction import (
 )
 from numazones.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.placement.held_room import HeldRoom, with_held
+from numazones_operator.placement.held_room import HeldRoom
 
 _MAX_KINDS = 64
 _SLICE = 0.02
@@ -45,6 +46,8 @@ class _Known:
 
     forecast: Forecast
     version: int = NEVER
+    without_leavers: dict[str, tuple[ClusterNode, NodeVerdict]] = field(default_factory=dict)
+    """Node from which pods leave → as it is without them, and its verdict then."""
 
 
 class CurrentVerdicts:
@@ -95,7 +98,10 @@ class CurrentVerdicts:
         node = self._state.without_leavers(name)
         if node is None:
             return verdict
-        after = _beside(kind, node, ask(kind, node), held)
+        asked = self._known(kind).without_leavers
+        if name not in asked or asked[name][0] is not node:
+            asked[name] = (node, ask(kind, node))
+        after = _beside(kind, node, asked[name][1], held)
         if verdict.standing is Standing.UNKNOWN:
             return replace(verdict, would_reject=after.would_reject)
         return verdict if after.standing is Standing.ADMITS else after
@@ -126,6 +132,7 @@ class CurrentVerdicts:
             version, started = self._state.version, time.monotonic()
             for name in self._state.changed_since(known.version):
                 node = self._state.node(name)
+                known.without_leavers.pop(name, None)
                 if node is None:
                     known.forecast.forget(name)
                 else:

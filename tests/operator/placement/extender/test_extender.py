@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster import ClusterNode
 from numazones_client import Unreachable
 from numazones_client.errors import Request
+from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.extender import extender as extender_module
 from numazones_operator.placement.extender.binding import BOUND
 from numazones_operator.placement.extender.extender import LEAST_SAMPLE
@@ -314,6 +316,37 @@ async def test_room_that_a_leaving_pod_frees_may_lead_a_kubelet_astray() -> None
     assert cluster.server.patches == []
     small = with_init_container(cluster.pod("small", cpu=10), 4)
     assert (await cluster.filter(small, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_nodes_without_their_leaving_pods_are_made_once_until_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    as_found = ClusterState.as_found
+
+    def counted(state: ClusterState, name: str) -> ClusterNode | None:
+        made.append(name)
+        return as_found(state, name)
+
+    monkeypatch.setattr(ClusterState, "as_found", counted)
+    names = ["a", "b"]
+    cluster = Cluster(*names)
+    for name in names:
+        cluster.pod(f"leaves-{name}", cpu=10, nodeName=name)
+    cluster.ask_to_delete("leaves-a")
+    pod = cluster.pod("p", cpu=4)
+    made.clear()
+    for _ in range(3):
+        assert (await cluster.filter(pod, names))["NodeNames"] == names
+    assert made == ["a"]
+    cluster.ask_to_delete("leaves-b")
+    made.clear()
+    assert (await cluster.filter(pod, names))["NodeNames"] == names
+    assert made == ["b"]
+    cluster.delete("leaves-a")
+    made.clear()
+    assert (await cluster.filter(pod, names))["NodeNames"] == names
+    assert made == []
 
 
 # Nodes of unknown state, and what is known of them all the same

@@ -1,0 +1,58 @@
+"""What ``why`` says of a pod, as a document."""
+
+from kubectl_numazones.cluster import Seen
+from kubectl_numazones.documents import PodReference, Reason, WhyDocument
+from kubectl_numazones.stuck import Background, helpful_changes
+from kubectl_numazones.stuck_pods import Stuck
+from numazones.cluster import ClusterPod
+from numazones.prediction import Prediction
+
+
+def why_document(item: Stuck, seen: Seen, background: Background) -> WhyDocument:
+    """Return the document; of several pods of one owner it is about the most telling one."""
+    pod, prediction = item.example, item.prediction
+    return {
+        "pod": _reference(pod),
+        "others": [_reference(other) for other in item.pods if other is not pod],
+        "rejected": {"node": pod.node, "reason": pod.reason, "message": pod.message}
+        if pod.reason and pod.node
+        else None,
+        "then": list(background.then),
+        "waits": [{"reason": wait.reason, "sentence": wait.sentence} for wait in background.waits],
+        "scheduler": background.scheduler,
+        "held": list(background.held),
+        "verdict": prediction.verdict,
+        "sentence": prediction.sentence,
+        "nodes": {
+            "evaluated": prediction.evaluated,
+            "admissible": prediction.admissible,
+            "unknown": prediction.stale,
+            "excluded": prediction.excluded,
+        },
+        "reasons": reasons(prediction),
+        "advice": [
+            {"node": one.node, "change": str(one.change), "sentence": one.sentence}
+            for one in helpful_changes(pod, prediction, seen)
+        ],
+        "recommendations": seen.recommendations(item.pods),
+    }
+
+
+def reasons(prediction: Prediction) -> list[Reason]:
+    """Return why nodes do not admit a pod."""
+    return [
+        {
+            "reason": item.reason,
+            "source": str(item.source),
+            "nodes": item.count,
+            "example": item.node,
+            "message": item.message,
+            "sentence": item.sentence or item.message or item.reason,
+            "model": item.model,
+        }
+        for item in prediction.reasons
+    ]
+
+
+def _reference(pod: ClusterPod) -> PodReference:
+    return {"namespace": pod.namespace, "name": pod.name, "node": pod.node, "phase": pod.phase}

@@ -1,0 +1,41 @@
+"""Admission gates on a mirror that tests feed by hand."""
+
+import asyncio
+
+from numazones.cluster import ClusterPod
+from numazones.waiting import OPT_IN
+from numazones_client.table import Table
+from numazones_operator.mirror.decoding import NamespaceLabels
+from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.placement.preempting_releases import PreemptingReleases
+from tests.operator.placement.extender.cluster import Cluster
+
+
+def offline_gates(cluster: Cluster) -> AdmissionGates:
+    """Gates that the pods of the namespace ``default`` wait at."""
+
+    def may_go(_pod: ClusterPod, _node: str) -> bool:
+        return True
+
+    forecasts = cluster.offline.pipeline.forecasts
+    return AdmissionGates(
+        cluster.server,  # type: ignore[arg-type]
+        cluster.state,
+        forecasts,
+        cluster.held,
+        _opted_in("default"),
+        cluster.offline.events,
+        enabled=True,
+        may_go=may_go,
+        preempting=PreemptingReleases(cluster.state, forecasts, budgets=None, may_go=may_go),
+        changed=asyncio.Event(),
+        timeout=0,
+        metrics=cluster.offline.metrics,
+        wall=cluster.offline.clock,
+    )
+
+
+def _opted_in(name: str) -> Table[NamespaceLabels]:
+    found: Table[NamespaceLabels] = Table(lambda namespace: namespace.name, lambda *_: None)
+    found.put(NamespaceLabels(name, {OPT_IN[0]: OPT_IN[1]}))
+    return found

@@ -1,0 +1,41 @@
+"""What the simulator's commands say: whole lines in a pipe, broken ones on a terminal."""
+
+import io
+
+import pytest
+
+from numazones_simulator.screen import Screen, broken
+
+LINE = (
+    "  trainer-x2x05  node-1  Failed  TopologyAffinityError  Pod was rejected: Resources cannot be allocated"
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_terminal_gets_lines_that_fit_it(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Terminal()
+    screen = Screen(out, io.StringIO())
+    screen.say(LINE)
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert " ".join(out.getvalue().split()) == " ".join(LINE.split())
+    assert all(line.startswith(" " * 6) for line in lines[1:])
+    assert screen.pages == [[LINE]]
+
+
+def test_a_pipe_gets_whole_lines() -> None:
+    out = io.StringIO()
+    Screen(out, io.StringIO()).say(LINE)
+    assert out.getvalue() == f"{LINE}\n"
+
+
+def test_lines_that_fit_are_left_alone() -> None:
+    table = "NAME          CPU   FREE"
+    assert broken(table, 80) == [table]
+    assert broken("", 80) == [""]
