@@ -1,13 +1,16 @@
 """``top``: the NUMA zones of the cluster, what of each is in use, fullest first."""
 
 import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Source, read_nodes, source_options
+from kubectl_numazones.cluster import Source, read_nodes_and_comers, source_options
 from kubectl_numazones.documents import TopDocument, ZoneFigures
+from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
 from numazones.api.meta import GROUP
@@ -32,16 +35,22 @@ _EXPENDABLE = (7, 2, 4, 6)
 @output_option("text", "wide", "name")
 @source_options
 def command(source: Source, sort_by: str, *, watch: bool, interval: float, output: Output) -> int:
-    """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left."""
+    """Show every NUMA zone: exclusive CPUs, memory and devices in use, and what is left.
+
+    Below them stands, of a live cluster, the room that is held for pods on their way: released from the gate,
+    or nominated by a scheduler.
+    """
     while True:
-        nodes = read_nodes(source)
+        nodes, comers = read_nodes_and_comers(source)
+        by_name = {node.name: node for node in nodes}
+        held = None if comers is None else coming(comers, by_name, datetime.now(UTC))
         by_node = [(node, list(zones_of(node))) for node in nodes]
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
         unknown = [(node.name, why_no_zones(node)) for node, found in by_node if not found]
         if output.is_document:
-            output.write(_document(zones, unknown))
+            output.write(_document(zones, unknown, held))
         elif output.form == "name":
             for zone in zones:
                 click.echo(f"{_KIND}/{zone.name}")
@@ -49,6 +58,9 @@ def command(source: Source, sort_by: str, *, watch: bool, interval: float, outpu
             _print(zones, wide=output.form == "wide")
             for name, message in unknown:
                 click.echo(f"{name}: {message}")
+            for name, items in sorted((held or {}).items()):
+                for item in items:
+                    click.echo(f"{name}: {item.sentence}")
         if not watch:
             return 0
         time.sleep(interval)
@@ -81,10 +93,26 @@ def _row(zone: Zone) -> tuple[str | Text, ...]:
     )
 
 
-def _document(zones: list[Zone], unknown: list[tuple[str, str]]) -> TopDocument:
+def _document(
+    zones: list[Zone], unknown: list[tuple[str, str]], held: Mapping[str, Sequence[Coming]] | None
+) -> TopDocument:
     return {
         "items": list(map(_figures, zones)),
         "unknown": [{"node": node, "message": message} for node, message in unknown],
+        "held": None
+        if held is None
+        else [
+            {
+                "node": node,
+                "numas": list(item.zones),
+                "pod": item.held.pod.full_name,
+                "cpus": item.cpus,
+                "way": str(item.held.way),
+                "until": item.until,
+            }
+            for node, items in sorted(held.items())
+            for item in items
+        ],
     }
 
 

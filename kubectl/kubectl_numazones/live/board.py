@@ -4,12 +4,13 @@ Made anew whenever the cluster has changed. Pods of one owner stand in one line,
 replicas are rejected leaves hundreds of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubectl_numazones import answers, stuck
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
+from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.cluster import ClusterPod
@@ -62,6 +63,13 @@ class Stuck:
         return f"{self.example.reason} on {self.example.node}; a failed pod is not tried again: delete it"
 
     @property
+    def reason(self) -> str:
+        """What stands in the way, in a word or two that many pods share."""
+        if not self.waiting:
+            return self.example.reason
+        return self.prediction.reasons[0].reason if self.prediction.reasons else ""
+
+    @property
     def since(self) -> str:
         """When the first of them was created."""
         return min(pod.created for pod in self.pods)
@@ -76,6 +84,8 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
+    held: Mapping[str, Sequence[Coming]]
+    """Node → the pods on their way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,9 @@ def board_of(seen: Seen) -> Board:
         if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
-    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)))
+    situation = seen.situation
+    on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
+    return Board(seen, zones, unknown, tuple(sorted(_stuck(seen), key=_urgency)), on_the_way)
 
 
 def _urgency(item: Stuck) -> tuple[int, str, str]:
