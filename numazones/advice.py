@@ -84,6 +84,11 @@ class Advice:
     loss: float = 0.0
     """Of a smaller request: the share of what was asked that is given up."""
 
+    @property
+    def line(self) -> str:
+        """The sentence with its node, as lists of advice have it."""
+        return self.sentence if self.node in self.sentence else f"{self.sentence} ({self.node})"
+
 
 @dataclass(frozen=True, slots=True)
 class Around:

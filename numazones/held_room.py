@@ -2,14 +2,18 @@
 
 Between the moment a pod is given a choice of nodes and the moment it has one, no node counts it. A pod that
 was released from the gate says when in an annotation, and its affinity says where to; one that a scheduler
-nominated has ``status.nominatedNodeName``.
+nominated has ``status.nominatedNodeName``. Of pods that a scheduler assumes, which are being bound, only the
+operator knows whose scheduler asks it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import beside
+from numazones.prediction import Kind, Prediction, Standing, ask, beside, place_beside
+from numazones.wording import some_of
 
 RELEASED = "numazones.io/admission-released"
 """Annotation: when a pod was released from the gate."""
@@ -17,6 +21,26 @@ MAX_NODES = 16
 """A pod that may go to more nodes than these was given no choice, and holds nothing."""
 RELEASE_SECONDS = 60.0
 """Seconds after which a released pod without a node no longer holds room."""
+
+
+class Way(StrEnum):
+    """How a pod comes to a node; the value says so in a sentence."""
+
+    RELEASED = "released from the gate"
+    ASSUMED = "being bound by a scheduler"
+    NOMINATED = "nominated by a scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Room that is held for one pod."""
+
+    pod: ClusterPod
+    nodes: tuple[str, ...]
+    """Where: it will come to one of them."""
+    way: Way
+    until: float | None = None
+    """When that ends by itself, seconds since the epoch; None: when the scheduler nominates it no longer."""
 
 
 def released_at(pod: ClusterPod) -> float:
@@ -27,6 +51,33 @@ def released_at(pod: ClusterPod) -> float:
         return 0.0
 
 
+def held(
+    waiting: Iterable[ClusterPod],
+    nodes: Sequence[ClusterNode],
+    *,
+    now: float,
+    asking: ClusterPod | None = None,
+) -> Iterator[Held]:
+    """Yield the room that is held for pods without a node.
+
+    Args:
+        waiting: the pods.
+        nodes: all nodes.
+        now: seconds since the epoch.
+        asking: a pod that has to leave others room; None: whoever asks.
+    """
+    for pod in waiting:
+        if pod.node or pod.constraints.scheduling_gates or (asking is not None and pod.uid == asking.uid):
+            continue
+        if pod.nominated:
+            if asking is None or (pod.priority or 0) >= (asking.priority or 0):
+                yield Held(pod, (pod.nominated,), Way.NOMINATED)
+        elif RELEASED in pod.annotations and now - released_at(pod) < RELEASE_SECONDS:
+            chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
+            if 0 < len(chosen) <= MAX_NODES:
+                yield Held(pod, tuple(chosen), Way.RELEASED, released_at(pod) + RELEASE_SECONDS)
+
+
 def holders(
     waiting: Iterable[ClusterPod], nodes: Sequence[ClusterNode], asking: ClusterPod, *, now: float
 ) -> Iterator[tuple[str, ClusterPod]]:
@@ -34,15 +85,8 @@ def holders(
 
     ``now``: seconds since the epoch.
     """
-    for pod in waiting:
-        if pod.uid == asking.uid or pod.node or pod.constraints.scheduling_gates:
-            continue
-        if pod.nominated:
-            if (pod.priority or 0) >= (asking.priority or 0):
-                yield pod.nominated, pod
-        elif RELEASED in pod.annotations and now - released_at(pod) < RELEASE_SECONDS:
-            chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
-            yield from ((name, pod) for name in chosen if len(chosen) <= MAX_NODES)
+    for item in held(waiting, nodes, now=now, asking=asking):
+        yield from ((name, item.pod) for name in item.nodes)
 
 
 def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | None:
@@ -52,3 +96,46 @@ def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | No
             return None
         node = beside(pod, node) or node.with_pod(pod)
     return node
+
+
+def in_the_way(
+    pod: ClusterPod,
+    prediction: Prediction,
+    node: Callable[[str], ClusterNode | None],
+    by_node: Mapping[str, Sequence[ClusterPod]],
+) -> Iterator[str]:
+    """Say whom room is held for, if no node would admit the pod beside those that are on their way.
+
+    Args:
+        pod: one that some node would admit otherwise.
+        prediction: of it, with the nodes that would.
+        node: finds a node by name.
+        by_node: node → pods on their way to it whom the pod has to leave room.
+    """
+    kind = Kind.of(pod)
+    if kind is None or not by_node:
+        return
+    for candidate in prediction.candidates:
+        there = node(candidate.node)
+        after = None if there is None else with_held(there, by_node.get(candidate.node, ()))
+        if after is not None and ask(kind, after).standing is Standing.ADMITS:
+            return
+    candidates = {candidate.node for candidate in prediction.candidates}
+    for name in sorted(candidates & by_node.keys()):
+        others = by_node[name]
+        yield f"{name}: room is held for {some_of(other.full_name for other in others)}"
+
+
+def zones_held(node: ClusterNode, pods: Iterable[ClusterPod]) -> Iterator[tuple[ClusterPod, tuple[int, ...]]]:
+    """Yield the pods on their way to a node with the NUMA nodes that each will get, coming in this order.
+
+    None are named for a pod that would get no zones of its own, or of which that cannot be told.
+    """
+    for pod in pods:
+        placed = None if pod.admission is None else place_beside(pod, node)
+        if placed is None:
+            node = node.with_pod(pod)
+            yield pod, ()
+        else:
+            node = placed.node
+            yield pod, tuple(placed.decision.zones)

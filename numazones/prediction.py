@@ -143,6 +143,13 @@ class Prediction:
         return first.sentence or first.message or first.reason
 
     @property
+    def hopeless(self) -> str:
+        """That nobody has to be evicted, for nothing would come of it; empty where something might."""
+        if self.possible:
+            return ""
+        return "No eviction can help: the nodes for such pods would not take it even when empty."
+
+    @property
     def brief(self) -> str:
         """What stands in the way, in few words; empty where nothing does."""
         if self.verdict == ADMISSIBLE or not self.reasons:

@@ -30,6 +30,9 @@ class Wait:
     sentence: str
 
 
+HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on their way to it")
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known around a pod; what was not read is None or empty."""

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from numazones import cpuset, scheduling
-from numazones.advice import Advice, Around, advise_on, in_order
+from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
@@ -35,9 +34,6 @@ from numazones.wording import some_of
 if TYPE_CHECKING:
     from numazones.rebalance.candidates import Situation
 
-_MAX_NODES_ADVISED = 3
-_MAX_NODES_LOOKED_AT = 12
-"""Trying changes on copies takes time."""
 _MAX_NAMED = 3
 
 
@@ -111,45 +107,17 @@ def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
 def advice_for(
     pod: ClusterPod, situation: "Situation", prediction: Prediction, forecast: Forecast | None
 ) -> list[Advice]:
-    """Return what would let a pod in, on the nearest nodes where something would, the cheapest first."""
-    if forecast is None or prediction.verdict == ADMISSIBLE:
-        return []
-    nodes = situation.cluster.nodes
-    likely = [one.node for one in prediction.candidates]
-    around = Around(
-        [nodes[name] for name in dict.fromkeys([*likely, *sorted(nodes)])],
-        lambda other: objection_to_move(other, situation),
-    )
-    found: list[Advice] = []
-    told: set[str] = set()
-    advised = 0
-    for name in islice(nearest_nodes(prediction, forecast), _MAX_NODES_LOOKED_AT):
-        fresh = [item for item in advise_on(pod, nodes[name], around) if item.sentence not in told]
-        told.update(item.sentence for item in fresh)
-        found.extend(fresh)
-        advised += bool(fresh)
-        if advised == _MAX_NODES_ADVISED:
-            break
-    return list(in_order(found))
-
-
-def objection_to_move(pod: ClusterPod, situation: "Situation") -> str:
-    """Return why no plan of the default policy moves a pod; empty where it may be moved."""
+    """Return what would let a pod in, the cheapest first."""
     # Imported late: most answers do without all that planning needs.
-    from numazones.rebalance.candidates import why_not  # noqa: PLC0415
-    from numazones.rebalance.policy import Policy  # noqa: PLC0415
+    from numazones.rebalance.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
 
-    return next((one.message for one in why_not(pod, situation, Policy())), "")
+    if forecast is None:
+        return []
+    return helpful_changes(pod, situation, prediction, nodes_looked_at(prediction, forecast))
 
 
 EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 """Verdict → exit code of the commands that answer a question."""
-
-
-def nearest_nodes(prediction: Prediction, forecast: Forecast) -> Iterator[str]:
-    """Yield the nodes that do not admit the pod: that of the headline, then the nearest first."""
-    first = [reason.node for reason in prediction.reasons[:1] if reason.node]
-    yield from dict.fromkeys([*first, *forecast.nearest])
 
 
 def node_lines(
@@ -160,7 +128,8 @@ def node_lines(
     for name, node in sorted(nodes.items()):
         obstacles = scheduler_obstacles(pod, node)
         if obstacles:
-            yield name, "Excluded", "; ".join(obstacles)
+            still = scheduling.unallocated(pod.requests, node)
+            yield name, UNKNOWN if obstacles == (still,) else "Excluded", "; ".join(obstacles)
         elif forecast is None:
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:

@@ -23,6 +23,7 @@ from numazones.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
+from numazones.held_room import RELEASED
 from numazones.placement.occupancy import Occupancy
 from numazones.wording import pluralize
 
@@ -283,14 +284,31 @@ def read(source: Source) -> Seen:
     )
 
 
-def read_nodes(source: Source) -> list[ClusterNode]:
-    """Read the nodes of the cluster without their pods, which are many.
+def read_nodes_and_comers(source: Source) -> tuple[list[ClusterNode], list[ClusterPod] | None]:
+    """Read the nodes without their pods, which are many, and the pods that room may be held for.
+
+    Of a dump that is None: its pods are not read at all.
 
     Raises:
         BadDump: a file cannot be read.
         NumazonesError: the API server cannot be asked, or an object makes no sense.
     """
-    return _read_objects(source, lambda objects, _: nodes_of(objects.others(), objects.pods))
+
+    def take(objects: Objects, _namespace: str) -> tuple[list[ClusterNode], list[ClusterPod] | None]:
+        nodes = nodes_of(objects.others(), objects.pods)
+        if source.files:
+            return nodes, None
+        return nodes, [ClusterPod.from_api(item) for item in objects.pods() if _may_hold_room(item)]
+
+    return _read_objects(source, take)
+
+
+def _may_hold_room(pod: Object) -> bool:
+    """Whether a pod has no node, but was released or nominated for one."""
+    if (pod.get("spec") or {}).get("nodeName"):
+        return False
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    return bool(nominated) or RELEASED in (pod["metadata"].get("annotations") or {})
 
 
 def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _Result:

@@ -133,11 +133,23 @@ class UnknownNode(TypedDict):
     message: Annotated[str, "Why, in words."]
 
 
+class HeldRoomEntry(TypedDict):
+    """Room that is held on a node for a pod on its way."""
+
+    node: Annotated[str, "The pod may come to one of several; each has it."]
+    numas: Annotated[list[int], "Empty where that cannot be told."]
+    pod: str
+    cpus: int
+    way: Annotated[str, "Released from the gate, or nominated by a scheduler."]
+    until: Annotated[str | None, "Null where it ends when the scheduler decides otherwise."]
+
+
 class TopDocument(TypedDict):
     """``top``: the NUMA zones, in the order that was asked for."""
 
     items: Annotated[list[ZoneFigures], "One for each zone."]
     unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
+    held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
 
 
 class HeldOfNuma(TypedDict):
@@ -186,7 +198,7 @@ class AlignedPod(TypedDict):
 class AlignedDocument(TypedDict):
     """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
 
-    items: list[AlignedPod]
+    items: Annotated[list[AlignedPod], "One for each pod that holds something exclusively."]
     unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 

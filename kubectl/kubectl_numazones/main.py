@@ -48,6 +48,8 @@ _COMMANDS = {
     "live": _Command("live", "Show zones, stuck pods and plans on a full screen that follows the cluster."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
+    "approve": _Command("approve", "Approve a plan of the operator, so that it is carried out."),
+    "reject": _Command("reject", "Reject a plan of the operator; stop one that is being carried out."),
     "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
     "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new ones."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),

@@ -9,12 +9,12 @@ from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
-from numazones.held_room import holders, with_held
+from numazones.held_room import holders, in_the_way
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Kind, Prediction, Standing, ask, deciding
-from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
-from numazones.wording import some_of
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
+from numazones.rebalance.helpful_changes import plan_made
+from numazones.waiting import HELD_ROOM, Surroundings, Wait, latest_messages, scheduler_says, waits
 
 NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
@@ -63,7 +63,7 @@ class Background:
         held = tuple(_held(pod, prediction, seen)) if admissible else ()
         found = waits(pod, _surroundings(pod, seen, events), admissible=admissible)
         if held and not found:
-            found = (Wait("HeldRoom", "the room that would be enough is held for pods on their way to it"),)
+            found = (HELD_ROOM,)
         return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
 
 
@@ -87,20 +87,12 @@ def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surr
 
 def _held(pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
     """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
-    cluster, kind = seen.situation.cluster, Kind.of(pod)
-    if kind is None:
-        return
-    nodes = list(cluster.nodes.values())
+    cluster = seen.situation.cluster
     by_node: dict[str, list[ClusterPod]] = {}
     now = seen.situation.surroundings.now.timestamp()
-    for name, other in holders(cluster.pending.values(), nodes, pod, now=now):
+    for name, other in holders(cluster.pending.values(), list(cluster.nodes.values()), pod, now=now):
         by_node.setdefault(name, []).append(other)
-    for candidate in prediction.candidates:
-        after = with_held(cluster.nodes[candidate.node], by_node.get(candidate.node, ()))
-        if after is not None and ask(kind, after).standing is Standing.ADMITS:
-            return
-    for name, others in sorted(by_node.items()):
-        yield f"{name}: room is held for {some_of(other.full_name for other in others)}"
+    return in_the_way(pod, prediction, cluster.nodes.get, by_node)
 
 
 def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:
@@ -131,18 +123,17 @@ def explanation_lines(
         yield f"The scheduler says: {background.scheduler}"
     yield from background.held
     yield from _lines_about_replicas(pods)
-    if not is_running(pod) and not prediction.possible:
-        yield "No eviction can help: the nodes for such pods would not take it even when empty."
+    if not is_running(pod) and prediction.hopeless:
+        yield prediction.hopeless
     helpful = helpful_changes(pod, prediction, seen)
     made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
         yield "What would help:"
     for item in helpful:
-        where = "" if item.node in item.sentence else f" ({item.node})"
-        yield f"  - {item.sentence}{where}"
+        yield f"  - {item.line}"
     for recommendation in made:
-        yield f"  - a plan was made: kubectl describe rebalancerecommendation {recommendation}"
+        yield f"  - {plan_made(recommendation)}"
     if not is_running(pod) and prediction.verdict != ADMISSIBLE:
         deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:

@@ -52,6 +52,13 @@ class Stuck:
         return f"{self.example.reason} on {self.example.node}; a failed pod is not tried again: delete it"
 
     @property
+    def reason(self) -> str:
+        """What stands in the way, in a word or two that many pods share."""
+        if not self.waiting:
+            return self.example.reason
+        return self.prediction.reasons[0].reason if self.prediction.reasons else ""
+
+    @property
     def since(self) -> str:
         """When the first of them was created."""
         return min(pod.created for pod in self.pods)

@@ -2,7 +2,7 @@
 
 A policy is written by people, a recommendation by the operator. Protections and limits keep the names of
 the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendation is an immutable plan;
-only ``spec.approved`` is for people, and only in mode Approve.
+only ``spec.approved``, in mode Approve, and ``spec.rejected`` are for people.
 """
 
 from enum import StrEnum
@@ -55,6 +55,7 @@ class PlanPhase(StrEnum):
     FAILED = "Failed"
     EXPIRED = "Expired"
     SUPERSEDED = "Superseded"
+    REJECTED = "Rejected"
 
 
 ACTIVE = (PlanPhase.PROPOSED, PlanPhase.APPROVED, PlanPhase.EXECUTING)
@@ -436,6 +437,11 @@ class RebalanceRecommendationSpec(APIModel):
     )
     expires: Timestamp | None = optional("When the plan is no longer valid.")
     approved: bool = Field(default=False, description="Set by people to have the plan carried out.")
+    rejected: bool = Field(
+        default=False,
+        description="Set by people to have no (further) pod evicted for the plan; its moves are in no other "
+        "plan until the policy's cooldown is over.",
+    )
 
 
 class MoveProgress(APIModel):
@@ -455,7 +461,9 @@ class MoveProgress(APIModel):
 class RebalanceRecommendationStatus(APIModel):
     """What has become of the plan."""
 
-    phase: str = text(32, "Proposed, Approved, Executing, Succeeded, Failed, Expired or Superseded.")
+    phase: str = text(
+        32, "Proposed, Approved, Executing, Succeeded, Failed, Expired, Superseded or Rejected."
+    )
     mode: str = text(16, "Mode of the policy when the plan was made.")
     message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
@@ -493,6 +501,6 @@ class RebalanceRecommendation(APIObject):
     RESOURCE: ClassVar[ResourceType] = REBALANCE_RECOMMENDATION
 
     spec: RebalanceRecommendationSpec = Field(
-        description="The plan and its approval; all but approved is immutable."
+        description="The plan, its approval and its rejection; all but these is immutable."
     )
     status: RebalanceRecommendationStatus | None = optional("What has become of the plan.")

@@ -2,9 +2,10 @@
 
 The owner of an evicted pod makes a new one, which may be as attractive to move as the first: so pods of
 an owner stay on a node for a cooldown after a move that left or reached it. A plan that failed sets no
-cooldown, as it gained nothing; but its moves are not planned again for as long. And what a plan of one
-policy has made room on, no plan of another fills within a day, lest two policies that contradict each other
-evict by turns. The history is rebuilt from the recommendations that are still in the API.
+cooldown, as it gained nothing; but its moves are not planned again for as long, and neither are those of a
+plan that people rejected. And what a plan of one policy has made room on, no plan of another fills within a
+day, lest two policies that contradict each other evict by turns. The history is rebuilt from the
+recommendations that are still in the API.
 """
 
 from collections.abc import Mapping
@@ -35,12 +36,12 @@ class Emptied:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Moves that were made, and those of plans that failed."""
+    """Moves that were made, and those of plans that failed or were rejected."""
 
     moved: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """(owner UID, node) → when a pod of the owner last left or reached the node by a move."""
     failed: Mapping[Relocation, datetime] = field(default_factory=dict)
-    """Move that was begun → when its plan failed."""
+    """Move → when its plan failed or was rejected; of failed plans, those that were begun."""
     emptied: Mapping[str, Emptied] = field(default_factory=dict)
     """Node → the plan of another policy that made room there last."""
 
@@ -52,7 +53,7 @@ class History:
         return max(times) + cooldown if times else None
 
     def forbidden_moves(self, now: datetime, cooldown: timedelta) -> frozenset[Relocation]:
-        """Return the moves that are not to be planned now, because plans with them have failed."""
+        """Return the moves that are not to be planned now: plans with them failed or were rejected."""
         return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
 
     def closed_nodes(self, now: datetime) -> dict[str, Emptied]:

@@ -124,7 +124,9 @@ class _Planning:
         late = " before time was up" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
         besides = (
-            f" besides {barred} of plans that failed, barred for the cooldown" if self._forbidden else ""
+            f" besides {barred} of plans that failed or were rejected, barred for the cooldown"
+            if self._forbidden
+            else ""
         )
         return f"no plan was found within {within}{besides}{late}"
 

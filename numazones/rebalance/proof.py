@@ -154,7 +154,8 @@ class _Play:
         if relocation(move.pod, node.name) in self._forbidden:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, but a plan that "
-                f"moved a pod of the same owner from {move.pod.node} to there failed within the cooldown"
+                f"moved a pod of the same owner from {move.pod.node} to there failed or was rejected "
+                "within the cooldown"
             )
         emptied = self._closed.get(node.name)
         if emptied is not None:

@@ -180,7 +180,12 @@ class Operator:
         if not options.page_address:
             return
         updater = PageUpdater(
-            self.pipeline, self.intent, options=options, metrics=self.metrics, identity=self.identity
+            self.pipeline,
+            self.inputs,
+            self.held,
+            options=options,
+            metrics=self.metrics,
+            identity=self.identity,
         )
         page = LivePage(updater, viewers=options.page_viewers, title=f"{self.identity} · numazones")
         self.page_port = await resources.enter_async_context(page.serve(options.page_address))

@@ -2,14 +2,13 @@
 
 A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
 gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
-``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``waiting/…``, ``plan/…``,
-``table/…`` and ``accuracy/``. What is about a zone follows the machine's order of zones.
+``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``waiting/…``, ``held/…``,
+``plan/…``, ``table/…`` and ``accuracy/``. What is about a zone follows the machine's order of zones.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -24,10 +23,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.machine import CPU
 from numazones.placement.occupancy import Holder, Occupancy
-from numazones.prediction import Prediction
-from numazones.quantity import format_bytes, format_milli
 from numazones.rebalance.moves import Plan
-from numazones.resources import is_memory
 from numazones.room import FittingPods
 
 Document = Mapping[str, Any]
@@ -38,7 +34,13 @@ _MAX_MACHINES = 64
 
 
 def cluster_document(
-    *, source: str, shapes: Sequence[Shape], generated: str = "", version: str = "", note: str = ""
+    *,
+    source: str,
+    shapes: Sequence[Shape],
+    generated: str = "",
+    version: str = "",
+    note: str = "",
+    reading: bool = False,
 ) -> Documents:
     """What the page is about.
 
@@ -48,6 +50,7 @@ def cluster_document(
         generated: when, RFC 3339; empty on a live page.
         version: of the program.
         note: what readers must know about the whole, such as what is missing and why.
+        reading: whether the cluster is still being read, so that nothing follows from what is missing.
     """
     document = {
         "source": source,
@@ -55,6 +58,7 @@ def cluster_document(
         "generated": generated,
         "version": version,
         "note": note,
+        "reading": reading,
     }
     return {"cluster/": document}
 
@@ -157,99 +161,6 @@ def _machine_of(
 def _digest(document: Document) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-# Pods that wait
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A pod without a node, and what is known about it."""
-
-    pod: ClusterPod
-    prediction: Prediction
-    advice: tuple[tuple[str, str], ...] = ()
-    """(node, what would help there), each proven."""
-
-
-def waiting_documents(
-    waiting: Iterable[Waiting], *, ended: Iterable[ClusterPod] = (), plans: Mapping[str, Sequence[str]] = {}
-) -> Iterator[tuple[str, Document]]:
-    """Yield pods that wait, those of one owner together, each with its key.
-
-    Args:
-        waiting: the pods.
-        ended: pods that have ended; rejected ones count for their owner.
-        plans: NAMESPACE/NAME of a pod → names of the plans that place it.
-    """
-    rejected: dict[str, list[ClusterPod]] = {}
-    for pod in ended:
-        owner = pod.controller
-        if owner is not None and pod.reason and not pod.acknowledged:
-            rejected.setdefault(owner.uid, []).append(pod)
-    groups: dict[str, list[Waiting]] = {}
-    for item in waiting:
-        owner = item.pod.controller
-        # Pods of one owner may still ask for different things, as those of a Job that was changed.
-        groups.setdefault(
-            f"{owner.uid if owner else item.pod.uid} {sorted(item.pod.requests.items())}", []
-        ).append(item)
-    for group in groups.values():
-        first = min(group, key=lambda item: (item.pod.created, item.pod.name))
-        owner = first.pod.controller
-        names = sorted(item.pod.name for item in group)
-        document = {
-            **_waiting_document(first),
-            "owner": [owner.kind, owner.name] if owner else None,
-            "pods": names,
-            "rejected": _rejections_document(rejected.get(owner.uid, [])) if owner else None,
-            "plans": sorted(
-                {name for item in names for name in plans.get(f"{first.pod.namespace}/{item}", ())}
-            ),
-        }
-        yield f"waiting/{first.pod.namespace}/{names[0]}", document
-
-
-def _waiting_document(item: Waiting) -> dict[str, Any]:
-    pod, prediction = item.pod, item.prediction
-    return {
-        "namespace": pod.namespace,
-        "asks": [[name, _amount(name, amount)] for name, amount in sorted(pod.requests.items())],
-        "since": pod.created,
-        "verdict": prediction.verdict,
-        "sentence": prediction.sentence,
-        "nodes": [prediction.admissible, prediction.evaluated, prediction.stale, prediction.excluded],
-        "reasons": [
-            {
-                "reason": reason.reason,
-                "source": str(reason.source),
-                "count": reason.count,
-                "node": reason.node,
-                "message": reason.message,
-                "sentence": reason.sentence,
-            }
-            for reason in prediction.reasons
-        ],
-        "advice": [list(pair) for pair in item.advice],
-    }
-
-
-def _amount(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return format_milli(amount)
-    return format_bytes(amount) if is_memory(resource) else str(amount)
-
-
-def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
-    if not pods:
-        return None
-    latest = max(pods, key=lambda pod: pod.created)
-    return {
-        "count": len(pods),
-        "since": min(pod.created for pod in pods),
-        "reason": latest.reason,
-        "message": latest.message,
-    }
 
 
 # Plans

@@ -14,7 +14,16 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-_SCRIPTS = ("elements.js", "model.js", "heatmap.js", "machine.js", "waiting.js", "plans.js", "page.js")
+_SCRIPTS = (
+    "elements.js",
+    "model.js",
+    "heatmap.js",
+    "machine.js",
+    "waiting.js",
+    "held.js",
+    "plans.js",
+    "page.js",
+)
 """In the order in which they build on each other."""
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"

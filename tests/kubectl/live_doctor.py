@@ -54,7 +54,7 @@ async def serving(
         return web.json_response({"kind": "Status", "reason": reason, "message": reason}, status=code)
 
     async def answer(request: web.Request) -> web.Response:
-        *_, last = request.path.strip("/").split("/")
+        *_, resource, last = request.path.strip("/").split("/")
         if last == "selfsubjectaccessreviews":
             asked = (await request.json())["spec"]["resourceAttributes"]
             name = "/".join(filter(None, (asked["resource"], asked["subresource"])))
@@ -64,6 +64,9 @@ async def serving(
             return web.json_response(found)
         if last in denied:
             return status(403, "Forbidden")
+        for item in objects.get(resource, ()):
+            if item["metadata"]["name"] == last:
+                return web.json_response(item)
         body = {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": objects.get(last, [])}
         objects.update({resource: list(found) for resource, found in later.items() if resource == last})
         return web.json_response(body)

@@ -14,8 +14,11 @@ PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 _SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
-    """Run the plugin on a terminal, where it must end without a traceback; return what it shows."""
+def on_terminal(columns: int, *arguments: object, lines: int = 40, typed: str = "") -> str:
+    """Run the plugin on a terminal, where it must end without a traceback; return what it shows.
+
+    ``typed``: what somebody types meanwhile; the terminal echoes it.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
@@ -23,10 +26,11 @@ def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
         [PROGRAM, *map(str, arguments)],
         stdin=theirs,
         stdout=theirs,
-        stderr=subprocess.PIPE,
+        stderr=theirs if typed else subprocess.PIPE,
         env={**environment, "TERM": "xterm-256color"},
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     shown = b""
     try:
         while piece := os.read(ours, 65536):
@@ -36,6 +40,6 @@ def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
     finally:
         os.close(ours)
     _, errors = process.communicate()
-    assert b"Traceback" not in errors + shown
+    assert b"Traceback" not in (errors or b"") + shown
     assert process.returncode in {0, 1, 2}
     return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")

@@ -40,7 +40,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
 }
 """Commands that read a cluster, with arguments that the guide's cluster answers."""
-OTHERS = {"replay", "record", "gate", "completion", "version"}
+OTHERS = {"replay", "record", "gate", "approve", "reject", "completion", "version"}
 SHOWN = {name: arguments for name, arguments in READERS.items() if name != "live"}  # live needs a terminal
 
 

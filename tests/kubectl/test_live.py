@@ -69,8 +69,10 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await press(pilot, "right")
         await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found here +team/web-1")
         await press(pilot, "right")
+        await until(pilot, "the operator has written no events")
+        await press(pilot, "right")
         await until(pilot, "MEMORY")
-        await press(pilot, "left", "left")
+        await press(pilot, "left", "left", "left")
         await until(pilot, "Inadmissible")
 
 

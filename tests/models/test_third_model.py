@@ -208,7 +208,7 @@ def test_why_tells_what_it_says(seen: Seen) -> None:
     said = run("why", "waiting", "-f", seen.dump)
     assert said.startswith("default/waiting: its scheduling gate example.com/gate has to be taken away ")
     assert f"As for the nodes: the pinning agent says: {TOO_MANY.format(4)}\n" in said
-    assert re.search(r"^node-1 +Inadmissible +the pinning agent says: ", said, re.MULTILINE)
+    assert re.search(r"^ +1 +node-1 +Inadmissible +the pinning agent says: ", said, re.MULTILINE)
     said = run("why", "late", "-f", seen.dump)
     assert said.startswith("default/late: waits on node-1, where the runtime does not create a container: ")
     said = run("why", "waiting", "--node", "node-1", "-f", seen.dump)
@@ -220,10 +220,11 @@ def test_fit_counts_what_it_admits(seen: Seen, pod: Path) -> None:
     # The scheduler's sum leaves 4 of 64 CPUs beside the pods, the one that waits included.
     said = run("fit", "--pod", pod, "--replicas", "9", "-f", seen.dump)
     assert said.splitlines()[0] == "2 of 9 fit"
-    assert [line.split() for line in said.splitlines()[2:]] == [
+    assert [line.split() for line in said.splitlines()[2:4]] == [
         ["node-1", "0", "37-38"],
         ["node-1", "1", "45-46"],
     ]
+    assert said.splitlines()[4].startswith("no further one: ")
 
 
 def test_top_shows_its_zones_live_and_from_a_dump(seen: Seen) -> None:

@@ -9,6 +9,7 @@ from numazones import cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, exclusive_cpus, room
+from numazones.held_room import Held, Way
 from numazones.kubelet.admission import admit
 from numazones.placement import Unknown
 from numazones.placement.occupancy import Occupancy
@@ -17,13 +18,8 @@ from numazones.prediction import predict
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html
-from numazones_page.documents import (
-    Waiting,
-    machine_document,
-    node_documents,
-    recommendation_document,
-    waiting_documents,
-)
+from numazones_page.documents import machine_document, node_documents, recommendation_document
+from numazones_page.pods import Waiting, held_documents, waiting_documents
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
@@ -167,15 +163,38 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     (key, document), *others = waiting_documents(
         waiting,
         ended=[ClusterPod.from_api(items[-2])],
-        plans={"team/trainer-3": ["a"], "team/trainer-2": ["b"]},
+        plans={"team/trainer-3": {"a": "plan a"}, "team/trainer-2": {"b": "plan b"}},
     )
     assert not others
     assert key == "waiting/team/trainer-2"
     assert document["pods"] == ["trainer-2", "trainer-3"]
     assert document["rejected"]["count"] == 1
-    assert document["plans"] == ["a", "b"]
+    assert document["plans"] == [("a", "plan a"), ("b", "plan b")]
     assert document["verdict"] == "Inadmissible"
     assert document["reasons"][0]["count"] == 2
+
+
+def test_room_is_held_on_each_node_that_a_pod_may_come_to_zone_by_zone() -> None:
+    nodes = nodes_of(guide_cluster())
+    first, second, third = (ClusterPod.from_api(pod_body(name, 3)) for name in ("one", "two", "three"))
+    held = [
+        Held(first, ("worker-2",), Way.ASSUMED, 60.0),
+        Held(second, ("worker-1", "worker-2", "gone"), Way.RELEASED, 61.5),
+        Held(third, ("worker-1",), Way.NOMINATED),
+    ]
+    documents = dict(held_documents(held, nodes.get))
+    assert [(key, found["way"], found["until"]) for key, found in documents.items()] == [
+        ("held/team/one", "being bound by a scheduler", "1970-01-01T00:01:00Z"),
+        ("held/team/two", "released from the gate", "1970-01-01T00:01:01Z"),
+        ("held/team/three", "nominated by a scheduler", ""),
+    ]
+    # worker-1 has four and two CPUs left, worker-2 four and three; a kubelet takes the lower NUMA node.
+    assert [found["places"] for found in documents.values()] == [
+        [["worker-2", [0]]],
+        [["worker-1", [0]], ["worker-2", [1]], ["gone", []]],
+        [["worker-1", []]],  # no room is left for it there; who is nominated waits until somebody ends
+    ]
+    assert documents["held/team/one"]["asks"] == [["cpu", "3"], ["memory", "1Gi"]]
 
 
 def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() -> None:
@@ -227,7 +246,7 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
     # Who comes later sees zones that are no longer those before the plan.
     late = recommendation_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
     assert (late["phase"], late["zones"]) == ("Executing", [])
-    for phase in ("Succeeded", "Failed", "Expired", "Superseded"):
+    for phase in ("Succeeded", "Failed", "Expired", "Superseded", "Rejected"):
         ended = RebalanceRecommendationStatus(phase=phase)
         assert recommendation_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
 

@@ -1,6 +1,7 @@
 """The report in a real browser."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.models.topology_aware.machines import configuration
 from tests.numazones.kubelet import building
 from tests.page.browser import Open, serious
 from tests.page.clusters import dump, nodes_of
+from tests.page.test_pictures import CLIPPED, fleet
 
 HOSTILE = "<script>document.title='taken'</script></script><img src=x onerror=alert(1)>"
 
@@ -84,6 +86,17 @@ def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, op
     expect(card.locator("h3")).to_have_text("team/trainer")
     expect(card).to_contain_text("needs 5 exclusive CPUs on one NUMA node; the fullest offer is 4")
     expect(card).to_contain_text("move team/web-1, which holds 3 CPUs, to worker-2")
+    # What helps comes before everything else there is to know, and that before the zones.
+    said = page.locator("main").inner_text()
+    order = [
+        "1 pod waits",
+        "needs 5 exclusive",
+        "What would help",
+        "rejected since",
+        "would admit it",
+        "Zones",
+    ]
+    assert sorted(order, key=said.index) == order
     expect(card).to_contain_text("1 pod rejected since 2026-11-20T10:00:00Z")
     card.get_by_text("Who holds what on worker-1").click()
     expect(card.locator("details").last).to_contain_text("team/cache-1")
@@ -92,7 +105,7 @@ def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, op
 
 def test_from_cluster_to_core_and_back_by_keyboard_alone(guide: str, open_page: Open) -> None:
     page = open_page(guide)
-    page.locator("[data-key=heat-find]").focus()
+    page.locator("[data-key=heat-order]").focus()
     page.keyboard.press("Tab")
     assert focused(page) == "node-worker-1"
     page.keyboard.press("ArrowRight")
@@ -161,9 +174,12 @@ def test_dark_mode_is_the_systems(guide: str, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "#/node/node-1"])
-def test_nothing_is_wider_than_a_telephone(twenty: str, open_page: Open, place: str) -> None:
-    page = open_page(twenty + place, viewport={"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
+@pytest.mark.parametrize("width", [360, 390])
+def test_nothing_is_wider_than_a_telephone(twenty: str, open_page: Open, place: str, width: int) -> None:
+    page = open_page(twenty + place, viewport={"width": width, "height": 740})
+    page.evaluate("document.querySelectorAll('details').forEach((part) => (part.open = true))")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate(CLIPPED) == []
 
 
 def test_names_of_pods_are_legible_on_a_telephone(twenty: str, open_page: Open) -> None:
@@ -171,6 +187,106 @@ def test_names_of_pods_are_legible_on_a_telephone(twenty: str, open_page: Open) 
     heights = page.locator("td button.pod").evaluate_all("names => names.map(name => name.offsetHeight)")
     assert heights
     assert max(heights) < 60
+
+
+def test_a_table_stays_one_for_screen_readers_where_its_rows_are_cards(twenty: str, open_page: Open) -> None:
+    page = open_page(twenty + "#/node/node-1", viewport={"width": 390, "height": 740})
+    table = page.get_by_role("table")
+    expect(table.get_by_role("columnheader")).to_have_text(["Pod", "CPUs", "Memory on NUMA", "Devices"])
+    assert table.get_by_role("row").first.get_by_role("cell").count() == 0  # it is the head
+    label = "getComputedStyle(document.querySelector('td'), '::before').content"
+    assert page.evaluate(label) == '"Pod"'
+
+
+def test_the_word_at_the_top_is_red_or_green(guide: str, tmp_path: Path, open_page: Open) -> None:
+    page = open_page(guide)
+    word = page.get_by_role("status").filter(has_text="pod")
+    expect(word).to_have_text("1 pod waits")
+    expect(page.locator(".says")).to_have_text("1 fits nowhere.")
+    colour = "getComputedStyle(document.querySelector('.word')).color"
+    assert page.evaluate(colour) == "rgb(171, 31, 23)"
+    items = [item for item in guide_cluster() if item["metadata"]["name"] != "trainer-2"]
+    page = open_page(report_of(items, tmp_path))
+    expect(page.locator(".word")).to_have_text("No pod waits")
+    expect(page.locator(".says")).to_have_text("Every pod that NUMA placement concerns has a node.")
+    assert page.evaluate(colour) == "rgb(28, 107, 74)"
+    for part in ("#waiting", "#plans", "#held", "#unknown"):
+        expect(page.locator(part)).to_be_hidden()
+
+
+def test_figures_lead_to_what_they_count(tmp_path: Path, open_page: Open) -> None:
+    items = [item for item in fleet() if item["metadata"]["name"] != "node-2-numa-1"]
+    page = open_page(report_of(items, tmp_path))
+    figures = page.locator("a.figure")
+    expect(figures.locator(".label")).to_have_text(
+        ["plan", "pods on their way", "node unknown", "nodes", "of exclusive CPUs held"]
+    )
+    for figure in figures.all():
+        figure.click()
+        place = (figure.get_attribute("href") or "").removeprefix("#")
+        expect(page.locator(f"#{place}")).to_be_visible()
+        expect(page.locator(f"#{place}")).to_be_in_viewport()
+        assert page.evaluate("document.activeElement.id") == place
+    page.locator(".word a").click()
+    expect(page.locator("#waiting")).to_be_in_viewport()
+
+
+def test_room_held_for_pods_on_their_way_is_shown_per_node_and_zone(tmp_path: Path, open_page: Open) -> None:
+    page = open_page(report_of(fleet(), tmp_path))
+    expect(page.locator("#held tbody tr")).to_contain_text(
+        ["released from the gate", "nominated by a scheduler"]
+    )
+    expect(page.locator("#held tbody tr").first).to_contain_text("10:01:00 UTC")
+    tile = page.locator("[data-node=node-4]")
+    expect(tile).to_contain_text("1 on the way")
+    expect(tile).to_have_attribute(
+        "aria-label", re.compile("room for 4 CPUs is held for shop/api-7, released from the gate, until")
+    )
+    expect(tile.locator(".zone.coming")).to_have_count(1)
+    tile.click()
+    expect(page.locator(".notice")).to_have_text(
+        "Room for 4 CPUs is held for shop/api-7, released from the gate, until 10:01:00 UTC"
+    )
+    expect(page.locator(".zonecard").filter(has_text="held for shop/api-7: 4 CPUs")).to_have_count(1)
+
+
+def test_many_waiting_pods_are_grouped_by_reason_and_found_by_words(tmp_path: Path, open_page: Open) -> None:
+    page = open_page(report_of(dump(20, waiting=40), tmp_path, "--no-plans"))
+    groups = page.locator("#waiting .group")
+    expect(groups.first.locator("h3")).to_have_text(
+        re.compile("Insufficient cpu [0-9]+ pods of [0-9]+ owners")
+    )
+    expect(groups.first.locator(".row")).to_have_count(5)
+    groups.first.get_by_role("button", name="more").click()
+    assert groups.first.locator(".row").count() > 5
+    groups.first.locator("summary").first.click()
+    expect(groups.first.locator(".row").first).to_contain_text("What would help")
+    page.locator("[data-key=find]").fill("trainer-40")
+    expect(page.locator("#waiting article, #waiting .row")).to_have_count(1)
+    page.locator("[data-key=find]").fill("nothing-like-it")
+    expect(page.locator("#waiting")).to_contain_text("No waiting pod matches.")
+    expect(page.locator("#zones")).to_contain_text("No node matches.")
+
+
+def test_nodes_of_unknown_state_are_grouped_by_reason(tmp_path: Path, open_page: Open) -> None:
+    lost = {f"node-{number}-numa-1" for number in range(1, 13)}
+    items = [item for item in dump(14, waiting=0) if item["metadata"]["name"] not in lost]
+    page = open_page(report_of(items, tmp_path))
+    section = page.locator("#unknown")
+    expect(section.locator("tbody > tr")).to_contain_text(
+        ["node NODE: 1 of 2 zones published so far", "node NODE: 3 of 4 zones published so far"]
+    )
+    expect(section.locator("tbody > tr > td:first-child")).to_have_text(["8", "4"])
+    section.locator("summary").click()
+    expect(section.locator("a")).to_have_count(12)
+
+
+def test_advice_is_in_the_words_of_why(guide: str, dump_path: Path, open_page: Open) -> None:
+    said = CliRunner().invoke(commands, ["why", "rs/trainer", "-n", "team", "-f", str(dump_path)]).output
+    helpful = [line.removeprefix("  - ") for line in said.splitlines() if line.startswith("  - ")]
+    assert len(helpful) == 5
+    shown = open_page(guide).locator(".advice li").all_inner_texts()
+    assert shown[:-1] == helpful  # the last is a plan, which the report looks for
 
 
 def test_markup_in_names_is_text(tmp_path: Path, open_page: Open) -> None:
@@ -204,7 +320,7 @@ def test_it_asks_nobody_for_anything(guide: str, open_page: Open) -> None:
 def test_a_thousand_nodes_have_a_tile_each_and_can_be_found(tmp_path: Path, open_page: Open) -> None:
     page = open_page(report_of(dump(1000, waiting=0), tmp_path))
     expect(page.locator("a.node")).to_have_count(1000)
-    page.locator("[data-key=heat-find]").fill("node-777")
+    page.locator("[data-key=find]").fill("node-777")
     expect(page.locator("a.node")).to_have_count(1)
     expect(page.locator("a.node")).to_have_attribute("href", "#/node/node-777")
 
@@ -236,6 +352,9 @@ def test_a_recommendation_that_cannot_be_read_is_left_out_and_named(open_page: O
     page = open_page(target.as_uri())
     expect(page.locator("p.notice")).to_contain_text(said)
     expect(page.locator("#plans")).to_contain_text("whole")
+    expect(page.locator("#plans code")).to_have_text(
+        ["kubectl numazones approve whole", "kubectl numazones reject whole"]
+    )
 
 
 def test_a_file_without_a_comparison_is_named(dump_path: Path) -> None:

@@ -113,9 +113,9 @@ def release(
     that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
     released.
     """
-    check_names(pods, everywhere=everywhere, selector=selector)
-    if not (everywhere or pods or source.namespace):
+    if everywhere + bool(pods) + (bool(source.namespace) and not pods) != 1:
         raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
+    check_names(pods, selector=selector)
     labels = "" if selector is None else str(selector)
 
     async def act(client: "Client", source: Source) -> int:

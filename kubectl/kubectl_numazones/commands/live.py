@@ -10,9 +10,11 @@ from kubectl_numazones.cluster import Source, read, source_options
 _EPILOG = """
 \b
 Keys:
-  1 2 3, ← →     zones, stuck pods, plans
-  ↑ ↓, enter     choose, and see everything about it
-  /, s, q        filter, sort, quit
+  1 2 3 4, ← →   zones, stuck pods, plans, the operator's events
+  ↑ ↓, enter     choose, and see everything about it, with its events, which are followed
+  a, x           approve or reject the chosen plan, or the plan for the chosen pod; asks first
+  /, g, s        filter by words, group lines with one reason, sort zones
+  escape, q      back to all lines, quit
 """
 
 
@@ -23,7 +25,11 @@ class NoTerminal(BadDump):
 @click.command("live", epilog=_EPILOG)
 @source_options
 def command(source: Source) -> int:
-    """Show zones, stuck pods and plans on a full screen, following the cluster; with -f, as dumped."""
+    """Show zones, stuck pods, plans and events on a full screen, following the cluster; with -f, as dumped.
+
+    Whoever may patch rebalancerecommendations can approve and reject plans; others are told which right is
+    missing. Nothing else changes the cluster. Where there are many lines, those with one reason share one.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("live needs a terminal to draw on; in a pipe use top, why and plan")
     from kubectl_numazones.live.app import Live  # noqa: PLC0415 - slow to import

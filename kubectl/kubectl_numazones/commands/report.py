@@ -12,8 +12,12 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.experiments import label
 from kubectl_numazones.files import documents as documents_of
+from kubectl_numazones.said import said_about
+from kubectl_numazones.stuck import Background
 from numazones import timestamp
+from numazones.advice import Advice
 from numazones.api.rebalance import (
+    ENDED,
     RebalancePolicySpec,
     RebalanceRecommendation,
     RebalanceRecommendationStatus,
@@ -21,25 +25,27 @@ from numazones.api.rebalance import (
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, relevant, unreadable
+from numazones.held_room import held
+from numazones.prediction import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.helpful_changes import plan_made
 from numazones.rebalance.whatif import situation_after, what_if
 from numazones.room import FittingPods
 from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (
     Documents,
-    Waiting,
     cluster_document,
     node_documents,
     plan_document,
     recommendation_document,
     table_document,
-    waiting_documents,
 )
+from numazones_page.pods import Waiting, held_documents, waiting_documents
 
 _CANDIDATES = 5
+_FOUND_HERE = "a plan would make room: kubectl numazones plan shows it"
 _EPILOG = """
 \b
 Examples:
@@ -106,13 +112,11 @@ def command(
     wanted = _shapes(shapes)
     tables = _tables(comparisons)
     seen = read(source)
-    waiting = list(_waiting_pods(seen))
+    waiting = list(_waiting_pods(seen, source))
     made, left_out = _recommendations(seen)
     screen.warn(left_out)
-    if plans:
-        made |= _plans(
-            seen, [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE], effort
-        )
+    stuck = [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE]
+    shown = made | (_plans(seen, stuck, effort) if plans else {})
     documents = cluster_document(
         source=name or _name_of(source),
         shapes=wanted,
@@ -124,8 +128,11 @@ def command(
     fitting = FittingPods()
     for node in nodes.values():
         documents |= node_documents(node, wanted, fitting)
-    documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(made))
-    documents |= made | tables
+    documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(shown, made))
+    cluster = seen.situation.cluster
+    now = seen.situation.surroundings.now.timestamp()
+    documents |= held_documents(held(cluster.pending.values(), list(nodes.values()), now=now), nodes.get)
+    documents |= shown | tables
     page = html.report(documents, title=f"{name or _name_of(source)} · numazones")
     if str(output) == "-":
         click.echo(page, nl=False)
@@ -137,7 +144,7 @@ def command(
     figures = (
         pluralize(len(nodes), "node"),
         pluralize(len(waiting), "waiting pod"),
-        pluralize(len(made), "plan"),
+        pluralize(len(shown), "plan"),
     )
     click.echo(f"{output}: {', '.join(figures)}")
     return 0
@@ -156,28 +163,34 @@ def _name_of(source: Source) -> str:
     return source.context or "the current context's cluster"
 
 
-def _waiting_pods(seen: Seen) -> Iterable[Waiting]:
-    """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once."""
-    known: dict[Kind, Waiting] = {}
+def _waiting_pods(seen: Seen, source: Source) -> Iterable[Waiting]:
+    """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once, as are owners."""
+    known: dict[tuple[Kind, str], tuple[Prediction, tuple[Advice, ...]]] = {}
+    backgrounds: dict[str, Background] = {}
     for pod in seen.situation.cluster.pending.values():
         kind = Kind.of(pod)
         if kind is None:
             yield Waiting(pod, unreadable(pod))
-        elif relevant(pod):
-            if kind not in known:
-                known[kind] = _predict(pod, kind, seen)
-            yield Waiting(pod, known[kind].prediction, known[kind].advice)
+            continue
+        if not relevant(pod):
+            continue
+        # Advice names pods of the same namespace first.
+        if (kind, pod.namespace) not in known:
+            known[kind, pod.namespace] = _predict(pod, kind, seen)
+        prediction, advice = known[kind, pod.namespace]
+        owner = pod.uid if pod.controller is None else pod.controller.uid
+        if owner not in backgrounds:
+            said = said_about([pod], seen, source)[pod.uid] if source.files else []
+            backgrounds[owner] = Background.of(pod, prediction, seen, said)
+        background = backgrounds[owner]
+        yield Waiting(pod, prediction, advice, background.waits, background.scheduler, background.held)
 
 
-def _predict(pod: ClusterPod, kind: Kind, seen: Seen) -> Waiting:
-    nodes = seen.situation.cluster.nodes
+def _predict(pod: ClusterPod, kind: Kind, seen: Seen) -> tuple[Prediction, tuple[Advice, ...]]:
     forecast = Forecast(kind)
-    forecast.renew(nodes.values())
+    forecast.renew(seen.situation.cluster.nodes.values())
     prediction = forecast.prediction(candidates=_CANDIDATES)
-    if prediction.verdict == ADMISSIBLE:
-        return Waiting(pod, prediction)
-    helpful = answers.advice_for(pod, seen.situation, prediction, forecast)
-    return Waiting(pod, prediction, tuple((item.node, item.sentence) for item in helpful))
+    return prediction, tuple(answers.advice_for(pod, seen.situation, prediction, forecast))
 
 
 def _recommendations(seen: Seen) -> tuple[Documents, str]:
@@ -266,10 +279,11 @@ def _measure_text(measure: Mapping[str, float], difference: Mapping[str, float] 
     return f"{measure['mean']:.2f} ({difference['mean']:+.2f}: {interval})"
 
 
-def _plans_by_pod(plans: Documents) -> dict[str, list[str]]:
-    """NAMESPACE/NAME of a pod → the plans that place it."""
-    found: dict[str, list[str]] = {}
+def _plans_by_pod(plans: Documents, made: Documents) -> dict[str, dict[str, str]]:
+    """NAMESPACE/NAME of a pod → the plans that place it → what is to be said; ``made``: by the operator."""
+    found: dict[str, dict[str, str]] = {}
     for key, plan in plans.items():
-        for placement in plan["placements"]:
-            found.setdefault(placement["pod"], []).append(key.removeprefix("plan/"))
+        name = key.removeprefix("plan/")
+        for placement in plan["placements"] if plan["phase"] not in ENDED else ():
+            found.setdefault(placement["pod"], {})[name] = plan_made(name) if key in made else _FOUND_HERE
     return found

@@ -1,13 +1,16 @@
 """``top``: the NUMA zones of the cluster, what of each is in use, fullest first."""
 
 import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Source, node_named, read_nodes, source_options
+from kubectl_numazones.cluster import Source, node_named, read_nodes_and_comers, source_options
 from kubectl_numazones.documents import TopDocument, ZoneFigures
+from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
@@ -55,17 +58,24 @@ def command(
     interval: float,
     output: Output,
 ) -> int:
-    """Show the NUMA zones of NODEs, or of all: exclusive CPUs, memory, devices in use, and what is left."""
+    """Show the NUMA zones of NODEs, or of all: exclusive CPUs, memory, devices in use, and what is left.
+
+    Below them stands, of a live cluster, the room that is held for pods on their way: released from the gate,
+    or nominated by a scheduler.
+    """
     check_names(names, selector=selector)
     while True:
-        nodes = _chosen(read_nodes(source), names, selector)
+        every, comers = read_nodes_and_comers(source)
+        nodes = _chosen(every, names, selector)
+        by_name = {node.name: node for node in nodes}
+        held = None if comers is None else coming(comers, by_name, datetime.now(UTC))
         by_node = [(node, list(zones_of(node))) for node in nodes]
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
         unknown = [(node.name, why_no_zones(node)) for node, found in by_node if not found]
         if output.is_document:
-            output.write(_document(zones, unknown))
+            output.write(_document(zones, unknown, held))
         elif output.form == "name":
             for zone in zones:
                 click.echo(f"{_KIND}/{zone.name}")
@@ -76,6 +86,7 @@ def command(
                 click.echo("no node has these labels", err=True)
             for name, message in unknown:
                 screen.say(f"{name}: {message}")
+            _print_held(held or {})
         if not watch:
             return 0
         time.sleep(interval)
@@ -102,6 +113,12 @@ def _print(zones: list[Zone], *, wide: bool) -> None:
     )
 
 
+def _print_held(held: Mapping[str, Sequence[Coming]]) -> None:
+    for name, items in sorted(held.items()):
+        for item in items:
+            screen.say(f"{name}: {item.sentence}")
+
+
 def _row(zone: Zone) -> tuple[str | Text, ...]:
     return (
         zone.node,
@@ -117,10 +134,26 @@ def _row(zone: Zone) -> tuple[str | Text, ...]:
     )
 
 
-def _document(zones: list[Zone], unknown: list[tuple[str, str]]) -> TopDocument:
+def _document(
+    zones: list[Zone], unknown: list[tuple[str, str]], held: Mapping[str, Sequence[Coming]] | None
+) -> TopDocument:
     return {
         "items": list(map(_figures, zones)),
         "unknown": [{"node": node, "message": message} for node, message in unknown],
+        "held": None
+        if held is None
+        else [
+            {
+                "node": node,
+                "numas": list(item.zones),
+                "pod": item.held.pod.full_name,
+                "cpus": item.cpus,
+                "way": str(item.held.way),
+                "until": item.until,
+            }
+            for node, items in sorted(held.items())
+            for item in items
+        ],
     }
 
 

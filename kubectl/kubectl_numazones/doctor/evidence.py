@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kubectl_numazones.access import may
 from kubectl_numazones.cluster import Seen, Source, connect, list_objects, read_cluster
 from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import Object, distinct_objects
@@ -17,7 +18,6 @@ from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:
     from numazones_client import Client
-    from numazones_client.resources import Resource
 
 EXPORTER = "numazones-exporter"
 SCHEDULERS_PODS = "numazones-scheduler"
@@ -143,7 +143,7 @@ async def _denied_rights(client: "Client") -> list[str] | None:
     denied = []
     try:
         for verb, resource, subresource in rights():
-            if not await _may(client, verb, resource, subresource):
+            if not await may(client, verb, resource, subresource):
                 denied.append(f"{verb} {resource.full_name}{f'/{subresource}' if subresource else ''}")
     except NumazonesError:
         return None
@@ -158,7 +158,7 @@ async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
         {str(item["metadata"].get("namespace")) for item in items if _serves_recordings(item)}
     )
     try:
-        return [name for name in namespaces if not await _may(client, "get", PODS, "proxy", namespace=name)]
+        return [name for name in namespaces if not await may(client, "get", PODS, "proxy", namespace=name)]
     except NumazonesError:
         return []  # as with other rights, the API server does not say
 
@@ -176,25 +176,3 @@ def _serves_recordings(item: Object) -> bool:
         )
         for container in (item.get("spec") or {}).get("containers") or ()
     )
-
-
-async def _may(
-    client: "Client", verb: str, resource: "Resource", subresource: str, *, namespace: str = ""
-) -> bool:
-    """Whether the user may do something, as the API server says."""
-    from kubectl_numazones.kinds import ACCESS_REVIEWS  # noqa: PLC0415
-
-    attributes = {
-        "verb": verb,
-        "group": resource.group,
-        "resource": resource.plural,
-        "subresource": subresource,
-        "namespace": namespace,
-    }
-    body = {
-        "apiVersion": ACCESS_REVIEWS.api_version,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await client.create(ACCESS_REVIEWS, body)
-    return bool((answer.get("status") or {}).get("allowed"))

@@ -1,79 +1,61 @@
-"""The full-screen view: three lists, moved through by keys, and everything about what is chosen.
+"""The full-screen view: lists, moved through by keys, and everything about what is chosen.
 
-Wide terminals show what is chosen beside the list. Asking the library happens in a thread, so that keys are
-answered while a large cluster is read.
+Wide terminals show what is chosen beside the list. Asking the library happens in threads, so that keys are
+answered while a large cluster is read, and while it is worked out what would help a pod. Plans can be
+approved and rejected, by those who may; nothing else changes the cluster.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from rich.cells import cell_len
-from rich.console import RenderableType
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.content import Content
-from textual.coordinate import Coordinate
 from textual.events import Resize
-from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerError
 
-from kubectl_numazones import screen
+from kubectl_numazones import plan_decisions
 from kubectl_numazones.cluster import Seen, Source, connect, read_cluster
+from kubectl_numazones.files import Object
 from kubectl_numazones.kinds import Kind
-from kubectl_numazones.live import lines
+from kubectl_numazones.live import head, lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.cluster_mirror import ClusterMirror
+from kubectl_numazones.live.deciding import decide
+from kubectl_numazones.live.events import EventSource, events_about, events_in
+from kubectl_numazones.live.head import TABS
+from kubectl_numazones.live.line_table import LineTable
 from kubectl_numazones.live.lines import Line
+from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View, listing
+from kubectl_numazones.live.screens import Details
+from kubectl_numazones.live.style import CSS
+from kubectl_numazones.plan_decisions import Decision
 from kubectl_numazones.zone_figures import ORDERS
-from numazones import timestamp
 from numazones.errors import NumazonesError
-from numazones.wording import pluralize
+from numazones_client import Client
 
-ZONES, STUCK, PLANS = "zones", "stuck", "plans"
-_TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans"}
 _WIDE = 140
 """Columns from which on what is chosen is shown beside the list."""
 _ROOMY = 100
 """Columns from which on a list that has them to itself shows all it knows."""
 _INTERRUPTED = 130
+_HOLD = 0.15
+"""Seconds that a line must stay chosen before it is worked out what takes a while."""
+_WHERE = {"decide": (STUCK, PLANS), "group": (ZONES, STUCK), "sort": (ZONES,)}
+"""Key → the lists that it is for."""
 _NOTHING = {
     ZONES: "no zones: kubectl numazones doctor says why",
     STUCK: "no pod waits, and none was rejected",
     PLANS: "no pod waits, so there is nothing to plan",
+    EVENTS: "the operator has written no events that are still there",
 }
-
-
-class Details(ModalScreen[None]):
-    """Everything about one line."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "dismiss", "Back"),
-        Binding("ctrl+c", "app.interrupt", show=False, priority=True),
-    ]
-
-    def __init__(self, title: str, content: RenderableType) -> None:
-        super().__init__()
-        self._title, self._content = title, content
-
-    def compose(self) -> ComposeResult:
-        """Lay the screen out."""
-        box = VerticalScroll(Static(self._content))
-        box.border_title = Content(self._title)
-        yield box
-        yield Footer(show_command_palette=False)
-
-
-class _List(DataTable[Any]):
-    """The list of a tab; its own key for enter is told in the footer."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Details")]
 
 
 class Live(App[None]):
@@ -81,37 +63,21 @@ class Live(App[None]):
 
     TITLE = "numazones"
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    Screen { background: $background; }
-    * { scrollbar-size: 0 1; scrollbar-color: $primary-darken-1; scrollbar-background: $background; }
-    #title { height: 1; background: $panel; color: $text; padding: 0 1; }
-    #forbidden { height: 1; padding: 0 1; color: $text-warning; display: none; }
-    #tabs { height: 1; margin: 0 0 1 0; }
-    #filter { height: 1; border: none; padding: 0 1; background: $panel; display: none; }
-    #filter.open { display: block; }
-    DataTable { height: 1fr; background: $background; }
-    DataTable:focus { background-tint: transparent 0%; }
-    DataTable > .datatable--header { background: $background; color: $text-muted; text-style: bold; }
-    DataTable > .datatable--cursor { background: $primary 35%; color: $text; text-style: none; }
-    #list { width: 1fr; background: $background; }
-    #beside { width: 1fr; border-left: vkey $primary-darken-2; padding: 0 2; display: none; }
-    #beside.open { display: block; }
-    #empty { width: 100%; padding: 1 2; color: $text-muted; display: none; }
-    Details { align: center middle; background: $background 60%; }
-    Details VerticalScroll {
-        width: 94%; height: 92%; border: round $primary; background: $surface; padding: 1 2;
-        border-title-color: $text; border-title-style: bold;
-    }
-    """
+    CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "show('zones')", "Zones", show=False),
         Binding("2", "show('stuck')", "Stuck pods", show=False),
         Binding("3", "show('plans')", "Plans", show=False),
+        Binding("4", "show('events')", "Events", show=False),
         Binding("left,h", "turn(-1)", "Previous", show=False, priority=True),
         Binding("right,l", "turn(1)", "Next", show=False, priority=True),
         Binding("j", "move(1)", show=False),
         Binding("k", "move(-1)", show=False),
+        Binding("a", "decide('approve')", "Approve"),
+        Binding("x", "decide('reject')", "Reject"),
+        Binding("d", "describe", "Describe", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("g", "group", "Group"),
         Binding("s", "sort", "Sort"),
         Binding("escape", "unfilter", show=False),
         Binding("q", "quit", "Quit"),
@@ -133,29 +99,34 @@ class Live(App[None]):
         self._unreadable = ""
         """Why what is seen cannot be shown."""
         self._forbidden: tuple[Kind, ...] = ()
-        self._tab = ZONES
-        self._order = next(iter(ORDERS))
-        self._words = ""
-        self._lines: list[Line] = []
-        self._columns: tuple[tuple[str, int], ...] = ()
+        self._missing = ""
+        """Which right is missing to decide about plans."""
+        self._view = View()
+        self._table = LineTable()
+        self._beside: tuple[int, str] = (0, "")
+        """The board and line that are shown beside the list."""
+        self._client: Client | None = None
+        self._mirror: ClusterMirror | None = None
+        self._follows_events = False
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         yield Static(id="title")
         yield Static(id="forbidden")
+        yield Static(id="rights")
         yield Static(id="tabs")
         yield Input(placeholder="filter: any words of a line", id="filter")
         with Horizontal():
             with VerticalScroll(id="list", can_focus=False):
                 yield Static(id="empty")
-                yield _List(cursor_type="row", cursor_foreground_priority="renderable")
+                yield self._table
             with VerticalScroll(id="beside", can_focus=False):
                 yield Static(id="chosen")
         yield Footer()
 
     def on_mount(self) -> None:
         """Begin to show, and to follow."""
-        self.query_one(DataTable).focus()
+        self._table.focus()
         self.query("#beside").set_class(self.size.width >= _WIDE, "open")
         self._draw()
         if self._board is None:
@@ -190,9 +161,12 @@ class Live(App[None]):
             return
         async with client, asyncio.TaskGroup() as tasks:
             following = ClusterMirror(client)
+            self._client, self._mirror = client, following
             tasks.create_task(following.run())
             tasks.create_task(self._watch_over(following))
+            tasks.create_task(self._ask_for_rights(client))
             async for items in following.states():
+                started = time.monotonic()
                 try:
                     seen = await asyncio.to_thread(read_cluster, items, datetime.now(UTC))
                     self._board = await asyncio.to_thread(board_of, seen)
@@ -200,6 +174,24 @@ class Live(App[None]):
                 except NumazonesError as error:
                     self._unreadable = str(error)
                 self._draw()
+                # Reading a large cluster slows the keys down, so at least half of the time is theirs.
+                await asyncio.sleep(time.monotonic() - started)
+
+    async def _ask_for_rights(self, client: Client) -> None:
+        self._missing = await plan_decisions.missing_right(client)
+
+    async def _follow_events(self, following: ClusterMirror) -> None:
+        """Follow the operator's events from when they are first looked at."""
+        changed = asyncio.Event()
+        reading = asyncio.create_task(following.follow_events(changed.set))
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                self._draw()
+                await asyncio.sleep(_HOLD)
+        finally:
+            reading.cancel()
 
     async def _watch_over(self, following: ClusterMirror) -> None:
         while True:
@@ -215,30 +207,60 @@ class Live(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         """Leave keys to the filter while it is written, and to the details while they are open."""
-        if action in {"turn", "show", "move", "sort", "filter", "quit"}:
+        if self._view.tab not in _WHERE.get(action, TABS):
+            return False
+        if action in {"turn", "show", "move", "sort", "filter", "quit", "group", "decide", "describe"}:
             return self.screen is self.screen_stack[0] and not isinstance(self.focused, Input)
         return True
 
     def action_show(self, tab: str) -> None:
         """Show one of the lists."""
-        self._tab = tab
+        self._view.tab, self._view.group = tab, ""
+        if tab == EVENTS and self._mirror is not None and not self._follows_events:
+            self._follows_events = True
+            self.run_worker(self._follow_events(self._mirror), exit_on_error=False)
+        self.refresh_bindings()
         self._draw()
 
     def action_turn(self, by: int) -> None:
         """Show the next list, or the one before."""
-        tabs = list(_TABS)
-        self.action_show(tabs[(tabs.index(self._tab) + by) % len(tabs)])
+        tabs = list(TABS)
+        self.action_show(tabs[(tabs.index(self._view.tab) + by) % len(tabs)])
 
     def action_move(self, by: int) -> None:
         """Choose the next line, or the one before."""
-        table = self.query_one(DataTable)
-        table.move_cursor(row=table.cursor_row + by)
+        self._table.move_cursor(row=self._table.cursor_row + by)
 
     def on_data_table_row_selected(self) -> None:
-        """Show everything about the chosen line."""
+        """Show everything about the chosen line, or the lines of its group."""
+        line = self._chosen_line()
+        if line is not None and line.groups:
+            self._view.group = line.groups
+            self._draw()
+            self._table.move_cursor(row=0)
+        elif line is not None:
+            self.action_describe()
+
+    def action_describe(self) -> None:
+        """Show everything about the chosen line, with its events."""
         line = self._chosen_line()
         if line is not None:
-            self.push_screen(Details(line.key, line.details()))
+            self.push_screen(Details(line.key, line.details, self._events_of(line)))
+
+    def _events_of(self, line: Line) -> EventSource | None:
+        kind, namespace, names = line.about
+        if not kind:
+            return None
+        if self._client is not None:
+            return events_about(self._client, kind, namespace, names)
+        return events_in([] if self._board is None else self._board.seen.said, kind, namespace, names)
+
+    def action_decide(self, verb: str) -> None:
+        """Approve or reject the plan of the chosen line, after a question."""
+        decision = Decision(verb)
+        self.run_worker(
+            decide(self, self._client, self._chosen_line(), decision), exclusive=True, group="decide"
+        )
 
     def action_filter(self) -> None:
         """Write words that lines must have."""
@@ -251,12 +273,22 @@ class Live(App[None]):
         field = self.query_one("#filter", Input)
         field.value = ""
         field.remove_class("open")
-        self.query_one(DataTable).focus()
+        if self._view.group:
+            self._view.group = ""
+            self._draw()
+        self._table.focus()
 
     def action_sort(self) -> None:
         """Sort the zones by the next order."""
         orders = list(ORDERS)
-        self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+        self._view.order = orders[(orders.index(self._view.order) + 1) % len(orders)]
+        self._draw()
+
+    def action_group(self) -> None:
+        """Have lines with something in common share one, or not."""
+        is_grouped = any(line.groups for line in self._table.lines)
+        self._view.grouped[self._view.tab] = not is_grouped
+        self._view.group = ""
         self._draw()
 
     def action_interrupt(self) -> None:
@@ -265,115 +297,103 @@ class Live(App[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is written."""
-        self._words = event.value.lower()
+        self._view.words = event.value.lower()
         self._draw()
 
     def on_input_submitted(self) -> None:
         """Go back to the list with what was written."""
-        self.query_one(DataTable).focus()
+        self._table.focus()
 
     def on_data_table_row_highlighted(self) -> None:
         """Show beside the list what is chosen."""
-        if self.query_one("#beside").has_class("open"):
-            line = self._chosen_line()
-            self.query_one("#chosen", Static).update("" if line is None else line.details())
+        if not self.query_one("#beside").has_class("open"):
+            return
+        line = self._chosen_line()
+        shown = (id(self._board), "" if line is None else line.key)
+        if shown == self._beside and line is not None and line.slow:
+            return
+        self._beside = shown
+        chosen = self.query_one("#chosen", Static)
+        if line is None or not line.slow:
+            self.workers.cancel_group(self, "beside")
+            chosen.update("" if line is None else line.details())
+            return
+        chosen.update(Text("working it out …", "dim"))
+        self.run_worker(self._fill_beside(line), exclusive=True, group="beside")
+
+    async def _fill_beside(self, line: Line) -> None:
+        await asyncio.sleep(_HOLD)  # nothing is worked out for those who only pass by
+        content = await asyncio.to_thread(line.details)
+        self.query_one("#chosen", Static).update(content)
 
     def _chosen_line(self) -> Line | None:
-        row = self.query_one(DataTable).cursor_row
-        return self._lines[row] if 0 <= row < len(self._lines) else None
+        return self._table.chosen
 
     # Drawing
 
     def _draw(self) -> None:
         if not self.is_running:
             return
-        chosen = self._chosen_line()
         columns, found = self._list()
-        self._lines = [line for line in found if all(word in line.words for word in self._words.split())]
         self._draw_head()
-        table = self.query_one(DataTable)
-        wide = tuple(
-            (name, max(0, cell_len(name), *(_cell_width(line.cells[at]) for line in self._lines)))
-            for at, name in enumerate(columns)
-        )
-        if wide != self._columns:
-            # The table measures by itself, but not always what comes after columns without rows.
-            table.clear(columns=True)
-            for name, width in wide:
-                table.add_column(name, width=width)
-            self._columns = wide
-        else:
-            table.clear()
-        for line in self._lines:
-            table.add_row(*map(screen.literal, line.cells), key=line.key)
-        keys = [line.key for line in self._lines]
-        if chosen is not None and chosen.key in keys:
-            table.cursor_coordinate = Coordinate(keys.index(chosen.key), 0)
-        empty = self.query_one("#empty", Static)
-        empty.display = not self._lines
+        self._table.show(columns, found)
+        empty = self.screen_stack[0].query_one("#empty", Static)
+        empty.display = not found
         empty.update(Text(self._reason_for_no_lines()))
-        self.on_data_table_row_highlighted()
+        if self.screen is self.screen_stack[0]:
+            self.on_data_table_row_highlighted()
 
     def _draw_head(self) -> None:
-        self.query_one("#title", Static).update(self._title())
-        forbidden = self.query_one("#forbidden", Static)
-        forbidden.display = bool(self._forbidden)
-        told = lines.forbidden(self._forbidden, self.size.width - 2)
-        forbidden.update(Text(told, no_wrap=True, overflow="ellipsis"))
-        tabs = Text()
-        counts = {ZONES: None, STUCK: None, PLANS: None} if self._board is None else self._counts(self._board)
-        for number, (tab, name) in enumerate(_TABS.items(), 1):
-            count = "" if counts[tab] is None else f" {counts[tab]}"
-            style = "bold reverse" if tab == self._tab else "dim"
-            tabs.append(f" {number} {name}{count} ", style).append(" ")
-        if self._tab == ZONES:
-            tabs.append(f"by {self._order}", "dim italic")
-        self.query_one("#tabs", Static).update(tabs)
+        base = self.screen_stack[0]
+        problem = self._problem or self._unreadable
+        title = head.title(self._board, problem, dumped=bool(self._source.files))
+        base.query_one("#title", Static).update(title)
+        told = {
+            "#forbidden": lines.forbidden(self._forbidden, self.size.width - 2),
+            "#rights": "may not approve or reject plans; a and x say why" if self._missing else "",
+        }
+        for name, text in told.items():
+            line = base.query_one(name, Static)
+            line.display = bool(text)
+            line.update(Text(text, no_wrap=True, overflow="ellipsis"))
+        counts = {} if self._board is None else self._counts(self._board)
+        base.query_one("#tabs", Static).update(head.tabs(self._view, counts))
 
     def _counts(self, board: Board) -> dict[str, int | None]:
         plans = None if self._plans is None else len(self._plans)
-        return {ZONES: len(board.zones), STUCK: len(board.stuck), PLANS: plans}
+        events = len(self._events()) if self._source.files or self._follows_events else None
+        return {ZONES: len(board.zones), STUCK: len(board.stuck), PLANS: plans, EVENTS: events}
 
-    def _title(self) -> Text:
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append("numazones  ", "bold cyan")
-        if self._board is not None:
-            seen = self._board.seen
-            text.append(f"{pluralize(len(seen.situation.cluster.nodes), 'node')}  ")
-            moment = timestamp.format(seen.situation.surroundings.now)
-            text.append(f"dumped {moment}" if self._source.files else f"live {moment[11:19]}", "dim")
-        problem = self._problem or self._unreadable
-        if problem:
-            text.append(f"  {problem}", "bold red")
-        return text
+    def _events(self) -> Sequence[Object]:
+        """The operator's events, as followed; those of a dump."""
+        if self._mirror is not None:
+            return self._mirror.events
+        said = () if self._board is None else self._board.seen.said
+        return [item for item in said if item["kind"] == "Event"]
 
     def _reason_for_no_lines(self) -> str:
         if self._board is None:
             return "reading the cluster …"
-        if self._words:
-            return f"no line has the words {self._words!r}; escape shows all"
-        if self._tab == PLANS and self._plans is None:
+        if self._view.words:
+            return f"no line has the words {self._view.words!r}; escape shows all"
+        if self._view.tab == PLANS and self._plans is None:
             return "seeking plans …"
-        return _NOTHING[self._tab]
+        if self._view.tab == EVENTS and self._mirror is not None and self._mirror.events_problem:
+            return self._mirror.events_problem
+        return _NOTHING[self._view.tab]
 
-    def _list(self) -> tuple[tuple[str, ...], Iterable[Line]]:
+    def _list(self) -> tuple[tuple[str, ...], list[Line]]:
         board = self._board
         if board is None:
-            return (), ()
-        roomy = self.size.width >= _ROOMY and not self.query_one("#beside").has_class("open")
-        if self._tab == STUCK:
-            shown = [lines.stuck_line(item, board, roomy=roomy) for item in board.stuck]
-            return lines.stuck_columns(roomy=roomy), shown
-        if self._tab == PLANS:
-            if self._planned_for is not board.seen:
-                self._planned_for = board.seen
-                self.run_worker(self._seek_plans(board.seen), exclusive=True, group=PLANS)
-            return lines.PLAN_COLUMNS, map(lines.plan_line, self._plans or ())
-        zones = sorted(board.zones, key=ORDERS[self._order])
-        shown = [lines.zone_line(zone, board, roomy=roomy) for zone in zones]
-        shown += [lines.unknown_line(name, why, roomy=roomy) for name, why in board.unknown]
-        return lines.zone_columns(roomy=roomy), shown
-
-
-def _cell_width(cell: str | Text) -> int:
-    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
+            return (), []
+        beside = self.screen_stack[0].query_one("#beside").has_class("open")
+        if self._view.tab == PLANS and self._planned_for is not board.seen:
+            self._planned_for = board.seen
+            self.run_worker(self._seek_plans(board.seen), exclusive=True, group=PLANS)
+        return listing(
+            self._view,
+            board,
+            self._plans or (),
+            self._events(),
+            roomy=self.size.width >= _ROOMY and not beside,
+        )

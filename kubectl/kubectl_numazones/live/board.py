@@ -3,11 +3,12 @@
 Made anew whenever the cluster has changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
+from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
 from numazones.api.rebalance import RebalancePolicySpec
@@ -29,6 +30,8 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
+    held: Mapping[str, Sequence[Coming]]
+    """Node → the pods on their way to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ def board_of(seen: Seen) -> Board:
         if node.occupancy is None
     )
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
-    return Board(seen, zones, unknown, tuple(stuck_pods(seen)))
+    situation = seen.situation
+    on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
+    return Board(seen, zones, unknown, tuple(stuck_pods(seen)), on_the_way)
 
 
 def plans_of(seen: Seen) -> list[Planned]:

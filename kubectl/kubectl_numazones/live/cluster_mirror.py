@@ -1,12 +1,14 @@
 """The cluster's objects, kept current by watches, for whoever wants to see all of them at once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from kubectl_numazones.files import Object
 from kubectl_numazones.kinds import KINDS, Kind
+from kubectl_numazones.live.events import OPERATOR
 from numazones_client import JSON, Client, Reflector, Table, by_name
+from numazones_client.resources import EVENTS
 
 _SETTLE = 0.5
 """Seconds that further changes are waited for: a rollout is many events and one picture."""
@@ -17,7 +19,10 @@ class ClusterMirror:
 
     def __init__(self, client: Client) -> None:
         """Prepare to mirror; ``run`` does it."""
+        self._client = client
         self._changed = asyncio.Event()
+        self._events: Table[dict[str, Any]] = Table(_key)
+        self._event_reflector: Reflector[dict[str, Any]] | None = None
         self._tables: dict[str, Table[dict[str, Any]]] = {}
         self._reflectors: dict[Kind, Reflector[dict[str, Any]]] = {}
         for kind in KINDS:
@@ -26,6 +31,24 @@ class ClusterMirror:
             self._reflectors[kind] = Reflector(
                 client, kind.resource, decoder=JSON, table=table, optional=not kind.needed
             )
+
+    @property
+    def events(self) -> list[Object]:
+        """The events that the operator writes; none before ``follow_events`` has read them."""
+        return list(self._events)
+
+    @property
+    def events_problem(self) -> str:
+        """Why the events may be behind; empty while they are current, or not followed."""
+        return "" if self._event_reflector is None else self._event_reflector.problem
+
+    async def follow_events(self, changed: Callable[[], None]) -> None:
+        """Mirror the events that the operator writes until cancelled; ``changed`` is told of each."""
+        self._events = Table(_key, lambda _before, _after: changed())
+        self._event_reflector = Reflector(
+            self._client, EVENTS, decoder=JSON, table=self._events, field_selector=f"source={OPERATOR}"
+        )
+        await self._event_reflector.run()
 
     @property
     def problem(self) -> str:

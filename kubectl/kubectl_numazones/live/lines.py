@@ -12,6 +12,8 @@ from kubectl_numazones import answers, screen, stuck
 from kubectl_numazones.drawing import Drawing
 from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live.board import Board, Planned
+from kubectl_numazones.live.events import event_cells, object_of
+from kubectl_numazones.plan_decisions import Plan
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.zone_figures import Zone, share
 from numazones.api.rebalance import ENDED, PlanPhase
@@ -20,6 +22,9 @@ from numazones.quantity import format_rounded
 from numazones.rebalance.whatif import Report
 from numazones.wording import pluralize
 
+_MAX_PODS = 5
+"""Of so many pods of an owner events are shown."""
+EVENT_COLUMNS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 PLAN_COLUMNS = ("GOAL", "NOW", "AFTER", "MOVES", "PHASE", "FIRST MOVE")
 _VERDICTS = {ADMISSIBLE: "green", INADMISSIBLE: "red"}
 _IN_VAIN = ENDED - {PlanPhase.SUCCEEDED}
@@ -33,6 +38,16 @@ class Line:
     key: str
     cells: tuple[str | Text, ...]
     details: Callable[[], RenderableType]
+    group: str = ""
+    """What it has in common with others."""
+    groups: str = ""
+    """Of a line that stands for all of a group: the group."""
+    about: tuple[str, str, tuple[str, ...]] = ("", "", ())
+    """Kind, namespace and names of the objects whose events belong to it."""
+    plan: str = ""
+    """Name of the recommendation that can be approved or rejected here."""
+    slow: bool = False
+    """Whether to work its details out takes a while."""
 
     @property
     def words(self) -> str:
@@ -68,24 +83,79 @@ def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
         bar = screen.bar(share(used))
         bar.append(f" {figure(used[1])}", "dim")
         cells += [bar, Text(figure(used[1] - used[0]), justify="right", style="bold")]
-    cells.append(zone.devices_text)
+    cells.append(_with_held(zone.devices_text, _cpus_held(zone, board)))
     key = f"{zone.node} zone {zone.numa}"
-    return Line(key, tuple(cells), lambda: _node_details(zone.node, board))
+    return Line(key, tuple(cells), lambda: node_details(zone.node, board), group=zone.node)
+
+
+def _cpus_held(zone: Zone, board: Board) -> int:
+    """CPUs of a zone that are held for pods on their way."""
+    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.zones)
+    return sum(item.cpus // len(item.zones) for item in coming)
+
+
+def _with_held(devices: str, cpus: int) -> str | Text:
+    if not cpus:
+        return devices
+    return Text.assemble((f"{pluralize(cpus, 'CPU')} held", "yellow"), f" {devices}" if devices else "")
+
+
+def node_line(zones: Sequence[Zone], board: Board, *, roomy: bool) -> Line:
+    """Return the line of all zones of a node, where there are many nodes."""
+    first = zones[0]
+    cells: list[str | Text] = [
+        first.node,
+        Text(f"0-{len(zones) - 1}" if len(zones) > 1 else "0", justify="right"),
+    ]
+    if roomy:
+        cells.append(first.policy)
+    for pairs, figure in (
+        ([zone.cpus for zone in zones], str),
+        ([zone.memory for zone in zones], format_rounded),
+    ):
+        known = [pair for pair in pairs if pair is not None]
+        if not known:
+            cells += ["-", "-"]
+            continue
+        used = (sum(pair[0] for pair in known), sum(pair[1] for pair in known))
+        bar = screen.bar(share(used))
+        bar.append(f" {figure(used[1])}", "dim")
+        # The largest part is what a pod can have on one zone.
+        cells += [bar, Text(figure(max(pair[1] - pair[0] for pair in known)), justify="right", style="bold")]
+    cells.append(_with_held("", sum(_cpus_held(zone, board) for zone in zones)))
+    return Line(first.node, tuple(cells), lambda: node_details(first.node, board), groups=first.node)
 
 
 def unknown_line(node: str, why: str, *, roomy: bool) -> Line:
     """Return the line of a node without zones that can be used."""
     cells = (node, "?", *(("",) if roomy else ()), Text("unknown", "red"), "", "", "", Text(why, "red"))
-    return Line(node, cells, lambda: Text(f"The state of {node} is unknown: {why}"))
+    about = ("Node", "", (node,))
+    details = Text(f"The state of {node} is unknown: {why}")
+    return Line(node, cells, lambda: details, group=unknown_group(node, why), about=about)
 
 
-def _node_details(name: str, board: Board) -> RenderableType:
+def unknown_group(node: str, why: str) -> str:
+    """What nodes of unknown state have in common: the reason, but for the node's own name."""
+    return why.replace(node, "NODE")
+
+
+def unknown_group_line(why: str, nodes: Sequence[str], *, roomy: bool) -> Line:
+    """Return the line of all nodes that are unknown for one reason."""
+    named = Text(pluralize(len(nodes), "node"), "red")
+    cells = (named, "?", *(("",) if roomy else ()), Text("unknown", "red"), "", "", "", Text(why, "red"))
+    return Line(f"unknown {why}", cells, lambda: Text("\n".join((why, "", *nodes))), groups=why)
+
+
+def node_details(name: str, board: Board) -> RenderableType:
+    """Draw a node, who holds what there, and who is on the way."""
     node = board.seen.situation.cluster.nodes[name]
     occupancy = node.occupancy
     if occupancy is None:
         return Text(f"The state of {name} is unknown.")
     drawn = Text("\n").join(Drawing(name, occupancy, plain=False).lines())
-    return Group(drawn, Text(), _table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), answers.holders(node)))
+    held = _table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), answers.holders(node))
+    coming = [Text(item.sentence, "yellow") for item in board.held.get(name, ())]
+    return Group(drawn, Text(), held, *((Text(), *coming) if coming else ()))
 
 
 def stuck_columns(*, roomy: bool) -> tuple[str, ...]:
@@ -104,7 +174,36 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
         Text(verdict, _VERDICTS.get(verdict, "yellow")),
         item.why,
     )
-    return Line(item.name, cells, lambda: _stuck_details(item, board))
+    about = ("Pod", item.example.namespace, tuple(pod.name for pod in item.pods[:_MAX_PODS]))
+    return Line(
+        item.name,
+        cells,
+        lambda: _stuck_details(item, board),
+        group=f"{verdict}: {item.reason}",
+        about=about,
+        plan=next(iter(board.seen.recommendations(item.pods)), ""),
+        slow=True,
+    )
+
+
+def stuck_group_line(group: str, items: Sequence[Stuck], *, roomy: bool) -> Line:
+    """Return the line of all owners whose pods are stuck for one reason."""
+    first = items[0]
+    waiting, rejected = (sum(item.waiting for item in items), sum(item.rejected for item in items))
+    since = min(item.since for item in items)
+    cells: tuple[str | Text, ...] = (
+        Text(pluralize(len(items), "owner"), "bold"),
+        Text(str(waiting), justify="right"),
+        Text(str(rejected), justify="right", style="red" if rejected else ""),
+        *((since[5:16].replace("T", " "),) if roomy else ()),
+        Text(first.verdict, _VERDICTS.get(first.verdict, "yellow")),
+        f"{first.reason}, such as {first.name}" if first.reason else f"such as {first.name}",
+    )
+
+    def details() -> RenderableType:
+        return _table(("POD OR OWNER", "WHY"), ((item.name, item.why) for item in items))
+
+    return Line(f"group {group}", cells, details, groups=group)
 
 
 def _stuck_details(item: Stuck, board: Board) -> RenderableType:
@@ -162,13 +261,52 @@ def _recommendation_line(goal: str, body: Any) -> Line:
         Text(phase, "dim" if phase in _IN_VAIN else "green"),
         f"{moves[0][0]} → {moves[0][2]}" if moves else "",
     )
-    message = str(status.get("message") or "")
+    about = ("RebalanceRecommendation", "", (name,))
+    return Line(name, cells, lambda: plan_description(body), about=about, plan=name)
 
-    def details() -> RenderableType:
-        head = Text(f"RebalanceRecommendation {name}: {goal}\n{phase}: {message}\n")
-        return Group(head, _table(("POD", "FROM", "TO", "WHY"), moves))
 
-    return Line(name, cells, details)
+def plan_description(body: Any) -> RenderableType:
+    """Describe a recommendation: what it promises, how far it is, and move by move."""
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    gain = spec.get("gain") or {}
+    progress = {
+        (one.get("pod") or {}).get("name"): " ".join(
+            str(one[key]) for key in ("phase", "node", "message") if one.get(key)
+        )
+        for one in status.get("progress") or ()
+    }
+    facts = [
+        ("goal", str(spec.get("goal") or "")),
+        ("gain", f"{gain.get('before', '?')} now, {gain.get('after', '?')} after"),
+        ("policy", str(spec.get("policy") or "")),
+        ("phase", f"{status.get('phase') or 'new'}: {status.get('message') or ''}"),
+        ("decided", ", ".join(field for field in ("approved", "rejected") if spec.get(field)) or "not yet"),
+        ("expires", str(spec.get("expires") or "")),
+    ]
+    rows = ((*move, progress.get(move[0].partition("/")[2], "")) for move in _moves(spec))
+    return Group(
+        Text(f"RebalanceRecommendation {body['metadata']['name']}: {spec.get('goal') or ''}", "bold"),
+        _table(("", ""), facts[1:]),
+        _table(("POD", "FROM", "TO", "WHY", "PROGRESS"), rows),
+    )
+
+
+def moves_of(plan: Plan) -> RenderableType:
+    """Show what a plan promises and moves."""
+    return Group(Text(plan.promise, "bold"), Text(), _table(("POD", "FROM", "TO", "WHY"), plan.rows()))
+
+
+def event_line(event: Any, number: int) -> Line:
+    """Return the line of an event; it opens the whole message."""
+    moment, kind, reason, message = event_cells(event)
+    about = object_of(event)
+    style = "yellow" if kind == "Warning" else ""
+    cells = (moment, Text(kind, style), reason, about, " ".join(message.split()))
+    return Line(
+        f"{number} {reason} {about}",
+        cells,
+        lambda: Text(f"{moment}  {kind}  {reason}\n{about}\n\n{message}"),
+    )
 
 
 def _moves(spec: Any) -> Iterator[tuple[str, str, str, str]]:

@@ -3,8 +3,7 @@
 While nobody looks, nothing is worked out, nor kept. Only what changed is written anew: of nodes the objects
 themselves tell, since the mirror makes new ones for every change. Predicting and publishing come first: the
 work is cut into slices, each followed by a longer rest, so that much to show makes a round longer and
-nobody's wait. Advice, which is expensive, is worked out for one pod a round, in a thread, and holds as long
-as the node that it is about stays as it is.
+nobody's wait. Advice comes from ``page.advice``.
 """
 
 import asyncio
@@ -12,31 +11,31 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import islice
 
-from numazones import prediction
-from numazones.advice import Around, advise_on
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Prediction
-from numazones.rebalance.filter import protection
+from numazones.held_room import in_the_way
+from numazones.prediction import ADMISSIBLE, Prediction, unreadable
+from numazones.rebalance.helpful_changes import plan_made
+from numazones.waiting import HELD_ROOM, Surroundings, Wait, scheduler_says, waits
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
+from numazones_operator.page.advice import PageAdvice
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.rebalance.intent import Intent
+from numazones_operator.placement.admission_gates import NOT_SERVED, SWITCHED_OFF
+from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (
     Document,
-    Waiting,
     accuracy_document,
     cluster_document,
     node_documents,
     recommendation_document,
-    waiting_documents,
 )
+from numazones_page.pods import Waiting, held_documents, waiting_documents
 
 _PERIOD = 1.0
 _SLICE = 0.002
@@ -45,18 +44,10 @@ _REST = 0.008
 _MAX_WAIT = 1.0
 """Seconds that a slice waits for predictions, before it is the page's turn all the same."""
 _ENDED_PLANS = 10
-_MAX_TARGETS = 64
-"""Of so many nodes it is asked whether they would take a pod that advice would move."""
+
+_NOT_SERVED_EVENT = {"reason": NOT_SERVED, "message": SWITCHED_OFF}
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Advice:
-    """What would make one node admit an owner's pods, proven for one state of the node."""
-
-    node: ClusterNode
-    sentences: tuple[tuple[str, str], ...]
 
 
 class PageUpdater:
@@ -65,7 +56,8 @@ class PageUpdater:
     def __init__(
         self,
         pipeline: Pipeline,
-        intent: Intent,
+        inputs: Inputs,
+        held: HeldRoom,
         *,
         options: Options,
         metrics: Metrics,
@@ -76,8 +68,11 @@ class PageUpdater:
         self.documents = VersionedDocuments()
         self.viewers = 0
         self._pipeline = pipeline
-        self._intent = intent
+        self._intent = inputs.intent
+        self._held = held
+        self._advice = PageAdvice(pipeline, inputs, clock=clock)
         self._shapes = options.target_shapes
+        self._told_of_gates = () if options.admission_gate else (_NOT_SERVED_EVENT,)
         self._metrics = metrics
         self._identity = identity
         self._clock = clock
@@ -91,9 +86,6 @@ class PageUpdater:
         """Kind of document → the keys of those that are shown."""
         self._plans: dict[str, Document] = {}
         """UID of a recommendation → its document as it was first shown, with the zones as they were then."""
-        self._advice: dict[str, _Advice] = {}
-        """UID of an owner, or of a pod without one → what is known to help."""
-        self._rounds = 0
         self._slice_started = 0.0
         self._notified_at = 0.0
 
@@ -127,7 +119,7 @@ class PageUpdater:
         self._nodes.clear()
         self._machines.clear()
         self._keys.clear()
-        self._advice.clear()
+        self._advice.forget()
 
     def _notify(self) -> None:
         self._notified_at = self._clock()
@@ -141,10 +133,12 @@ class PageUpdater:
                 shapes=self._shapes,
                 version=version("numazones"),
                 note=self._note(),
+                reading=not self._pipeline.synced,
             )
         )
         await self._show_nodes()
         await self._show_waiting()
+        await self._show_kind("held", held_documents(self._held.on_their_way(), self._pipeline.state.node))
         await self._show_plans()
         if self._intent.followed.is_set():
             self.documents.put(accuracy_document(self._accuracy(), note="since this replica started"))
@@ -187,46 +181,46 @@ class PageUpdater:
 
     async def _show_waiting(self) -> None:
         waiting = []
-        advice: dict[str, _Advice] = {}
-        unadvised: list[tuple[ClusterPod, ClusterNode]] = []
+        self._advice.begin()
+        held_before: dict[tuple[Prediction, int | None], tuple[str, ...]] = {}
         for pod in list(self._pipeline.state.pending.values()):
             found = self._prediction(pod)
             if found is None:
                 continue
-            known = self._advice.get(_owner(pod))
-            nearest = self._nearest(found)
-            if known is not None and nearest is not None and self._is_valid(known):
-                advice[_owner(pod)] = known
-            elif nearest is not None:
-                unadvised.append((pod, nearest))
+            if (found, pod.priority) not in held_before:
+                held_before[found, pod.priority] = tuple(self._held_before(pod, found))
+            held = held_before[found, pod.priority]
             waiting.append(
-                Waiting(pod, found, advice[_owner(pod)].sentences if _owner(pod) in advice else ())
+                Waiting(
+                    pod,
+                    found,
+                    self._advice.of(pod, found),
+                    self._waits(pod, found, held),
+                    scheduler_says(pod, {}),
+                    held,
+                )
             )
             await self._rest_when_due()
         await self._show_kind("waiting", waiting_documents(waiting, plans=self._plans_of_pods()))
-        self._advice = advice
-        if unadvised:
-            self._rounds += 1
-            pod, node = unadvised[self._rounds % len(unadvised)]
-            others = list(islice(self._pipeline.state.all_nodes(), _MAX_TARGETS))
-            advice_there = await asyncio.to_thread(advise_on, pod, node, Around(others, protection))
-            sentences = tuple((node.name, item.sentence) for item in advice_there)
-            self._advice[_owner(pod)] = _Advice(node, sentences)
+        await self._advice.work_out_one()
 
     def _prediction(self, pod: ClusterPod) -> Prediction | None:
         if pod.admission is None:
-            return prediction.unreadable(pod)
+            return unreadable(pod)
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
-    def _nearest(self, found: Prediction) -> ClusterNode | None:
-        """The node that comes nearest to taking a pod that fits nowhere."""
-        if found.verdict != prediction.INADMISSIBLE:
-            return None
-        return self._pipeline.state.node(found.reasons[0].node)
+    def _held_before(self, pod: ClusterPod, found: Prediction) -> Iterable[str]:
+        """Whom room is held for that the pod would otherwise have."""
+        if found.verdict != ADMISSIBLE:
+            return ()
+        return in_the_way(pod, found, self._pipeline.state.node, self._held.by_node(pod))
 
-    def _is_valid(self, known: _Advice) -> bool:
-        node = self._pipeline.state.node(known.node.name)
-        return node is not None and (node is known.node or node.state is known.node.state)
+    def _waits(self, pod: ClusterPod, found: Prediction, held: tuple[str, ...]) -> tuple[Wait, ...]:
+        """What a pod waits for, whatever the nodes say."""
+        namespace = self._intent.namespaces.get(pod.namespace)
+        around = Surroundings(None if namespace is None else namespace.labels, events=self._told_of_gates)
+        known = waits(pod, around, admissible=found.verdict == ADMISSIBLE)
+        return (HELD_ROOM,) if held and not known else known
 
     # Plans
 
@@ -245,13 +239,12 @@ class PageUpdater:
         self._plans.setdefault(item.uid, document)
         return key, document
 
-    def _plans_of_pods(self) -> dict[str, list[str]]:
-        """NAMESPACE/NAME of a waiting pod → the plans in force that place it."""
-        found: dict[str, list[str]] = {}
+    def _plans_of_pods(self) -> dict[str, dict[str, str]]:
+        """NAMESPACE/NAME of a waiting pod → the plans in force that place it → what is to be said of them."""
+        found: dict[str, dict[str, str]] = {}
         for item in self._intent.recommendations:
             for placement in item.spec.placements if item.active else ():
-                name = placement.pod.full_name
-                found.setdefault(name, []).append(item.name)
+                found.setdefault(placement.pod.full_name, {})[item.name] = plan_made(item.name)
         return found
 
     # Accuracy
@@ -300,8 +293,3 @@ def _plans_to_show(items: Iterable[Recommendation]) -> list[Recommendation]:
     latest = sorted(items, key=lambda item: item.created, reverse=True)
     ended = [item for item in latest if not item.active]
     return [*(item for item in latest if item.active), *ended[:_ENDED_PLANS]]
-
-
-def _owner(pod: ClusterPod) -> str:
-    owner = pod.controller
-    return pod.uid if owner is None else owner.uid

@@ -25,7 +25,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import RELEASE_SECONDS
+from numazones.held_room import RELEASE_SECONDS, Way
 from numazones.prediction import UNKNOWN, Kind, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
@@ -42,6 +42,8 @@ from numazones_operator.placement.preempting_releases import PreemptingReleases,
 from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
+NOT_SERVED = "AdmissionGateNotServed"
+"""Reason of the event that tells why nobody opens a gate."""
 SWITCHED_OFF = (
     "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
 )
@@ -273,9 +275,7 @@ class AdmissionGates:
         if self._reported.get(pod.uid) == objection:
             return
         message = f"nobody takes its scheduling gate {GATE} away: {objection}"
-        if self._events.post(
-            pod_reference(pod), type=WARNING, reason="AdmissionGateNotServed", message=message
-        ):
+        if self._events.post(pod_reference(pod), type=WARNING, reason=NOT_SERVED, message=message):
             self._reported[pod.uid] = objection
 
     def _free_nodes(self, pod: ClusterPod, this: _Round) -> tuple[str, ...]:
@@ -333,7 +333,7 @@ class AdmissionGates:
 
     async def _start(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
         """Hold the room, and release the pod while others have their turn."""
-        self._held.hold(pod, nodes, seconds=RELEASE_SECONDS)
+        self._held.hold(pod, nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
         for name in nodes:
             this.held.setdefault(name, []).append(pod)
         await self._slots.acquire()

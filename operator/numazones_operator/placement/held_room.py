@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, released_at
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, released_at
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -29,6 +29,7 @@ class _Hold:
 
     pod: ClusterPod
     nodes: tuple[str, ...]
+    way: Way
     until: float
     mirrored: bool
     """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
@@ -47,10 +48,10 @@ class HeldRoom:
         self._chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
         """UID → a released pod, and the nodes that its affinity leaves it."""
 
-    def hold(self, pod: ClusterPod, nodes: Iterable[str], *, seconds: float) -> None:
+    def hold(self, pod: ClusterPod, nodes: Iterable[str], way: Way, *, seconds: float) -> None:
         """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
         mirrored = self._state.pods.get(pod.uid) is not None
-        self._own[pod.uid] = _Hold(pod, tuple(nodes), self._wall() + seconds, mirrored)
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._wall() + seconds, mirrored)
 
     def drop(self, uid: str) -> None:
         """Hold nothing more for a pod that this process sent on its way."""
@@ -68,12 +69,13 @@ class HeldRoom:
     def by_node(self, asking: ClusterPod | None = None) -> dict[str, list[ClusterPod]]:
         """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""
         found: dict[str, list[ClusterPod]] = {}
-        for pod, nodes in self._on_their_way(asking):
-            for name in nodes:
-                found.setdefault(name, []).append(pod)
+        for item in self.on_their_way(asking):
+            for name in item.nodes:
+                found.setdefault(name, []).append(item.pod)
         return found
 
-    def _on_their_way(self, asking: ClusterPod | None) -> Iterator[tuple[ClusterPod, tuple[str, ...]]]:
+    def on_their_way(self, asking: ClusterPod | None = None) -> Iterator[Held]:
+        """Yield the room that is held, whom a pod that asks has to leave it."""
         self._forget()
         own = (hold.pod.uid for hold in self._own.values())
         uids = dict.fromkeys((*own, *self._state.on_their_way))
@@ -82,35 +84,37 @@ class HeldRoom:
                 continue
             hold = self._own.get(uid)
             if hold is not None:
-                yield hold.pod, hold.nodes
+                yield Held(hold.pod, hold.nodes, hold.way, hold.until)
                 continue
             pod = self._state.on_their_way[uid]
-            if nodes := self._nominated_node(pod, asking) or self._released_nodes(pod):
-                yield pod, nodes
+            if found := self._nomination(pod, asking) or self._release(pod):
+                yield found
 
-    def _nominated_node(self, pod: ClusterPod, asking: ClusterPod | None) -> tuple[str, ...]:
-        """Return the node that a pod is nominated for, where that counts for who asks."""
+    def _nomination(self, pod: ClusterPod, asking: ClusterPod | None) -> Held | None:
+        """Return the room that a pod is nominated for, where that counts for who asks."""
         if not pod.nominated:
-            return ()
+            return None
         if asking is not None and (pod.priority or 0) < (asking.priority or 0):
-            return ()
+            return None
         now = self._wall()
         node, since = self._nominated.get(pod.uid, ("", now))
         if node != pod.nominated:
             since = now
             self._nominated[pod.uid] = (pod.nominated, now)
-        return (pod.nominated,) if now - since < NOMINATION_SECONDS else ()
+        until = since + NOMINATION_SECONDS
+        return Held(pod, (pod.nominated,), Way.NOMINATED, until) if now < until else None
 
-    def _released_nodes(self, pod: ClusterPod) -> tuple[str, ...]:
-        """Return the nodes that a pod was released to, not long ago."""
-        if self._wall() - released_at(pod) >= RELEASE_SECONDS:
-            return ()
+    def _release(self, pod: ClusterPod) -> Held | None:
+        """Return the room that a pod was released to, not long ago."""
+        until = released_at(pod) + RELEASE_SECONDS
+        if self._wall() >= until:
+            return None
         known = self._chosen.get(pod.uid)
         if known is None or known[0] is not pod:
             selects = pod.constraints.selects
             nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
             known = self._chosen[pod.uid] = (pod, tuple(nodes) if len(nodes) <= MAX_NODES else ())
-        return known[1]
+        return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
 
     def _forget(self) -> None:
         """Drop what has ended: the pod has a node, or is gone, or its time is up."""

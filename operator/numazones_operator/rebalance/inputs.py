@@ -190,9 +190,10 @@ class Inputs:
                 continue
             for move, progress in zip(item.spec.moves, item.progress, strict=True):
                 since = parse_time(progress.since)
-                if move.owner is None or progress.phase == MovePhase.PENDING:
+                rejected = item.spec.rejected and not item.active
+                if move.owner is None or (progress.phase == MovePhase.PENDING and not rejected):
                     continue
-                if item.status.phase == PlanPhase.FAILED:
+                if rejected or item.status.phase == PlanPhase.FAILED:
                     failed[move.owner.uid, move.source.node, move.target.node] = item.ended or now
                     continue
                 if since is None or progress.phase not in GONE:

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from numazones.api.rebalance import Mode, PlanPhase
 from numazones.errors import NumazonesError
+from numazones.rebalance.decisions import approval_problem
 from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
@@ -134,17 +134,12 @@ class Intent:
 
     async def approval_problem(self, body: Mapping[str, Any]) -> str:
         """Return why nothing will come of the approval of a recommendation; empty if the plan is next."""
-        name = str((body.get("spec") or {}).get("policy"))
-        phase = (body.get("status") or {}).get("phase") or PlanPhase.PROPOSED
-        policy = self.policies.get(name)
-        if policy is None:
-            return f"policy {name} is gone or cannot be followed, so nothing is carried out"
-        if policy.spec.mode != Mode.APPROVE:
-            return (
-                f"policy {name} is in mode {policy.spec.mode}, which asks for no approval; "
-                f"set its spec.mode to {Mode.APPROVE}"
-            )
-        return "" if phase == PlanPhase.PROPOSED else f"the recommendation is {phase} already"
+        try:
+            item = Recommendation.from_api(body)
+        except (NumazonesError, ValueError) as error:
+            return f"the recommendation cannot be read: {error}"
+        policy = self.policies.get(item.spec.policy)
+        return approval_problem(item.spec, item.status, None if policy is None else policy.spec.mode)
 
     async def wake(self) -> None:
         """Let rebalancing begin its next round now."""

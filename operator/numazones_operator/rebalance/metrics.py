@@ -25,7 +25,7 @@ class RebalanceMetrics:
         self.recommendations = counter(
             "numazones_rebalance_recommendations_total",
             "Recommendations by the phase that they entered: Proposed, Approved, Executing, Succeeded, "
-            "Failed, Expired, Superseded.",
+            "Failed, Expired, Superseded, Rejected.",
             ("mode", "policy", "phase"),
         )
         self.moves = counter(

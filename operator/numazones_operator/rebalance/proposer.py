@@ -275,7 +275,8 @@ class Proposer:
             if item.name in needed:
                 continue
             times = [parse_time(one.since) for one in item.progress]
-            times.append(item.ended if item.status.phase == PlanPhase.FAILED else None)
+            barred = item.status.phase == PlanPhase.FAILED or item.spec.rejected
+            times.append(item.ended if barred else None)
             if any(moment is not None and self._statuses.now() - moment < cooldown for moment in times):
                 continue
             try:

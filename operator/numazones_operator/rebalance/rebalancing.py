@@ -86,6 +86,10 @@ class Rebalancing:
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""
+        if item.spec.rejected and (item.status.phase != PlanPhase.EXECUTING or item.is_about_to_evict):
+            await self.statuses.give_up(item, policy, "rejected", ended=PlanPhase.REJECTED)
+            self._proposer.search_early(policy.name)
+            return
         if policy.spec.schedule.suspend:
             return
         match item.status.phase:

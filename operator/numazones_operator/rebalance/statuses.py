@@ -106,9 +106,19 @@ class Statuses:
         self._intent.recommendations.put(new)
         return new
 
-    async def give_up(self, item: Recommendation, policy: PolicyObject | None, why: str) -> None:
-        """End a plan that its policy lets go no further, wherever it stands."""
-        phase, none = PlanPhase.SUPERSEDED, "no pod"
+    async def give_up(
+        self,
+        item: Recommendation,
+        policy: PolicyObject | None,
+        why: str,
+        *,
+        ended: PlanPhase = PlanPhase.SUPERSEDED,
+    ) -> None:
+        """End a plan that may go no further, wherever it stands.
+
+        ``ended``: how, if no pod was evicted for it; it has failed if one was.
+        """
+        phase, none = ended, "no pod"
         if any(map(was_evicted, item.progress)):
             phase, none = PlanPhase.FAILED, "no further pod"
         await self.write(item, policy, Advance(item.progress, f"{why}: {none} is evicted", phase))

@@ -36,21 +36,33 @@ function bar(share, kind) {
   return el(`span.bar${kind ? `.${kind}` : ""}`, { "aria-hidden": "true" }, el("span", { style: { width: `${Math.min(1, share) * 100}%` } }));
 }
 
+// On narrow screens rows are cards, and each cell says its column; the roles keep it a table for screen readers.
 function table(columns, rows, { label, right = [] } = {}) {
   const aligned = (index) => (right.includes(index) ? { class: "right" } : {});
+  const head = (name, index) => el("th", { scope: "col", role: "columnheader", ...aligned(index) }, name);
+  const cell = (content, index) => el("td", { role: "cell", "data-label": columns[index], ...aligned(index) }, content);
   return el(
     "div.scroll",
     { tabindex: "0", role: "region", "aria-label": label },
     el(
       "table",
-      {},
-      el("thead", {}, el("tr", {}, columns.map((name, index) => el("th", { scope: "col", ...aligned(index) }, name)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, index) => el("td", aligned(index), cell))))),
+      { role: "table", "aria-label": label },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(head))),
+      el("tbody", { role: "rowgroup" }, rows.map((row) => el("tr", { role: "row" }, row.map(cell)))),
     ),
   );
 }
 
 // Links to places of this page.
 const nodeLink = (name, zone) => `#/node/${encodeURIComponent(name)}${zone === undefined ? "" : `/${zone}`}`;
+// A sentence in which the name of a node leads there.
+function linked(text, node) {
+  const part = /[\w.-]/; // of a longer name, such as a pod's that ends like its node's
+  for (let at = text.indexOf(node); node && at >= 0; at = text.indexOf(node, at + 1))
+    if (!part.test(text[at - 1] || "") && !part.test(text[at + node.length] || "")) return [text.slice(0, at), nodeAnchor(node), text.slice(at + node.length)];
+  return text;
+}
+
+const clockTime = (time) => time.replace(/^.*T/, "").replace("Z", " UTC");
 const nodeAnchor = (name, zone) => el("a", { href: nodeLink(name, zone) }, zone === undefined ? name : `${name} · NUMA ${zone}`);
 

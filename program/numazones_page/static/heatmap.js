@@ -33,7 +33,7 @@ const largest = (node) => Math.max(-1, ...zonesOf(node).map((zone) => zone.free)
 // 0 … 5: nothing, below a quarter, a half, three quarters, below all, all.
 const level = (share) => (share === null ? "none" : share <= 0 ? 0 : share >= 1 ? 5 : 1 + Math.floor(share * 4));
 
-const heat = { metric: "cpus", order: "name", filter: "", tiles: new Map(), focused: null };
+const heat = { metric: "cpus", order: "name", tiles: new Map(), focused: null };
 
 function heatmap() {
   const choose = (name, options, label) =>
@@ -55,10 +55,6 @@ function heatmap() {
     {},
     choose("metric", metrics(), "Colour"),
     choose("order", ORDERS, "Order"),
-    el("label.field", {}, "Find", el("input", {
-      type: "search", placeholder: "node or pod", "data-key": "heat-find", value: heat.filter,
-      oninput: (event) => { heat.filter = event.target.value.toLowerCase(); drawHeat(); },
-    })),
   );
   heat.body = el("div", {}, heat.controls, heat.legend, heat.list, heat.detail);
   heat.tiles.clear();
@@ -67,8 +63,8 @@ function heatmap() {
 
 function drawHeat() {
   const metric = metrics()[heat.metric] || METRICS.cpus;
-  const matching = ([name, node]) =>
-    !heat.filter || name.toLowerCase().includes(heat.filter) || (node.pods || []).some((pod) => pod.pod.toLowerCase().includes(heat.filter));
+  const held = heldByNode();
+  const matching = ([name, node]) => !find.words.length || found(name, ...(node.pods || []).map((pod) => pod.pod), ...(held.get(name) || []).map(([pod]) => pod));
   const shown = sorted("node").filter(matching).sort(ORDERS[heat.order].by);
   const size = all("node").size <= DETAILED ? "detailed" : all("node").size <= LABELLED ? "labelled" : "dense";
   heat.list.className = `tiles ${size}${metric.warm ? " warm" : ""}`;
@@ -81,7 +77,7 @@ function drawHeat() {
       item.element = el("li", {}, item.link);
       heat.tiles.set(name, item);
     }
-    fill(item, name, node, metric);
+    fill(item, name, node, metric, held.get(name) || []);
     item.link.tabIndex = name === heat.focused ? 0 : -1;
     return item.element;
   });
@@ -98,19 +94,19 @@ function place(list, items) {
   while (list.children.length > items.length) list.lastElementChild.remove();
 }
 
-function fill(item, name, node, metric) {
-  const drawn = JSON.stringify([node, heat.metric]);
+function fill(item, name, node, metric, coming) {
+  const drawn = JSON.stringify([node, heat.metric, coming]);
   if (item.drawn === drawn) return;
   item.drawn = drawn;
   const parts = unknown(node)
     ? [el("span.zone", { "data-level": "unknown" })]
-    : zonesOf(node).map((zone) => el("span.zone", { "data-level": level(metric.of(node, zone)) }, item.size === "detailed" ? [el("b", {}, zone.id), el("span.cells", {}, cells(node, zone))] : null));
+    : zonesOf(node).map((zone) => el(`span.zone${coming.some(([, zones]) => zones.includes(zone.id)) ? ".coming" : ""}`, { "data-level": level(metric.of(node, zone)) }, item.size === "detailed" ? [el("b", {}, zone.id), el("span.cells", {}, cells(node, zone))] : null));
   const label = [
     el("span.name", {}, name),
-    item.size === "detailed" && el("span.note", {}, unknown(node) ? "state unknown" : `${headline(node)}${node.cordoned ? " · cordoned" : ""}`),
+    item.size === "detailed" && el("span.note", {}, unknown(node) ? "state unknown" : `${headline(node)}${node.cordoned ? " · cordoned" : ""}${coming.length ? ` · ${number(coming.length)} on the way` : ""}`),
   ];
   item.link.replaceChildren(...(item.size === "dense" ? [] : label).filter(Boolean), el("span.zones", { "aria-hidden": "true" }, parts));
-  item.link.setAttribute("aria-label", `${name}: ${described(node)}`);
+  item.link.setAttribute("aria-label", `${name}: ${described(node, coming)}`);
 }
 
 function headline(node) {
@@ -119,15 +115,17 @@ function headline(node) {
   return `${free.join(" + ")} CPUs free`;
 }
 
-function described(node) {
+function described(node, coming) {
+  const held = coming.map(([pod, , room]) => `; ${heldWords(pod, room)}`).join("");
   if (unknown(node)) return `state unknown${node.unknown ? `, ${node.unknown}` : ""}`;
-  return zonesOf(node)
+  const zones = zonesOf(node)
     .map((zone) => {
       const memory = memoryOf(zone);
       const parts = [node.exclusive ? `${zone.cpus[0]} of ${zone.cpus[1]} CPUs` : null, memory && `${bytes(memory[1])} of ${bytes(memory[2])}`];
       return `NUMA ${zone.id} ${parts.filter(Boolean).join(", ") || "no exclusive CPUs"}`;
     })
     .join("; ");
+  return `${zones}${held}`;
 }
 
 // One zone's CPUs, a cell each, threads of a core together.
@@ -150,6 +148,7 @@ function legend(metric, size, shown) {
     ...steps.map(([kind, text]) => swatch(kind, text)),
     ...(present.has("none") ? [swatch("none", "does not apply")] : []),
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),
+    ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held there")] : []),
     ...(size === "detailed"
       ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
       : []),
@@ -177,6 +176,6 @@ function hover(event) {
   const link = event.target.closest("a.node");
   const node = link && all("node").get(link.dataset.node);
   if (!node) return;
-  heat.detail.replaceChildren(el("strong", {}, link.dataset.node), ` ${described(node)}`);
+  heat.detail.replaceChildren(el("strong", {}, link.dataset.node), ` ${described(node, heldByNode().get(link.dataset.node) || [])}`);
 }
 

@@ -9,13 +9,15 @@ function nodeView(name, wanted) {
   if (!node) return el("section.view", {}, back, el("h2", {}, name), el("p.empty", {}, "There is no such node (any more)."));
   if (unknown(node)) return el("section.view", {}, back, el("h2", {}, name), el("p.notice", {}, `The state of this node is unknown: ${node.unknown}`));
   const marks = marksOf(node);
+  const coming = heldByNode().get(name) || [];
   return el(
     "section.view",
     {},
     back,
     el("h2", {}, name),
     el("p.chips", {}, node.cordoned && el("span.chip.alert", {}, "cordoned"), !node.ready && el("span.chip.alert", {}, "not ready"), node.approximate && el("span.chip", {}, "from NodeResourceTopology: approximate"), node.settings.map(([key, value]) => el("span.chip", {}, el("span", {}, key), ` ${value}`))),
-    el("div.machine", {}, machinePicture(node, marks, wanted)),
+    coming.map(([pod, , held]) => el("p.notice", {}, sentence(heldWords(pod, held)))),
+    el("div.machine", {}, machinePicture(node, marks, wanted, coming)),
     el("h3", {}, "Who holds what"),
     holdersTable(node, marks),
   );
@@ -31,19 +33,21 @@ function marksOf(node) {
   return marks;
 }
 
-function machinePicture(node, marks, wanted) {
+const sentence = (words) => words[0].toUpperCase() + words.slice(1);
+
+function machinePicture(node, marks, wanted, coming = []) {
   const figures = new Map(zonesOf(node).map((zone) => [zone.id, zone]));
   return documents.get(`machine/${node.machine}`).sockets.map((socket) =>
     el(
       "div.socket",
       {},
       el("h3", {}, socket.id === null ? "without CPUs" : `Socket ${socket.id}`),
-      el("div.zones", {}, socket.zones.map((zone) => zoneCard(node, zone, figures.get(zone.id), marks, wanted))),
+      el("div.zones", {}, socket.zones.map((zone) => zoneCard(node, zone, figures.get(zone.id), marks, wanted, coming))),
     ),
   );
 }
 
-function zoneCard(node, zone, use, marks, wanted) {
+function zoneCard(node, zone, use, marks, wanted, coming) {
   const amounts = [];
   if (use && node.exclusive && zone.caches.length) amounts.push(["CPUs", `${use.cpus[0]} of ${use.cpus[1]}`, ratio(use.cpus)]);
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
@@ -53,6 +57,7 @@ function zoneCard(node, zone, use, marks, wanted) {
     `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
     {},
     el("h4", {}, `NUMA ${zone.id}`),
+    coming.filter(([, zones]) => zones.includes(zone.id)).map(([pod, , held]) => el("p.chip.coming", {}, `held for ${pod}${cpusOf(held) ? `: ${cpusOf(held)} CPUs` : ""}`)),
     el("dl.amounts", {}, amounts.map(([kind, text, share]) => el("div", {}, el("dt", {}, kind), el("dd", {}, bar(share), text)))),
     el(
       "div.caches",

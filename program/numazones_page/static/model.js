@@ -86,3 +86,27 @@ function holdersOf(node, zone) {
     .sort((one, other) => other.cpus - one.cpus || natural(one.pod, other.pod));
 }
 
+
+// What people look for: parts of names and reasons.
+const find = { words: [] };
+const found = (...texts) => find.words.every((word) => texts.some((text) => text.toLowerCase().includes(word)));
+
+// Pods that wait.
+const nameOf = (group) => `${group.namespace}/${group.owner ? group.owner[1] : group.pods[0]}`;
+const isStuck = (group) => group.verdict !== "Admissible" || group.waits.length > 0;
+const podsIn = (groups) => groups.reduce((count, group) => count + group.pods.length, 0);
+
+const ENDED = new Set(["Succeeded", "Failed", "Expired", "Superseded", "Rejected"]);
+const inForce = () => sorted("plan").filter(([, plan]) => !ENDED.has(plan.phase));
+
+// Node → [pod, zones there, held] for the room that is held on it.
+function heldByNode() {
+  const places = new Map();
+  for (const [pod, held] of all("held"))
+    for (const [node, zones] of held.places) {
+      if (!places.has(node)) places.set(node, []);
+      places.get(node).push([pod, zones, held]);
+    }
+  return places;
+}
+const cpusOf = (held) => (held.asks.find(([resource]) => resource === "cpu") || [])[1];

@@ -5,36 +5,69 @@ const parts = {};
 let view = null;
 
 function overview() {
+  parts.hero = el("section.hero", { "aria-label": "Now" });
+  parts.word = el("p.word", { role: "status" });
+  parts.says = el("p.says");
   parts.figures = el("div.figures");
+  parts.hero.append(el("div", {}, parts.word, parts.says), parts.figures);
   parts.note = el("div");
+  parts.find = el("input", {
+    type: "search", placeholder: "pod, node or reason", "data-key": "find", value: find.words.join(" "),
+    oninput: (event) => { find.words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean); draw(null); },
+  });
   parts.heat = heatmap();
   parts.single = el("div.single.view");
   parts.heat.append(parts.single);
   parts.rest = el("section", { id: "fragmentation", "aria-labelledby": "fragmentation-title" }, el("h2", { id: "fragmentation-title" }, "Fragmentation"), el("div.shapes"));
   parts.waiting = waitingSection();
   parts.plans = plansSection();
+  parts.held = heldSection();
+  parts.unknown = unknownSection();
   parts.tables = el("div");
   parts.accuracy = el("div");
-  return [parts.note, parts.figures, parts.heat, parts.rest, parts.waiting, parts.plans, parts.tables, parts.accuracy];
+  return [parts.hero, parts.note, el("label.field.find", {}, "Find", parts.find), parts.waiting, parts.plans, parts.held, parts.unknown, parts.heat, parts.rest, parts.tables, parts.accuracy];
 }
 
+// The word at the top: what hurts, or that nothing does. It is said aloud when it changes.
+function drawWord() {
+  const groups = [...all("waiting").values()];
+  const stuck = groups.filter(isStuck);
+  const waits = podsIn(stuck);
+  const fits = podsIn(groups) - waits;
+  const nowhere = podsIn(stuck.filter((group) => group.verdict === "Inadmissible"));
+  const unsure = podsIn(stuck.filter((group) => group.verdict === "Unknown"));
+  const reading = !documents.has("cluster/") || cluster().reading;
+  const [tone, word] = reading ? ["unsure", "Reading the cluster"] : waits ? ["alert", `${counted(waits, "pod")} ${waits === 1 ? "waits" : "wait"}`] : ["good", "No pod waits"];
+  const says = [
+    nowhere && `${number(nowhere)} ${nowhere === 1 ? "fits" : "fit"} nowhere`,
+    unsure && `of ${number(unsure)} it is unknown whether ${unsure === 1 ? "it fits" : "they fit"}`,
+    waits - nowhere - unsure > 0 && `${number(waits - nowhere - unsure)} would fit and ${waits - nowhere - unsure === 1 ? "is" : "are"} kept waiting`,
+    fits && `${number(fits)} ${fits === 1 ? "fits and is" : "fit and are"} about to get a node`,
+  ].filter(Boolean).join("; ");
+  parts.hero.className = `hero ${tone}`;
+  if (parts.word.textContent !== word) parts.word.replaceChildren(waits && !reading ? el("a", { href: "#waiting", "data-key": "word" }, word) : word);
+  parts.says.textContent = reading ? "" : says ? `${says[0].toUpperCase()}${says.slice(1)}.` : "Every pod that NUMA placement concerns has a node.";
+}
+
+// Figures, each a link to what it counts.
 function drawFigures() {
   const sum = totals();
-  const stuck = [...all("waiting").values()].filter((group) => group.verdict === "Inadmissible").reduce((count, group) => count + group.pods.length, 0);
-  const waits = [...all("waiting").values()].reduce((count, group) => count + group.pods.length, 0);
-  const figure = (value, label, more, tone) => el(`div.figure${tone ? `.${tone}` : ""}`, {}, el("span.value", {}, value), el("span.label", {}, label), more);
+  const plans = inForce();
+  const figure = (place, value, label, more, tone) => el(`a.figure${tone ? `.${tone}` : ""}`, { href: `#${place}`, "data-key": `figure-${place}-${label}` }, el("span.value", {}, value), el("span.label", {}, label), more);
+  const evictions = plans.reduce((count, [, plan]) => count + plan.moves.length, 0);
   parts.figures.replaceChildren(
-    figure(number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, `${counted(sum.zones, "zone")}${sum.unknown ? `, ${counted(sum.unknown, "node")} unknown` : ""}`), sum.unknown ? "unsure" : ""),
-    figure(sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
-    figure(number(stuck), stuck === 1 ? "pod fits nowhere" : "pods fit nowhere", el("span.more", {}, `of ${number(waits)} waiting`), stuck ? "alert" : "good"),
-    figure(number(all("plan").size), all("plan").size === 1 ? "plan" : "plans", el("span.more", {}, counted([...all("plan").values()].reduce((count, plan) => count + plan.moves.length, 0), "eviction"))),
+    ...(plans.length ? [figure("plans", number(plans.length), plans.length === 1 ? "plan" : "plans", el("span.more", {}, counted(evictions, "eviction")))] : []),
+    ...(all("held").size ? [figure("held", number(all("held").size), all("held").size === 1 ? "pod on its way" : "pods on their way", el("span.more", {}, "room is held"))] : []),
+    ...(sum.unknown ? [figure("unknown", number(sum.unknown), sum.unknown === 1 ? "node unknown" : "nodes unknown", el("span.more", {}, `of ${number(sum.nodes)}`), "unsure")] : []),
+    figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA zone"))),
+    figure("zones", sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
     ...accuracyFigure(figure),
   );
 }
 
 function accuracyFigure(figure) {
   const counts = accuracyCounts();
-  return counts ? [figure(percent(counts.right / counts.judged), "of predictions came true", el("span.more", {}, `${number(counts.right)} of ${number(counts.judged)}`), counts.model ? "alert" : "good")] : [];
+  return counts ? [figure("accuracy", percent(counts.right / counts.judged), "of predictions came true", el("span.more", {}, `${number(counts.right)} of ${number(counts.judged)}`), counts.model ? "alert" : "good")] : [];
 }
 
 function accuracyCounts() {
@@ -69,7 +102,7 @@ function drawSingle() {
   heat.body.hidden = alone;
   if (!alone) return parts.single.replaceChildren();
   const marks = marksOf(node);
-  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), el("div.machine", {}, machinePicture(node, marks)), el("h3", {}, "Who holds what"), holdersTable(node, marks));
+  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), el("div.machine", {}, machinePicture(node, marks, undefined, heldByNode().get(name))), el("h3", {}, "Who holds what"), holdersTable(node, marks));
 }
 
 function drawTables() {
@@ -106,10 +139,11 @@ function drawHeader() {
   parts.when.textContent = generated ? `as of ${generated.replace("T", " ").replace("Z", " UTC")}` : "";
   parts.version.textContent = version ? `numazones ${version}` : "numazones";
   parts.nav.replaceChildren(
+    ...(all("waiting").size ? [entry("waiting", "Waiting", podsIn([...all("waiting").values()]))] : []),
+    ...(all("plan").size ? [entry("plans", "Plans", inForce().length)] : []),
+    ...(all("held").size ? [entry("held", "On their way", all("held").size)] : []),
     entry("zones", "Zones"),
     entry("fragmentation", "Fragmentation"),
-    entry("waiting", "Waiting", [...all("waiting").values()].reduce((count, group) => count + group.pods.length, 0)),
-    entry("plans", "Plans", all("plan").size),
     ...(all("table").size ? [entry("whatif", "What if")] : []),
     ...(documents.has("accuracy/") ? [entry("accuracy", "Accuracy")] : []),
   );
@@ -124,16 +158,17 @@ function draw(changed) {
   if (view) {
     const [name, zone] = view;
     const machine = (all("node").get(name) || {}).machine;
-    if (!changed || (changed.get("node") || new Set()).has(name) || (changed.get("machine") || new Set()).has(machine)) parts.main.replaceChildren(nodeView(name, zone));
+    if (touched("held") || (changed.get("node") || new Set()).has(name) || (changed.get("machine") || new Set()).has(machine)) parts.main.replaceChildren(nodeView(name, zone));
   } else {
+    drawWord();
     drawFigures();
-    if (touched("node", "machine", "cluster")) {
-      drawHeat();
-      drawFragmentation();
-      drawSingle();
-    }
-    if (touched("waiting") || !changed) drawWaiting(parts.waiting);
+    if (touched("waiting")) drawWaiting(parts.waiting);
     if (touched("plan", "waiting")) drawPlans(parts.plans);
+    if (touched("held")) drawHeld(parts.held);
+    if (touched("node")) drawUnknown(parts.unknown);
+    if (touched("node", "machine", "cluster", "held")) drawHeat();
+    if (touched("node", "machine", "cluster")) drawFragmentation();
+    if (touched("node", "machine", "held")) drawSingle();
     if (touched("table")) drawTables();
     if (touched("accuracy")) drawAccuracy();
   }
@@ -169,7 +204,12 @@ function route() {
     if (left) left.link.focus();
   }
   const target = location.hash.length > 1 && document.getElementById(decoded(location.hash.slice(1)));
-  if (target) target.scrollIntoView();
+  if (!target) return;
+  const closed = target.closest("details:not([open])");
+  if (closed) closed.open = true;
+  target.scrollIntoView();
+  target.setAttribute("tabindex", "-1");
+  target.focus({ preventScroll: true });
 }
 
 function build() {
@@ -177,9 +217,10 @@ function build() {
   parts.when = el("span.when");
   parts.state = el("span.state", { role: "status" });
   parts.nav = el("nav", { "aria-label": "Parts of the page" });
-  parts.main = el("main", { tabindex: "-1" });
+  parts.main = el("main", { id: "main", tabindex: "-1" });
   parts.version = el("span");
   root.replaceChildren(
+    el("a.skip", { href: "#main" }, "Skip to what is shown"),
     el("header.top", {}, el("div.brand", {}, el("span.logo", { "aria-hidden": "true" }, el("i"), el("i"), el("i"), el("i")), el("h1", {}, "numazones"), parts.source), parts.nav, el("div.status", {}, parts.when, parts.state)),
     parts.main,
     el("footer", {}, parts.version),

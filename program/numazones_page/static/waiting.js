@@ -1,36 +1,124 @@
-// Pods that wait: what they ask for, why they fit nowhere, who holds what they lack, and what would help.
+// Pods that wait: why, what would help, and then what there is to know besides. Many are grouped by the reason.
 
-const VERDICTS = { Inadmissible: ["alert", "fits nowhere"], Unknown: ["unsure", "unknown"], Admissible: ["good", "would be admitted"] };
-const URGENCY = { Inadmissible: 0, Unknown: 1, Admissible: 2 };
+const FEW = 8;
+const SHOWN = 5;
+const opened = new Map();
 
 function waitingSection() {
-  return el("section", { id: "waiting", "aria-labelledby": "waiting-title" }, el("h2", { id: "waiting-title" }, "Waiting pods"), el("div.cards"));
+  return el("section", { id: "waiting", "aria-labelledby": "waiting-title" }, el("h2", { id: "waiting-title" }, "Waiting pods"), el("div.cards"), el("div.grouped"));
+}
+
+function waitingGroups() {
+  const urgency = (group) => (isStuck(group) ? Number(group.verdict === "Unknown") : 2);
+  return sorted("waiting")
+    .filter(([, group]) => found(nameOf(group), group.sentence, ...group.pods, ...group.waits))
+    .sort(([, one], [, other]) => urgency(one) - urgency(other) || (one.since < other.since ? -1 : one.since > other.since ? 1 : 0));
 }
 
 function drawWaiting(section) {
-  const groups = sorted("waiting").sort(([, one], [, other]) => URGENCY[one.verdict] - URGENCY[other.verdict]);
-  renew(section.querySelector(".cards"), groups, waitingCard, "No pod that NUMA placement concerns waits for a node.");
-}
-
-function waitingCard(key, group) {
-  const [tone, verdict] = VERDICTS[group.verdict];
-  const name = `${group.namespace}/${group.owner ? group.owner[1] : group.pods[0]}`;
-  return el(
-    `article.card.${tone}`,
-    {},
-    el("header", {}, el("h3", {}, name, group.pods.length > 1 && el("span.times", {}, ` × ${group.pods.length}`)), el(`span.badge.${tone}`, {}, verdict)),
-    el("p.chips", {}, group.owner && el("span.chip", {}, group.owner[0]), group.asks.map(([resource, amount]) => el("span.chip", {}, el("span", {}, resource), ` ${amount}`))),
-    el("p.sentence", {}, group.sentence),
-    group.rejected && el("p.history", {}, `${counted(group.rejected.count, "pod")} rejected since ${group.rejected.since}, the latest with ${group.rejected.reason}${group.rejected.message ? `: ${group.rejected.message}` : ""}`),
-    group.reasons.length > 0 && reasons(group),
-    group.advice.length > 0 && el("div", {}, el("h4", {}, "What would help"), el("ul.advice", {}, group.advice.map(([node, sentence]) => el("li", {}, sentence, " — ", nodeAnchor(node))))),
-    group.plans.length > 0 && el("p", {}, "A plan places it: ", group.plans.map((plan) => el("a", { href: `#plan-${encodeURIComponent(plan)}` }, plan, " "))),
-    holders(group),
-    group.pods.length > 1 && el("details", {}, el("summary", {}, counted(group.pods.length, "pod")), el("p.names", {}, group.pods.join(", "))),
+  const groups = waitingGroups();
+  section.hidden = !all("waiting").size;
+  const stuck = groups.filter(([, group]) => isStuck(group));
+  const fitting = groups.filter(([, group]) => !isStuck(group));
+  const reasons = new Map();
+  for (const entry of stuck) {
+    const reason = entry[1].reason || "Other reasons";
+    if (!reasons.has(reason)) reasons.set(reason, []);
+    reasons.get(reason).push(entry);
+  }
+  const grouped = stuck.length > FEW;
+  renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No waiting pod matches.");
+  section.querySelector(".grouped").replaceChildren(
+    ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
+    ...(fitting.length ? [reasonGroup("Fit, and are about to get a node", fitting)] : []),
   );
 }
 
-function reasons(group) {
+// The owners that wait for one reason: a line each, opened one by one; more of them when asked for.
+function reasonGroup(reason, entries) {
+  const limit = `more ${reason}`;
+  const shown = opened.get(limit) ? entries : entries.slice(0, SHOWN);
+  const rest = entries.length - shown.length;
+  return el(
+    "section.group",
+    { "aria-label": reason },
+    el("h3", {}, reason, el("span.times", {}, ` ${counted(podsIn(entries.map(([, group]) => group)), "pod")}${entries.length > 1 ? ` of ${counted(entries.length, "owner")}` : ""}`)),
+    shown.map(([key, group]) => waitingRow(key, group)),
+    (rest > 0 || opened.get(limit)) &&
+      el("button.more", { type: "button", "data-key": limit, onclick: () => { opened.set(limit, rest > 0); drawWaiting(parts.waiting); } }, rest > 0 ? `Show ${number(rest)} more` : "Show fewer"),
+  );
+}
+
+function waitingRow(key, group) {
+  const [tone, verdict] = verdictOf(group);
+  const row = el(
+    `details.card.row.${tone}`,
+    { open: opened.get(key) || false },
+    el("summary", { "data-key": `row-${key}` }, el("strong", {}, nameOf(group)), group.pods.length > 1 && el("span.times", {}, ` × ${group.pods.length}`), el(`span.badge.${tone}`, {}, verdict), el("span.says", {}, group.waits[0] || group.sentence)),
+  );
+  const fill = () => row.children.length === 1 && row.append(el("div.body", {}, waitingBody(key, group)));
+  if (row.open) fill();
+  row.addEventListener("toggle", () => {
+    opened.set(key, row.open);
+    if (row.open) fill();
+  });
+  return row;
+}
+
+function verdictOf(group) {
+  if (group.verdict === "Inadmissible") return ["alert", "fits nowhere"];
+  if (group.verdict === "Unknown") return ["unsure", "unknown"];
+  return group.waits.length ? ["unsure", "is kept waiting"] : ["good", "fits"];
+}
+
+function waitingCard(key, group) {
+  const [tone, verdict] = verdictOf(group);
+  return el(
+    `article.card.${tone}`,
+    {},
+    el("header", {}, el("h3", {}, nameOf(group), group.pods.length > 1 && el("span.times", {}, ` × ${group.pods.length}`)), el(`span.badge.${tone}`, {}, verdict)),
+    el("p.sentence", {}, group.waits[0] || group.sentence),
+    waitingBody(key, group),
+  );
+}
+
+function waitingBody(key, group) {
+  return [
+    group.waits.slice(1).map((wait) => el("p", {}, `It also waits: ${wait}`)),
+    group.waits.length > 0 && el("p", {}, `As for the nodes: ${group.sentence}`),
+    !group.waits.length && group.scheduler && el("p.history", {}, `The scheduler says: ${group.scheduler}`),
+    group.held.map((line) => el("p", {}, line)),
+    group.hopeless && el("p", {}, group.hopeless),
+    help(group),
+    el("p.chips", {}, group.owner && el("span.chip", {}, group.owner[0]), group.asks.map(([resource, amount]) => el("span.chip", {}, el("span", {}, resource), ` ${amount}`)), group.since && el("span.chip", {}, el("span", {}, "since"), ` ${group.since.replace("T", " ").replace("Z", " UTC")}`)),
+    group.rejected && el("p.history", {}, `${counted(group.rejected.count, "pod")} rejected since ${group.rejected.since}, the latest with ${group.rejected.reason}${group.rejected.message ? `: ${group.rejected.message}` : ""}`),
+    group.reasons.length > 0 && reasons(key, group),
+    holders(key, group),
+    group.pods.length > 1 && details(`${key} pods`, counted(group.pods.length, "pod"), el("p.names", {}, group.pods.join(", "))),
+  ];
+}
+
+// What would help, in the sentences of `kubectl numazones why`.
+function help(group) {
+  const advice = group.advice || [];
+  if (advice.length || group.plans.length)
+    return el(
+      "div.help",
+      {},
+      el("h4", {}, "What would help"),
+      el("ul.advice", {}, advice.map(([node, line]) => el("li", {}, linked(line, node))), group.plans.map(([name, line]) => el("li", {}, line, " ", el("a", { href: `#plan-${encodeURIComponent(name)}` }, "see it played")))),
+    );
+  return group.advice === null && !group.hopeless ? el("p.quiet", {}, "What would help is being worked out.") : null;
+}
+
+// A part that people open, and that stays as they left it when it is drawn anew.
+function details(key, summary, ...content) {
+  const made = el("details", { open: opened.get(key) || false }, el("summary", { "data-key": `details-${key}` }, summary), content);
+  made.addEventListener("toggle", () => opened.set(key, made.open));
+  return made;
+}
+
+function reasons(key, group) {
   const [admissible, evaluated, stale, excluded] = group.nodes;
   const rows = group.reasons.map((reason) => [number(reason.count), reason.source, why(reason), reason.node ? nodeAnchor(reason.node) : ""]);
   const summary = [
@@ -38,7 +126,7 @@ function reasons(group) {
     stale > 0 && `${number(stale)} unknown`,
     excluded > 0 && `the scheduler passes over ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all there are"}`,
   ].filter(Boolean).join("; ");
-  return el("details", { open: group.verdict !== "Admissible" }, el("summary", {}, summary), table(["Nodes", "By", "Why", "For example"], rows, { label: "Why nodes do not take it", right: [0] }));
+  return details(`${key} reasons`, summary, table(["Nodes", "By", "Why", "For example"], rows, { label: `Why nodes do not take ${nameOf(group)}`, right: [0] }));
 }
 
 // The reason's word, and the sentence, which may begin with it.
@@ -48,17 +136,17 @@ function why({ reason, sentence, message }) {
 }
 
 // Who holds what on the node that comes nearest.
-function holders(group) {
+function holders(key, group) {
   const nearest = group.verdict === "Inadmissible" && group.reasons.find((reason) => reason.node && reason.source !== "Scheduler");
   const node = nearest && all("node").get(nearest.node);
   if (!node || unknown(node) || !node.pods.length) return null;
   const rows = zonesOf(node).flatMap((zone) =>
     holdersOf(node, zone.id).map((holder) => [String(zone.id), holder.pod, holder.cpus ? number(holder.cpus) : "", holder.memory ? bytes(holder.memory) : "", holder.devices.join(", ")]),
   );
-  return el("details", {}, el("summary", {}, `Who holds what on ${nearest.node}, which comes nearest`), table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.node}`, right: [0, 2, 3] }));
+  return details(`${key} holders`, `Who holds what on ${nearest.node}, which comes nearest`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.node}`, right: [0, 2, 3] }));
 }
 
-// Bring cards in line with documents: those that did not change stay as they are, opened parts stay open.
+// Bring cards in line with documents: those that did not change stay as they are.
 function renew(list, entries, draw, nothing) {
   const before = new Map([...list.children].map((child) => [child.dataset.card, child]));
   const cards = entries.map(([key, value]) => {
@@ -68,9 +156,7 @@ function renew(list, entries, draw, nothing) {
     const card = draw(key, value);
     card.dataset.card = key;
     card.drawn = drawn;
-    if (old) old.querySelectorAll("details").forEach((part, index) => { const same = card.querySelectorAll("details")[index]; if (same) same.open = part.open; });
     return card;
   });
-  place(list, cards.length ? cards : [el("p.empty", {}, nothing)]);
+  place(list, cards.length || !nothing ? cards : [el("p.empty", {}, nothing)]);
 }
-

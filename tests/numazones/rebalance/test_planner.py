@@ -306,7 +306,10 @@ def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any,
         failed |= {move for move in made if move is not None}
         assert len(failed) < 50
     assert len(failed) >= 2
-    assert f"besides {len(failed)} moves of plans that failed, barred for the cooldown" in outcome.reason
+    assert (
+        f"besides {len(failed)} moves of plans that failed or were rejected, barred for the cooldown"
+        in outcome.reason
+    )
     over = History(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
     assert plan(shape(4), replace(situation, history=over), policy, expired=never).plan is not None
 

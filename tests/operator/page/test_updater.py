@@ -4,9 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from numazones.cluster import ClusterPod
+from numazones.held_room import Way
 from numazones_operator.options import Options
 from numazones_operator.page.updater import PageUpdater
+from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
+from tests.operator.closed_loop import pod_body
 from tests.operator.one_node_pipeline import OneNodePipeline
 from tests.operator.page.changes import changes
 
@@ -16,6 +21,8 @@ class Updates:
 
     def __init__(self) -> None:
         self.setting = OneNodePipeline()
+        self.wall = 1_700_000_000.0
+        self.held = HeldRoom(self.setting.state, wall=lambda: self.wall)
         self.now = 0.0
         self.look = 0.0
         """Seconds that pass from one look at the clock to the next."""
@@ -24,7 +31,8 @@ class Updates:
         self._rested = 0.0
         self.updater = PageUpdater(
             self.setting.pipeline,
-            Intent(self.setting.server, made_for_changed=lambda _uid: None),  # type: ignore[arg-type]
+            Inputs(Intent(self.setting.server)),  # type: ignore[arg-type]
+            self.held,
             options=Options(),
             metrics=self.setting.metrics,
             identity="test",
@@ -79,3 +87,20 @@ async def test_the_document_of_a_machine_that_no_node_has_any_longer_is_removed(
             state.nodes.remove(node)
         await updates.round()
         assert changes(updates.documents, seen) == {"node/node": None, machine: None}
+
+
+async def test_held_room_is_shown_until_it_ends() -> None:
+    updates = Updates()
+    pod = ClusterPod.from_api(pod_body("coming", cpu=2))
+    async with updates.running():
+        await updates.round()
+        updates.held.hold(pod, ["node"], Way.ASSUMED, seconds=60)
+        await updates.round()
+        key = "held/default/coming"
+        shown = changes(updates.documents)[key]
+        assert (shown["way"], shown["until"]) == ("being bound by a scheduler", "2023-11-14T22:14:20Z")
+        assert shown["places"] == [["node", [0]]]
+        seen = updates.documents.version
+        updates.wall += 60
+        await updates.round()
+        assert changes(updates.documents, seen) == {key: None}

@@ -7,7 +7,7 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, RELEASED, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, RELEASED, Way, with_held
 from numazones.prediction import Kind, Standing, ask
 from numazones_operator.placement.held_room import NOMINATION_SECONDS, HeldRoom
 from tests.operator.closed_loop import pod_body
@@ -111,7 +111,7 @@ def test_nobody_leaves_room_for_itself() -> None:
 def test_a_binding_holds_room_until_the_mirror_shows_it(*, mirrored: bool) -> None:
     cluster = Cluster()
     pod = cluster.pod("p") if mirrored else waiting_pod("p")
-    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
     assert cluster.at() == {"a": ["p"]}
     cluster.pod("p", node="a")
     assert cluster.at() == {}
@@ -121,7 +121,7 @@ def test_a_binding_holds_room_until_the_mirror_shows_it(*, mirrored: bool) -> No
 def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
     cluster = Cluster()
     pod = cluster.pod("p")
-    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
     cluster.state.pods.remove(pod)
     assert cluster.at() == {}
 
@@ -129,10 +129,10 @@ def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
 def test_a_binding_that_is_never_seen_ends_and_one_that_failed_ends_at_once() -> None:
     cluster = Cluster()
     pod = waiting_pod("p")
-    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
     cluster.offline.clock.now += 60
     assert cluster.at() == {}
-    cluster.held.hold(pod, ["a"], seconds=60)
+    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
     cluster.held.drop(pod.uid)
     assert cluster.at() == {}
 

@@ -336,6 +336,60 @@ async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: P
         await eventually(is_aligned)
 
 
+@pytest.mark.parametrize("mode", ["Recommend", "Approve"])
+async def test_a_rejected_plan_ends_and_its_moves_are_in_no_plan_for_the_cooldown(
+    tmp_path: Path, mode: str
+) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy(mode)
+        await here.operator()
+        item = await here.reach("Proposed")
+        decided = {"spec": {"approved": True, "rejected": True}}
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], decided)
+        ended = await here.reach("Rejected")
+        assert ended["status"]["message"] == "rejected: no pod is evicted"
+        complete = next(one for one in ended["status"]["conditions"] if one["type"] == "Complete")
+        assert (complete["status"], complete["reason"]) == ("True", "Rejected")
+
+        async def searched_again() -> bool:
+            message = (await status_of_policy(here)).get("message", "")
+            return "besides 1 move of plans that failed or were rejected, barred for the cooldown" in message
+
+        await eventually(searched_again)
+        assert [one["status"]["phase"] for one in await here.recommendations()] == ["Rejected"]
+        assert await here.is_alive()
+
+
+async def test_a_plan_is_rejected_although_its_policy_is_suspended(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Approve")
+        await here.operator()
+        item = await here.reach("Proposed")
+        suspended = {"spec": {"schedule": {"suspend": True}}}
+        await here.client.patch(REBALANCE_POLICIES, "keep-room", suspended)
+        rejected = {"spec": {"rejected": True}}
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], rejected)
+        await here.reach("Rejected")
+
+
+async def test_rejected_while_it_waits_for_a_budget_a_plan_evicts_nobody(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Auto")
+        assert here.loop is not None
+        busy = ApiError(429, "TooManyRequests", "the budget says no")
+        fault = Fault(verb="create", resource="pods", subresource="eviction", count=None, error=busy)
+        here.loop.server.faults.add(fault)
+        await here.operator()
+        item = await here.reach("Executing")
+        await eventually(lambda: fault.struck)
+        rejected = {"spec": {"rejected": True}}
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], rejected)
+        ended = await here.reach("Rejected")
+        assert ended["status"]["evictions"] == 0
+        here.loop.server.faults.remove(fault)
+        assert await here.is_alive()
+
+
 async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Auto")

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.held_room import Way
 from numazones.prediction import NodeVerdict, relevant
 from numazones.scheduler_reasons import scheduler_reason
 from numazones_client import APIError, Client, Conflict, NotFound
@@ -95,7 +96,7 @@ class Binder:
         return f"not bound, the node has changed since it was chosen: {scheduler_reason(verdict)}"
 
     async def _post(self, pod: ClusterPod, request: BindRequest) -> str:
-        self._held.hold(pod, [request.node], seconds=BINDING_SECONDS)
+        self._held.hold(pod, [request.node], Way.ASSUMED, seconds=BINDING_SECONDS)
         try:
             await self._client.create(
                 PODS, _binding(request), namespace=request.namespace, subresource="binding"

@@ -1,0 +1,27 @@
+"""``reject``: have plans of the operator not carried out, or not further."""
+
+import click
+
+from kubectl_numazones.cluster import Source, source_options
+from kubectl_numazones.commands.decide import decide_on, decision_options
+
+_EPILOG = """
+\b
+Examples:
+  kubectl get rebalancerecommendations
+  kubectl numazones reject keep-room-x7k2p
+  kubectl numazones reject keep-room-x7k2p keep-room-p9d4m --yes
+"""
+
+
+@click.command("reject", epilog=_EPILOG)
+@decision_options
+@source_options
+def command(source: Source, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
+    """Reject RECOMMENDATIONs: no pod is evicted for them; of one being carried out, no further pod.
+
+    Its moves (a pod of that owner from that node to that node) are in no plan until the policy's cooldown is
+    over, so that the same plan does not come back at once; the policy looks for another. Rejecting also takes
+    an approval back. It works in every mode, Auto as well.
+    """
+    return decide_on(source, names, "reject", dry_run=dry_run, yes=yes)

@@ -1,0 +1,59 @@
+"""Approving and rejecting plans in ``live``, after a question; what is said is what the commands say."""
+
+from typing import Any
+
+from textual.app import App
+
+from kubectl_numazones import plan_decisions
+from kubectl_numazones.live import lines
+from kubectl_numazones.live.lines import Line
+from kubectl_numazones.live.screens import Confirm
+from kubectl_numazones.plan_decisions import Decision
+from numazones.errors import NumazonesError
+from numazones_client import Client
+
+_SAID_SECONDS = 12.0
+"""So long an answer stays on the screen."""
+_NO_PLAN = (
+    "this is no plan of the operator: those under Plans with a phase can be approved or rejected, and a "
+    "RebalancePolicy has them proposed"
+)
+_NO_CLUSTER = "nothing can be decided here: this is a dump, or the cluster has not been read yet"
+
+
+async def decide(app: App[Any], client: Client | None, line: Line | None, decision: Decision) -> None:
+    """Decide about the plan of a line: say what speaks against it, or ask, and write the answer.
+
+    Args:
+        app: what shows the question and the answer.
+        client: of the cluster; None for a dump.
+        line: the chosen one.
+        decision: what is to be decided.
+    """
+    if client is None:
+        _say_wrong(app, _NO_CLUSTER)
+        return
+    if line is None or not line.plan:
+        _say_wrong(app, _NO_PLAN)
+        return
+    try:
+        plan = await plan_decisions.find(client, line.plan)
+        if plan_decisions.is_decided(plan, decision):
+            _say(app, plan_decisions.already(plan, decision))
+            return
+        await plan_decisions.check(client, [plan], decision)
+        asked = plan_decisions.question([plan], decision)
+        if await app.push_screen_wait(Confirm(f"{decision} {plan.name}", lines.moves_of(plan), asked)):
+            await plan_decisions.decide(client, plan, decision)
+            follows = plan_decisions.what_follows(plan, decision)
+            _say(app, f"{plan.name} is {decision.field}: {follows}")
+    except NumazonesError as error:
+        _say_wrong(app, str(error))
+
+
+def _say(app: App[Any], text: str) -> None:
+    app.notify(text, timeout=_SAID_SECONDS, markup=False)
+
+
+def _say_wrong(app: App[Any], text: str) -> None:
+    app.notify(text, severity="error", timeout=_SAID_SECONDS, markup=False)

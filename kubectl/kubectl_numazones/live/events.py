@@ -1,0 +1,117 @@
+"""Events for ``live``: those of one object, asked for again and again, and those that the operator writes."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kubectl_numazones.files import Object
+
+if TYPE_CHECKING:
+    from numazones_client import Client
+
+_MAX_SHOWN = 50
+_MAX_LISTED = 500
+OPERATOR = "numazones-operator"
+"""The source of the operator's events."""
+
+EventSource = Callable[[], Awaitable[Sequence[Object]]]
+"""Returns the events about something, as they are now."""
+
+
+def time_of(event: Object) -> str:
+    """Return when an event was seen last, RFC 3339; empty if it does not say."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return str(next((time for time in times if time), event["metadata"].get("creationTimestamp") or ""))
+
+
+def latest_first(events: Iterable[Object]) -> list[Object]:
+    """Sort events, the latest first."""
+    return sorted(events, key=time_of, reverse=True)
+
+
+def object_of(event: Object) -> str:
+    """Name what an event is about: KIND NAMESPACE/NAME."""
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    name = "/".join(part for part in (about.get("namespace"), about.get("name")) if part)
+    if about.get("kind") == "RebalanceRecommendation":
+        name = str(about.get("name"))  # its events are in a namespace, it is not
+    return f"{about.get('kind') or '?'} {name}"
+
+
+def is_about(event: Object, kind: str, namespace: str, name: str) -> bool:
+    """Whether an event is about an object."""
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    same = (about.get("kind"), about.get("name")) == (kind, name)
+    return same and (not namespace or about.get("namespace") == namespace)
+
+
+def events_about(client: "Client", kind: str, namespace: str, names: Sequence[str]) -> EventSource:
+    """Return what asks the API server for the events of some objects of a kind."""
+
+    async def ask() -> Sequence[Object]:
+        from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
+        from numazones_client.resources import EVENTS  # noqa: PLC0415
+
+        found: list[Object] = []
+        for name in names:
+            selector = f"involvedObject.kind={kind},involvedObject.name={name}"
+            try:
+                pages = client.pages(EVENTS, namespace=namespace, field_selector=selector, limit=_MAX_LISTED)
+                async for page in pages:
+                    found += page.items
+            except APIError as error:
+                return [_said(str(error))]
+        return found
+
+    return ask
+
+
+def events_in(said: Iterable[Object], kind: str, namespace: str, names: Sequence[str]) -> EventSource:
+    """Return the events of some objects that a dump holds."""
+    held = [item for item in said if item.get("kind") == "Event"]
+
+    async def look() -> Sequence[Object]:
+        return [item for item in held if any(is_about(item, kind, namespace, name) for name in names)]
+
+    return look
+
+
+def _said(message: str) -> Object:
+    """Something to show in place of events that cannot be had."""
+    return {"metadata": {}, "type": "Warning", "reason": "NotRead", "message": message}
+
+
+def event_table(events: Iterable[Object]) -> RenderableType:
+    """Draw events, the latest first."""
+    shown = latest_first(events)[:_MAX_SHOWN]
+    if not shown:
+        return Text("Events: none", "dim")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold dim",
+        title="Events",
+        title_justify="left",
+        title_style="bold",
+    )
+    for name in ("LAST SEEN", "TYPE", "REASON", "MESSAGE"):
+        table.add_column(name, overflow="fold")
+    for event in shown:
+        table.add_row(*map(Text, event_cells(event)))
+    return table
+
+
+def event_cells(event: Object) -> tuple[str, str, str, str]:
+    """Return (time, type, reason, message) of an event."""
+    moment = time_of(event)
+    return (
+        moment[5:19].replace("T", " "),
+        str(event.get("type") or ""),
+        str(event.get("reason") or ""),
+        str(event.get("message") or ""),
+    )

@@ -1,0 +1,40 @@
+"""The lines above a list of ``live``: which cluster, when, what is wrong, and which lists there are."""
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from kubectl_numazones.live.board import Board
+from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View
+from numazones import timestamp
+from numazones.wording import pluralize
+
+TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}
+
+
+def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
+    """Say what is seen, as of when, and why it may be behind or cannot be shown."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append("numazones  ", "bold cyan")
+    if board is not None:
+        situation = board.seen.situation
+        text.append(f"{pluralize(len(situation.cluster.nodes), 'node')}  ")
+        moment = timestamp.format(situation.surroundings.now)
+        text.append(f"dumped {moment}" if dumped else f"live {moment[11:19]}", "dim")
+    if problem:
+        text.append(f"  {problem}", "bold red")
+    return text
+
+
+def tabs(view: View, counts: Mapping[str, int | None]) -> Text:
+    """Name the lists, with how many lines each has, and what of the chosen one is shown."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for number, (tab, name) in enumerate(TABS.items(), 1):
+        count = counts.get(tab)
+        style = "bold reverse" if tab == view.tab else "dim"
+        text.append(f" {number} {name}{'' if count is None else f' {count}'} ", style).append(" ")
+    if view.tab == ZONES:
+        text.append(f"by {view.order}", "dim italic")
+    if view.group:
+        text.append(f" only {view.group} (escape: all)", "italic")
+    return text

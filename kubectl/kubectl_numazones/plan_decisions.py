@@ -1,0 +1,233 @@
+"""Approving and rejecting plans on a live cluster, as ``approve``, ``reject`` and ``live`` do.
+
+A decision is one field of a RebalanceRecommendation; the operator acts on it. What would make it vain is said
+beforehand: a missing right, a policy that asks for no approval, a plan whose time is up or that has ended.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from kubectl_numazones.access import may
+from numazones.api.rebalance import (
+    ACTIVE,
+    Mode,
+    PlanPhase,
+    RebalanceRecommendation,
+    RebalanceRecommendationSpec,
+    RebalanceRecommendationStatus,
+)
+from numazones.errors import NumazonesError
+from numazones.rebalance.decisions import approval_problem, rejection_problem
+from numazones.wording import pluralize
+from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
+from numazones_client.errors import UnknownResource
+from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+
+_MAX_NAMED = 5
+_PREFIXES = ("rebalancerecommendations/", "rebalancerecommendation/", "rbr/")
+
+Object = dict[str, Any]
+
+
+class Decision(StrEnum):
+    """What is decided about a plan; the value is the verb of the command."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+    @property
+    def field(self) -> str:
+        """The field of the recommendation's ``spec`` that says so, which is also the verb's participle."""
+        return {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}[self]
+
+
+class Undecidable(NumazonesError):
+    """Nothing can be decided, or nothing would come of it; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A recommendation that a person decides about."""
+
+    name: str
+    uid: str
+    spec: RebalanceRecommendationSpec
+    status: RebalanceRecommendationStatus
+
+    @classmethod
+    def of(cls, body: Object) -> "Plan":
+        """Read the object.
+
+        Raises:
+            Undecidable: it makes no sense.
+        """
+        name = str(body["metadata"]["name"])
+        try:
+            model = RebalanceRecommendation.from_api(body)
+        except (NumazonesError, ValueError) as error:
+            raise Undecidable(f"recommendation {name} cannot be read: {error}") from error
+        status = model.status or RebalanceRecommendationStatus()
+        return cls(name, model.metadata.uid, model.spec, status)
+
+    @property
+    def phase(self) -> str:
+        """How far it is; one that the operator has not looked at yet is proposed."""
+        return self.status.phase or PlanPhase.PROPOSED
+
+    @property
+    def promise(self) -> str:
+        """What it brings, in a line."""
+        gain, evictions = self.spec.gain, pluralize(len(self.spec.moves), "eviction")
+        return f"{self.spec.goal}: {gain.before} now, {gain.after} after {evictions}"
+
+    def rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield (pod, from, to, why) for each move."""
+        for move in self.spec.moves:
+            places = (
+                f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
+                for place in (move.source, move.target)
+            )
+            yield move.pod.full_name, *places, move.why  # type: ignore[misc] # two places
+
+
+async def find(client: Client, name: str) -> Plan:
+    """Return the recommendation that a user named.
+
+    Raises:
+        Undecidable: there is none of that name, or none can be.
+    """
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    try:
+        return Plan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
+    except UnknownResource as error:
+        raise Undecidable(
+            "this cluster knows no RebalanceRecommendations, so there is nothing to decide; "
+            "kubectl apply -k crds, then a RebalancePolicy, has plans proposed"
+        ) from error
+    except NotFound as error:
+        raise Undecidable(f"there is no recommendation {name}; {await _others(client, name)}") from error
+
+
+async def _others(client: Client, name: str) -> str:
+    """Say which recommendations there are."""
+    try:
+        plans = sorted(
+            (Plan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
+            key=lambda plan: (plan.phase not in ACTIVE, plan.name),
+        )
+    except NumazonesError:
+        return "kubectl get rebalancerecommendations shows which there are"
+    near = get_close_matches(name, [plan.name for plan in plans], n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {near[0]}?"
+    if not plans:
+        return "there are none at all: no RebalancePolicy has found a plan that helps"
+    some = ", ".join(f"{plan.name} ({plan.phase})" for plan in plans[:_MAX_NAMED])
+    return f"there {'is' if len(plans) == 1 else 'are'} {some}{', …' if len(plans) > _MAX_NAMED else ''}"
+
+
+async def missing_right(client: Client) -> str:
+    """Say which right is missing to decide about plans; empty where it is there, or cannot be asked about."""
+    try:
+        allowed = await may(client, "patch", REBALANCE_RECOMMENDATIONS)
+    except APIError:
+        return ""  # the decision itself is refused then
+    return "" if allowed else _forbidden()
+
+
+def _forbidden() -> str:
+    name = f"{REBALANCE_RECOMMENDATIONS.plural}.{REBALANCE_RECOMMENDATIONS.group}"
+    return (
+        f"you may not patch {REBALANCE_RECOMMENDATIONS.plural} (kubectl auth can-i patch {name}); "
+        "the ClusterRole numazones-edit of manifests/roles lets you, and whoever has edit or admin of the "
+        "whole cluster"
+    )
+
+
+async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> None:
+    """See that something would come of a decision about each of the plans.
+
+    Raises:
+        Undecidable: nothing would, or the user may not decide.
+    """
+    if plans and (missing := await missing_right(client)):
+        raise Undecidable(missing)
+    for plan in plans:
+        if found := await _problem(client, plan, decision):
+            raise Undecidable(f"{plan.name} cannot be {decision.field}: {found}")
+
+
+async def _problem(client: Client, plan: Plan, decision: Decision) -> str:
+    """Return why nothing would come of a decision; empty if something does."""
+    if decision is Decision.REJECT:
+        return rejection_problem(plan.status)
+    return approval_problem(plan.spec, plan.status, await _mode(client, plan), now=datetime.now(UTC))
+
+
+async def _mode(client: Client, plan: Plan) -> str | None:
+    """The mode of the plan's policy; of one that may not be read, the operator will say what is wrong."""
+    try:
+        policy = await client.get(REBALANCE_POLICIES, plan.spec.policy)
+    except NotFound:
+        return None
+    except Forbidden:
+        return Mode.APPROVE
+    return str((policy.get("spec") or {}).get("mode") or Mode.RECOMMEND)
+
+
+def is_decided(plan: Plan, decision: Decision) -> bool:
+    """Whether that is decided already, and still holds."""
+    if decision is Decision.APPROVE:
+        return plan.phase in ACTIVE and plan.spec.approved and not plan.spec.rejected
+    return plan.phase == PlanPhase.REJECTED or (plan.phase in ACTIVE and plan.spec.rejected)
+
+
+async def decide(client: Client, plan: Plan, decision: Decision) -> None:
+    """Write a decision into the very recommendation that was looked at.
+
+    Raises:
+        Undecidable: the user may not, or it is gone, or the decision was not kept.
+    """
+    patch = {"metadata": {"uid": plan.uid}, "spec": {decision.field: True}}
+    try:
+        body = await client.patch(REBALANCE_RECOMMENDATIONS, plan.name, patch)
+    except (NotFound, Conflict) as error:
+        raise Undecidable(
+            f"{plan.name} is gone: the operator has made other plans; kubectl get rebalancerecommendations"
+        ) from error
+    except Forbidden as error:
+        raise Undecidable(_forbidden()) from error
+    if not (body.get("spec") or {}).get(decision.field):
+        raise Undecidable(
+            "the cluster's definition of RebalanceRecommendation is older than this program and drops the "
+            f"field spec.{decision.field}: kubectl apply -k crds"
+        )
+
+
+def what_follows(plan: Plan, decision: Decision) -> str:
+    """Say what comes of a decision."""
+    if decision is Decision.APPROVE:
+        return "it is proven once more and then carried out, one eviction after the other"
+    return (
+        "no pod is evicted for it"
+        if plan.phase != PlanPhase.EXECUTING
+        else "no further pod is evicted for it"
+    )
+
+
+def already(plan: Plan, decision: Decision) -> str:
+    """Say of a plan about which that is decided how far it is."""
+    said = f" ({plan.status.message})" if plan.status.message else ""
+    return f"{plan.name} is {decision.field} already: {plan.phase}{said}"
+
+
+def question(plans: Sequence[Plan], decision: Decision) -> str:
+    """Return what is asked before something is decided."""
+    if decision is Decision.REJECT:
+        return f"Reject {pluralize(len(plans), 'plan')}?"
+    return f"Have {pluralize(sum(len(plan.spec.moves) for plan in plans), 'pod')} evicted?"

@@ -1,0 +1,123 @@
+"""What would help the waiting pods that are shown, as ``kubectl numazones why`` says it: by one function.
+
+That is expensive, so it is worked out for one kind of pods a round, in a thread, and holds as long as the
+nodes that were looked at stay as they are. Pods of one kind and namespace share it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from numazones.advice import Advice
+from numazones.cluster import ClusterPod
+from numazones.prediction import INADMISSIBLE, Forecast, Prediction
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.helpful_changes import helpful_changes, nodes_looked_at
+from numazones_operator.mirror.cluster_state import Clock
+from numazones_operator.pipeline import Pipeline
+from numazones_operator.rebalance.inputs import Inputs
+
+_SITUATION_SECONDS = 10.0
+"""So old may be what protects pods: to put it together takes a while on a large cluster."""
+
+_Key = tuple[Forecast, str]
+"""What pods of one kind share, and their namespace, whose pods advice names first."""
+_States = tuple[tuple[str, object], ...]
+"""Names of nodes, each with the state of its kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What would help, proven for one state of the nodes that were looked at."""
+
+    nodes: _States
+    advice: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    pod: ClusterPod
+    prediction: Prediction
+    nodes: _States
+
+
+class PageAdvice:
+    """Advice for the pods that fit nowhere, a kind of them at a time."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        inputs: Inputs,
+        *,
+        clock: Clock = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._pipeline = pipeline
+        self._inputs = inputs
+        self._clock = clock
+        self._wall = wall
+        self._known: dict[_Key, _Known] = {}
+        self._answers: dict[_Key, tuple[Advice, ...] | None] = {}
+        """What was said in this round."""
+        self._open: dict[_Key, _Question] = {}
+        self._rounds = 0
+        self._situation: tuple[float, Situation] | None = None
+
+    def forget(self) -> None:
+        """Drop everything, as nobody looks."""
+        self._known.clear()
+        self._open.clear()
+        self._situation = None
+
+    def begin(self) -> None:
+        """Begin a round; what nobody asks for until its end is dropped."""
+        self._answers.clear()
+        self._open.clear()
+
+    def of(self, pod: ClusterPod, prediction: Prediction) -> tuple[Advice, ...] | None:
+        """Return what would help a pod; None while that is being worked out.
+
+        What helped before a node changed is not shown: it is tried anew first.
+        """
+        forecast = self._pipeline.forecasts.forecast_of(pod.uid)
+        if forecast is None or prediction.verdict != INADMISSIBLE:
+            return ()
+        key = (forecast, pod.namespace)
+        if key not in self._answers:
+            nodes = self._states(prediction, forecast)
+            known = self._known.get(key)
+            if known is not None and known.nodes == nodes:
+                self._answers[key] = known.advice
+            else:
+                self._answers[key] = None
+                self._open[key] = _Question(pod, prediction, nodes)
+        return self._answers[key]
+
+    async def work_out_one(self) -> None:
+        """End the round: work out what would help pods of one kind, each kind in its turn."""
+        self._known = {key: known for key, known in self._known.items() if key in self._answers}
+        if not self._open:
+            return
+        self._rounds += 1
+        key = list(self._open)[self._rounds % len(self._open)]
+        question = self._open[key]
+        names = [name for name, _ in question.nodes]
+        situation = self._current_situation()
+        advice = await asyncio.to_thread(helpful_changes, question.pod, situation, question.prediction, names)
+        self._known[key] = _Known(question.nodes, tuple(advice))
+
+    def _current_situation(self) -> Situation:
+        """Return the cluster as it is now, with what protects its pods, as it was a moment ago."""
+        now, cluster = self._clock(), self._pipeline.state.cluster()
+        if self._situation is None or now - self._situation[0] >= _SITUATION_SECONDS:
+            moment = datetime.fromtimestamp(self._wall(), UTC)
+            self._situation = (now, self._inputs.situation(cluster, moment, policy=""))
+        return replace(self._situation[1], cluster=cluster)
+
+    def _states(self, prediction: Prediction, forecast: Forecast) -> _States:
+        """Return the nodes that advice looks at, as they are."""
+        names = nodes_looked_at(prediction, forecast)
+        found = ((name, self._pipeline.state.node(name)) for name in names)
+        return tuple((name, None if node is None else node.state) for name, node in found)
