@@ -155,7 +155,7 @@ class TopDocument(TypedDict):
 class HeldOfNuma(TypedDict):
     """What a pod holds of one NUMA node."""
 
-    numa: int
+    numa: Annotated[int, "Its number."]
     cpus: Annotated[int, "Exclusive CPUs."]
     memory: Annotated[
         str, "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts."
@@ -165,17 +165,17 @@ class HeldOfNuma(TypedDict):
 class NearDevices(TypedDict):
     """Devices that a container holds."""
 
-    container: str
-    resource: str
+    container: Annotated[str, "Its name."]
+    resource: Annotated[str, "As pods ask for it."]
     numas: Annotated[list[int], "NUMA nodes that they are near."]
 
 
 class AlignedPod(TypedDict):
     """How what a pod holds lies."""
 
-    namespace: str
-    name: str
-    node: str
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    node: Annotated[str, "The node that it runs on."]
     alignment: Annotated[str, "aligned, remote or spanning: that of the worst of its containers."]
     numas: Annotated[list[int], "NUMA nodes that it uses."]
     distance: Annotated[
@@ -186,8 +186,8 @@ class AlignedPod(TypedDict):
     ]
     remoteMemory: Annotated[str, "The same of memory promised."]
     remote: Annotated[list[str], "Resources that are not all there: cpu, memory, names of devices."]
-    held: list[HeldOfNuma]
-    devices: list[NearDevices]
+    held: Annotated[list[HeldOfNuma], "By NUMA node."]
+    devices: Annotated[list[NearDevices], "By container and resource."]
     alignable: Annotated[
         str | None,
         "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
