@@ -125,6 +125,9 @@ class NodeRecord:
         """Whether time alone has changed what ``current`` said of the node, None: nothing was said."""
         if self.other.contradicted(now, settle=settle):
             return True
+        if current is not None and isinstance(current.placement, Unknown) and current.placement.transient:
+            doubt = self.doubt(now, settle=settle)
+            return doubt is None or not doubt.transient
         if current is None or current.state is None or current.approximate:
             return False
         return self.doubt(now, settle=settle) is not None
@@ -235,6 +238,7 @@ class NodeRecord:
         reports = list(self.reports.values())
         if not reports:
             self.state, self.snapshot, self.trouble = None, "", NO_ZONES
+            self.troubled_since = None
             self._drop_unmirrored()
             return
         snapshots = {report.snapshot for report in reports}
@@ -303,7 +307,7 @@ class NodeRecord:
         if self.trouble is not None:
             settling = self.troubled_since is not None and now - self.troubled_since < settle
             if self.state is None or not settling:
-                return self.trouble
+                return replace(self.trouble, transient=True) if settling else self.trouble
         if self.pulse is None:
             return Unknown(
                 NO_LEASE,

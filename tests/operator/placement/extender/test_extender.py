@@ -10,13 +10,14 @@ from numazones.cluster import ClusterNode
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.mirror.decoding import ZoneReport
 from numazones_operator.placement.extender import extender as extender_module
 from numazones_operator.placement.extender.binding import BOUND
 from numazones_operator.placement.extender.extender import LEAST_SAMPLE
 from numazones_operator.placement.extender.messages import UnreadableRequest
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_simulator import node_kinds
-from tests.operator.offline_pipeline import ALL_OF_A_ZONE
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE, SETTLE
 from tests.operator.placement.extender.cluster import Cluster
 
 LOST = Unreachable(Request("create", "pods/binding"), "the connection broke", sent=True)
@@ -424,6 +425,41 @@ async def test_room_on_a_silent_node_is_promised_once() -> None:
         cluster.pod(name, cpu=20)
     assert await cluster.bind("p", "a") == BOUND
     assert "as last known" in await cluster.bind("q", "a")  # the mirror does not show the first one yet
+
+
+@pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
+async def test_a_node_whose_first_zones_are_just_being_written_is_waited_for(unknown: UnknownNodes) -> None:
+    """A process that starts may list some zones of one snapshot and some of the next."""
+    cluster = Cluster("a", unknown=unknown)
+    first, second = cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
+    forget_zones(cluster)
+    cluster.state.zones.put(ZoneReport.from_api(first))
+    pod, big = cluster.pod("p", cpu=4), cluster.pod("big", cpu=SPREAD - 2)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    assert await cluster.bind("p", "a") != BOUND
+    cluster.offline.clock.now += 5
+    cluster.state.expire()
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+    cluster.state.zones.put(ZoneReport.from_api(second))
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p"]
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    assert (await cluster.filter(big, ["a"]))["NodeNames"] == []
+
+
+async def test_a_node_whose_zones_stay_incomplete_is_of_unknown_state() -> None:
+    cluster = Cluster("a")
+    first, _ = cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
+    forget_zones(cluster)
+    cluster.state.zones.put(ZoneReport.from_api(first))
+    pod = cluster.pod("p", cpu=4)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    cluster.offline.clock.now += SETTLE
+    cluster.state.expire()
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p"]
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
 
 
 async def test_of_equal_pods_a_node_of_unknown_state_rejects_one_until_something_changes_there() -> None:
