@@ -289,6 +289,12 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     return forecast.verdicts[node.name]
 
 
+def is_open(kind: Kind, node: ClusterNode) -> bool:
+    """Whether nothing is against a pod on a node but what its placement model may say."""
+    info = PodInfo(kind.admission, kind.constraints)
+    return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
+
+
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
     """Return what decides on a node about pods of these constraints, or why that is not known."""
     placement = node.placement
