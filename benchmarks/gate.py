@@ -49,14 +49,19 @@ class GateFeeder(Feeder):
             return await super().handle(request)
         patch, pod = await request.json(), self.waiting[name]
         pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
-        pod["spec"] |= {"schedulingGates": [], "affinity": patch["spec"]["affinity"]}
+        pod["spec"] |= {**patch["spec"], "schedulingGates": []}
         self.send("pods", "MODIFIED", pod)
         asyncio.get_running_loop().call_later(0.005, self._bind, pod)
         return web.json_response(pod)
 
     def _bind(self, pod: dict[str, Any]) -> None:
-        term = pod["spec"]["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"][0]
-        pod["spec"]["nodeName"] = term["matchFields"][0]["values"][0]
+        affinity = pod["spec"].get("affinity")
+        if affinity is None:  # released without a choice of nodes, as after a time-out
+            chosen = self.cluster.names[0]
+        else:
+            term = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"][0]
+            chosen = term["matchFields"][0]["values"][0]
+        pod["spec"]["nodeName"] = chosen
         self.send("pods", "MODIFIED", pod)
 
 
@@ -102,7 +107,7 @@ class Spent:
         self.seconds += time.perf_counter() - started
 
 
-async def until_done(released: Callable[[], float], wanted: int) -> float:
+async def until_done(released: Callable[[], int], wanted: int) -> float:
     """Wait until all are released, or nobody has been for a while, as of pods that fit nowhere.
 
     Return when the last one was.
@@ -135,9 +140,8 @@ async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
     gates._free_nodes = deciding.deciding(gates._free_nodes)  # noqa: SLF001 - where time goes is asked here alone
     gates._patch = asking.asking(gates._patch)  # noqa: SLF001
 
-    def released() -> float:
-        name = "numazones_admission_gates_released_total"
-        return operator.registry.get_sample_value(name, {"reason": "admissible"}) or 0.0
+    def released() -> int:
+        return asking.calls  # to collect metrics takes the operator's own time
 
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         await post(session, {"pods": gated_pods(options.gated)})

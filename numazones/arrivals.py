@@ -20,7 +20,7 @@ from numazones.kubelet.config import RESTRICTED, SCOPE_CONTAINER, SINGLE_NUMA_NO
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import KubeletDecision, KubeletPlacement
 from numazones.pod import Pod
-from numazones.prediction import Kind, ask, newcomer
+from numazones.prediction import Kind, is_open, newcomer
 
 MAX_STATES = 32
 """As many states are looked at; each costs a decision for each pod that may come next."""
@@ -150,8 +150,8 @@ class Arrivals:
         if known is None:
             known = self._answers[kind] = (
                 bool(self._states)
-                and ask(kind, self.node).placement_admits
-                and (len(self._states) == 1 or self._with(kind) is not None)
+                and is_open(kind, self.node)
+                and self._with(kind) is not None
                 and self._admits_without_any(kind)
             )
         return known

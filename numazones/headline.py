@@ -12,7 +12,7 @@ Every node counts once, for one reason: the reason that all have in common, else
 sentence about a reason names everything that is in the way on its nearest node.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ from numazones.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Sta
 
 Key = tuple[str, str, str | None]
 """(source, reason, model)"""
+Nearness = tuple[bool, bool, int, int, float]
+"""What nodes that do not take a pod are sorted by, the nearest first."""
 
 _REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
 """How far a node is from taking the pod, by what stands in its way."""
@@ -32,6 +34,25 @@ _FENCES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The nodes that give one verdict; what is needed of it each time they are grouped is worked out once."""
+
+    verdict: NodeVerdict
+    keys: tuple[Key, ...]
+    """Of everything in the way."""
+    fence: Key | None
+    """The highest of them; None: nothing is in the way."""
+    nearness: Nearness
+    names: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, verdict: NodeVerdict) -> "Alike":
+        """Return no nodes yet, of a verdict."""
+        keys = tuple(_keys(verdict))
+        return cls(verdict, keys, max(keys, key=_distance, default=None), nearness(verdict))
+
+
 @dataclass(slots=True)
 class Group:
     """Nodes that count for one reason."""
@@ -40,50 +61,53 @@ class Group:
     nearest: NodeVerdict
     node: str
     """The nearest node, of several the first by name."""
+    nearness: Nearness
+    """Of the nearest node."""
     count: int = 0
-    verdicts: list[NodeVerdict] = field(default_factory=list)
+    alike: list[Alike] = field(default_factory=list)
 
     @property
     def fenced(self) -> bool:
         """Whether the scheduler is kept from the nodes, whatever they have."""
         return _distance(self.key) >= _CLOSED
 
-    def add(self, verdict: NodeVerdict, names: Collection[str]) -> None:
+    def add(self, nodes: Alike) -> None:
         """Count the nodes that gave a verdict."""
-        self.verdicts.append(verdict)
-        self.count += len(names)
-        here, best = nearness(verdict), nearness(self.nearest)
-        if here <= best:
-            first = min(names)
-            if here < best or first < self.node:
-                self.nearest, self.node = verdict, first
+        self.alike.append(nodes)
+        self.count += len(nodes.names)
+        if nodes.nearness <= self.nearness:
+            first = min(nodes.names)
+            if nodes.nearness < self.nearness or first < self.node:
+                self.nearest, self.node, self.nearness = nodes.verdict, first, nodes.nearness
 
 
-def nearness(verdict: NodeVerdict) -> tuple[bool, bool, int, int, float]:
+def nearness(verdict: NodeVerdict) -> Nearness:
     """Return what nodes that do not take a pod are sorted by, the nearest first."""
     distance = max(map(_distance, _keys(verdict)), default=0)
     return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
 
 
-def groups(verdicts: Mapping[NodeVerdict, Collection[str]], *, unknown_first: bool) -> list[Group]:
+def groups(nodes: Collection[Alike], *, unknown_first: bool) -> list[Group]:
     """Group the nodes that do not admit a pod by reason; the first reason is the headline.
 
     Args:
-        verdicts: verdict → the nodes that give it.
+        nodes: all nodes.
         unknown_first: whether the answer hangs on the nodes whose state is not known.
     """
     found: dict[Key, Group] = {}
-    negative = [one for one in verdicts if one.standing is not Standing.ADMITS]
-    common = set() if len(negative) < len(verdicts) else _common(negative)
+    negative = [one for one in nodes if one.verdict.standing is not Standing.ADMITS]
+    common = set() if len(negative) < len(nodes) else _common(negative)
     for one in negative:
-        keys = _keys(one)
-        key = max([key for key in keys if key in common] or keys, key=_distance)
-        if key not in found:
-            found[key] = Group(key, one, min(verdicts[one]))
-        found[key].add(one, verdicts[one])
+        key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence
+        if key is None:
+            raise ValueError(f"a verdict against a pod names nothing in its way: {one.verdict}")
+        group = found.get(key)
+        if group is None:
+            group = found[key] = Group(key, one.verdict, min(one.names), one.nearness)
+        group.add(one)
 
     def importance(group: Group) -> tuple[Any, ...]:
-        *near, gap = nearness(group.nearest)
+        *near, gap = group.nearness
         source, reason, model = group.key
         hanging = unknown_first and source == UNKNOWN_SOURCE
         order = (not hanging, *near, -group.count, gap)
@@ -92,11 +116,11 @@ def groups(verdicts: Mapping[NodeVerdict, Collection[str]], *, unknown_first: bo
     return sorted(found.values(), key=importance)
 
 
-def _common(verdicts: Iterable[NodeVerdict]) -> set[Key]:
+def _common(nodes: Iterable[Alike]) -> set[Key]:
     """Return what stands in the way on all nodes."""
     common: set[Key] | None = None
-    for one in verdicts:
-        common = set(_keys(one)) if common is None else common & set(_keys(one))
+    for one in nodes:
+        common = set(one.keys) if common is None else common.intersection(one.keys)
         if not common:
             break
     return common or set()

@@ -19,7 +19,7 @@ from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.demand import PodLevel, QOSClass
 from numazones.errors import NumazonesError
-from numazones.headline import Group, nearness
+from numazones.headline import Alike, Group, nearness
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
@@ -296,6 +296,12 @@ def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
     return forecast.verdicts[node.name]
 
 
+def is_open(kind: Kind, node: ClusterNode) -> bool:
+    """Whether nothing is against a pod on a node but what its placement model may say."""
+    info = PodInfo(kind.admission, kind.constraints)
+    return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
+
+
 def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
     """Return what decides on a node about pods of these constraints, or why that is not known."""
     placement = node.placement
@@ -451,8 +457,8 @@ class Forecast:
         self._info = PodInfo(kind.admission, kind.constraints)
         self._requests = dict(kind.requests)
         self._verdicts: dict[str, NodeVerdict] = {}
-        self._nodes: dict[NodeVerdict, dict[str, None]] = {}
-        """Verdict → the nodes that give it."""
+        self._alike: dict[NodeVerdict, Alike] = {}
+        self._counts = dict.fromkeys(Standing, 0)
         self._by_state: dict[Any, NodeVerdict] = {}
         self._by_equipment: dict[Any, Decision | None] = {}
         """What decides alike on empty nodes → the rejection there, or None."""
@@ -496,15 +502,13 @@ class Forecast:
         ``candidates``: how many of the best nodes are named; ``ranked``: the best that would admit the pod,
         as somebody else ranks them (``node_choice``); none: by ``preference``.
         """
-        counts = dict.fromkeys(Standing, 0)
-        for one, names in self._nodes.items():
-            counts[one.standing] += len(names)
+        counts = self._counts
         asked = sum(counts.values()) - counts[Standing.EXCLUDED]
         if counts[Standing.ADMITS]:
             verdict = ADMISSIBLE
         else:
             verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
-        found = headline.groups(self._nodes, unknown_first=verdict == UNKNOWN)
+        found = headline.groups(self._alike.values(), unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
             evaluated=asked,
@@ -520,9 +524,10 @@ class Forecast:
     def nearest(self) -> tuple[str, ...]:
         """Names of the nodes that do not admit the pod, those first that come nearest."""
         ranked = sorted(
-            (one for one in self._nodes if one.standing is not Standing.ADMITS), key=headline.nearness
+            (one for one in self._alike.values() if one.verdict.standing is not Standing.ADMITS),
+            key=lambda one: one.nearness,
         )
-        return tuple(name for one in ranked for name in sorted(self._nodes[one]))
+        return tuple(name for one in ranked for name in sorted(one.names))
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
         excluded = _exclusion(self.kind.constraints, self._requests, node)
@@ -581,14 +586,19 @@ class Forecast:
             return False
         if old is not None:
             self._withdraw(name, old)
-        self._nodes.setdefault(new, {})[name] = None
+        alike = self._alike.get(new)
+        if alike is None:
+            alike = self._alike[new] = Alike.of(new)
+        alike.names[name] = None
+        self._counts[new.standing] += 1
         return True
 
     def _withdraw(self, name: str, old: NodeVerdict) -> None:
-        names = self._nodes[old]
+        names = self._alike[old].names
         del names[name]
+        self._counts[old.standing] -= 1
         if not names:
-            del self._nodes[old]
+            del self._alike[old]
 
     def _best(self, number: int) -> tuple[Candidate, ...]:
         return tuple(self._candidates(number, lambda one: one.standing is Standing.ADMITS))
@@ -598,12 +608,12 @@ class Forecast:
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._nodes if suits(one)),
+            (one for one in self._alike if suits(one)),
             key=lambda one: (*preference(one), one.zones),
         )
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
-            names = nsmallest(number, self._nodes[one])
+            names = nsmallest(number, self._alike[one].names)
             best.extend(_candidate(name, one) for name in names)
             following = ranked[position + 1] if position + 1 < len(ranked) else None
             if len(best) >= number and following is not None and preference(following) != preference(one):
@@ -634,10 +644,9 @@ class Forecast:
         """
         if group.nearest.lacks:
             return None
-        best = nearness(group.nearest)
-        alike = (one for one in group.verdicts if nearness(one) == best)
+        alike = (one for one in group.alike if one.nearness == group.nearness)
         said: list[tuple[NodeVerdict, str]] = []
-        for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in self._nodes[one])):
+        for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
             said.append((self._decide(self._excluded[name]), name))
             if said[-1][0].standing is Standing.ADMITS:
                 break
@@ -678,11 +687,11 @@ class Forecast:
         if group.count < len(self._verdicts):
             return ""
         most, asked, node, instead = -1, 0, "", ""
-        for one in group.verdicts:
-            lack = next((lack for lack in one.lacks if lack.reason == group.key[1]), None)
+        for one in group.alike:
+            lack = next((lack for lack in one.verdict.lacks if lack.reason == group.key[1]), None)
             if lack is None or lack.total >= lack.asked:
                 return ""
-            first = min(self._nodes[one])
+            first = min(one.names)
             if lack.total > most or (lack.total == most and first < node):
                 most, asked, node = lack.total, lack.asked, first
             instead = instead or lack.instead

@@ -143,8 +143,8 @@ class Pipeline:
         """Renew the forecasts that changes touch; publish the predictions that changed."""
         self.idle.clear()
         try:
-            async for pod, prediction, since in self.forecasts.renew():
-                self.publisher.offer(pod, prediction, since)
+            async for pods, prediction, since in self.forecasts.renew():
+                self.publisher.offer(pods, prediction, since)
         finally:
             self.idle.set()
         self.renewed.set()

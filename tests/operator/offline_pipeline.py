@@ -124,8 +124,8 @@ class OfflinePipeline:
         return self.published[name].verdict
 
     async def renew(self) -> None:
-        async for pod, prediction, _ in self.pipeline.forecasts.renew():
-            self.published[pod.name] = prediction
+        async for pods, prediction, _ in self.pipeline.forecasts.renew():
+            self.published |= {pod.name: prediction for pod in pods}
 
 
 def pod(name: str, **status: Any) -> ClusterPod:

@@ -77,7 +77,7 @@ class _Round:
     counted: float
     """When ``held`` was."""
     sliced: float
-    open: dict[Kind, tuple[str, ...]] = field(default_factory=dict)
+    open: dict[Kind, list[str]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
     unforeseen: int = -_HIGHEST
     """The highest priority of a pod without a prediction so far; the less important wait for that."""
@@ -298,21 +298,23 @@ class AdmissionGates:
     def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round) -> tuple[str, ...]:
         """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
-        full: set[str] = set()
-        kept = False
+        still_open: list[str] = []
+        asked, kept = 0, False
         for name in this.open[kind]:
+            asked += 1
             if not self._may_go(pod, name):
+                still_open.append(name)
                 kept = True  # by a plan, perhaps for another pod of the kind
                 continue
             node = self._state.node(name)
             if node is None or not self._has_room(kind, node, this):
-                full.add(name)
-            elif not self._is_wanted(node, pod, this):
+                continue
+            still_open.append(name)
+            if not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
-        if full:
-            this.open[kind] = tuple(name for name in this.open[kind] if name not in full)
+        this.open[kind][:asked] = still_open
         if not found and not kept:
             this.closed.add((kind, _priority(pod)))
         return tuple(found)

@@ -8,9 +8,10 @@ batch. Nodes are ranked here once, as ``--placement`` says, for predictions and 
 
 import asyncio
 import time
+from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from numazones import prediction
@@ -25,8 +26,11 @@ _SLICE = 0.02
 _MAX_IDLE_KINDS = 32
 """Forecasts kept for kinds of which no pod waits just now: a Deployment's next pod comes soon."""
 
-ForecastChange = tuple[ClusterPod, Prediction, float]
-"""A pod, its prediction, and since when the cause of a change was known (monotonic seconds)."""
+ForecastChange = tuple[list[ClusterPod], Prediction, float]
+"""Pods, the prediction for each, and since when the cause of a change was known (monotonic seconds)."""
+
+_Key = tuple[Any, ...]
+"""What a node is sorted by, the best first."""
 
 
 @dataclass(slots=True)
@@ -40,10 +44,10 @@ class _KindForecast:
     latest: Prediction | None = None
     unasked: dict[str, None] | None = None
     """Nodes that changed since nobody waits; None: everything has to be asked."""
-    keys: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Node whose placement admits the pods → what it is sorted by, the best first."""
-    order: tuple[str, ...] | None = None
-    """The nodes of ``keys``, the best first; None: they have not been sorted since they changed."""
+    keys: dict[str, _Key] = field(default_factory=dict)
+    """Node whose placement admits the pods → what it is sorted by."""
+    order: list[tuple[_Key, str]] = field(default_factory=list)
+    """The same, sorted: a change of one node among thousands moves that one only."""
 
     def leave(self, nodes: Iterable[str]) -> None:
         """Note nodes that changed while nobody waits; what they were like is not kept."""
@@ -51,8 +55,7 @@ class _KindForecast:
             for name in nodes:
                 self.unasked[name] = None
                 self.forecast.forget(name)
-                self.keys.pop(name, None)
-            self.order = None
+                self._sort_in(name, None)
 
     def rank(self, asked: Iterable[str], ranking: Ranking, state: ClusterState) -> bool:
         """Rank the nodes that were asked; return whether any is sorted by something else now."""
@@ -61,22 +64,27 @@ class _KindForecast:
         keys = ranking.keys(self.example, {name: verdicts[name] for name in names}, state.node)
         changed = False
         for name in (*asked, *names):
-            old, new = self.keys.get(name), keys.get(name)
-            if old != new:
-                changed = True
-                if new is None:
-                    del self.keys[name]
-                else:
-                    self.keys[name] = new
-        if changed:
-            self.order = None
+            changed |= self._sort_in(name, keys.get(name))
         return changed
+
+    def _sort_in(self, name: str, new: _Key | None) -> bool:
+        """Sort a node by something else, None: leave it out; return whether that is a change."""
+        old = self.keys.get(name)
+        if old == new:
+            return False
+        if old is not None:
+            del self.keys[name]
+            del self.order[bisect_left(self.order, (old, name))]
+        if new is not None:
+            self.keys[name] = new
+            insort(self.order, (new, name))
+        return True
 
     def best(self, number: int) -> list[str]:
         """Return the best nodes that would admit the pods."""
-        verdicts, keys = self.forecast.verdicts, self.keys
-        admitting = (name for name in keys if verdicts[name].standing is Standing.ADMITS)
-        return nsmallest(number, admitting, key=lambda name: (keys[name], name))
+        verdicts = self.forecast.verdicts
+        admitting = (name for _, name in self.order if verdicts[name].standing is Standing.ADMITS)
+        return list(islice(admitting, number))
 
 
 class LiveForecasts:
@@ -111,18 +119,13 @@ class LiveForecasts:
         kind = self._kind_of.get(uid)
         return None if kind is None else self._kinds[kind].forecast
 
-    def ranked(self, uid: str) -> tuple[str, ...]:
+    def ranked(self, uid: str) -> list[str]:
         """Return the nodes whose placement would admit a waiting pod, the best first.
 
         Those are among them that may lack devices which the scheduler still has to allocate.
         """
         kind = self._kind_of.get(uid)
-        if kind is None:
-            return ()
-        live = self._kinds[kind]
-        if live.order is None:
-            live.order = tuple(sorted(live.keys, key=lambda name: (live.keys[name], name)))
-        return live.order
+        return [] if kind is None else [name for _, name in self._kinds[kind].order]
 
     def verdicts(self) -> dict[str, int]:
         """Return verdict → number of waiting pods."""
@@ -166,10 +169,9 @@ class LiveForecasts:
                 live.leave(nodes)
                 continue
             if await self._renew_kind(live, nodes):
-                since = min(nodes.values(), default=time.monotonic())
-                for uid in live.pods:
-                    for change in self._changes_for(uid, since):
-                        yield change
+                pods_of_kind = [self._state.pending[uid] for uid in live.pods if uid in self._state.pending]
+                if live.latest is not None:
+                    yield pods_of_kind, live.latest, min(nodes.values(), default=time.monotonic())
                 await self._yield_when_due()
         for uid, since in added.items():
             for change in self._changes_for(uid, since):
@@ -244,12 +246,9 @@ class LiveForecasts:
         pod = self._state.pending.get(uid)
         if pod is None:
             return
-        if uid in self._unreadable:
-            yield pod, prediction.unreadable(pod), since
-            return
-        latest = self.prediction_of(uid)
+        latest = prediction.unreadable(pod) if uid in self._unreadable else self.prediction_of(uid)
         if latest is not None:
-            yield pod, latest, since
+            yield [pod], latest, since
 
     def _forget_idle_kinds(self) -> None:
         idle = [kind for kind, live in self._kinds.items() if not live.pods]

@@ -8,10 +8,10 @@ that a replica that takes over writes only what differs, and what somebody else 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
@@ -55,14 +55,26 @@ _MAX_TRIES = 5
 _log = logging.getLogger(__name__)
 
 
+class _Status(NamedTuple):
+    """What is to be read in an object; the same for all pods of a kind."""
+
+    body: dict[str, Any]
+    digest: str
+
+    @classmethod
+    def of(cls, body: dict[str, Any]) -> "_Status":
+        """Return a status."""
+        return cls(body, digest(body))
+
+
 @dataclass(slots=True)
 class _Request:
     """What is to be written for one pod."""
 
     pod: ClusterPod
     prediction: Prediction | None
-    status: dict[str, Any]
-    """Empty: what is published already, with the pod's outcome."""
+    status: _Status | None
+    """None: what is published already, with the pod's outcome."""
     since: float
     tries: int = 0
 
@@ -121,18 +133,23 @@ class Publisher:
         """How many objects wait to be written or are being written."""
         return len(self._urgent) + len(self._normal) + len(self._writing)
 
-    def offer(self, pod: ClusterPod, prediction: Prediction, since: float) -> None:
-        """Take the latest prediction for a pod; ``since`` when its cause was seen, monotonic seconds."""
-        self._latest[pod.full_name] = (pod, prediction)
-        if self._writes:
-            self._enqueue(_Request(pod, prediction, self._status(pod, prediction), since))
+    def offer(self, pods: Iterable[ClusterPod], prediction: Prediction, since: float) -> None:
+        """Take the latest prediction for pods; ``since`` when its cause was seen, monotonic seconds."""
+        made: dict[str, _Status] = {}
+        for pod in pods:
+            self._latest[pod.full_name] = (pod, prediction)
+            if self._writes:
+                recommendation = self._recommendation_for(pod.uid)
+                if recommendation not in made:
+                    made[recommendation] = self._status(prediction, recommendation)
+                self._enqueue(_Request(pod, prediction, made[recommendation], since))
 
     def refresh(self, uid: str) -> None:
         """Write again about a pod that waits, for which a recommendation was made or has ended."""
         pod = self._pod_of(uid)
         latest = None if pod is None else self._latest.get(pod.full_name)
         if latest is not None and latest[0].uid == uid:
-            self.offer(*latest, self._clock())
+            self.offer(latest[:1], latest[1], self._clock())
 
     def take_outcome(self, pod: ClusterPod, verification: Verification) -> None:
         """Take the outcome of a prediction; an admission is written only where a prediction is published."""
@@ -159,7 +176,7 @@ class Publisher:
                 pod, verification.actual, why=why[-1], advice=next(iter(advice), "")
             )
         status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
-        self._enqueue(_Request(pod, prediction, status, self._clock()))
+        self._enqueue(_Request(pod, prediction, _Status.of(status), self._clock()))
 
     def complete(self, pod: ClusterPod) -> None:
         """Add the outcome to what is published for a pod whose binding nobody saw; call it on changes."""
@@ -175,7 +192,7 @@ class Publisher:
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
-        status = {} if prediction is None else with_outcome(status_of(prediction), pod, actual)
+        status = None if prediction is None else _Status.of(with_outcome(status_of(prediction), pod, actual))
         self._enqueue(_Request(pod, None, status, self._clock()))
 
     def forget(self, pod: ClusterPod) -> None:
@@ -195,7 +212,7 @@ class Publisher:
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
             if self._is_waiting(pod):  # the outcome of others may be published already
-                self._enqueue(_Request(pod, prediction, self._status(pod, prediction), now))
+                self.offer([pod], prediction, now)
         for item in self.published:
             self._complete_published(item)
         try:
@@ -219,16 +236,13 @@ class Publisher:
         key = request.pod.full_name
         known = self.published.get(key)
         waiting = self._urgent.get(key) or self._normal.get(key)
-        same = (
-            known is not None and known.pod_uid == request.pod.uid and known.digest == digest(request.status)
-        )
+        same = request.status is not None and _says(known, request.pod, request.status)
         if same and waiting is None and key not in self._writing:
             return
         if waiting is not None and waiting.pod.uid == request.pod.uid:
             request.since = min(request.since, waiting.since)
-        urgent = (
-            known is None or known.verdict != request.status.get("verdict") or "outcome" in request.status
-        )
+        body = {} if request.status is None else request.status.body
+        urgent = known is None or known.verdict != body.get("verdict") or "outcome" in body
         self._urgent.pop(key, None)
         self._normal.pop(key, None)
         (self._urgent if urgent else self._normal)[key] = request
@@ -243,12 +257,12 @@ class Publisher:
         if latest is None or not self._writes:
             return
         pod, prediction = latest
-        status = self._status(pod, prediction)
-        if (new is None or new.digest != digest(status)) and self._is_waiting(pod):
+        status = self._status(prediction, self._recommendation_for(pod.uid))
+        if (new is None or new.digest != status.digest) and self._is_waiting(pod):
             self._enqueue(_Request(pod, prediction, status, self._clock()))
 
-    def _status(self, pod: ClusterPod, prediction: Prediction) -> dict[str, Any]:
-        return status_of(prediction, name_of=self._name_of, recommendation=self._recommendation_for(pod.uid))
+    def _status(self, prediction: Prediction, recommendation: str) -> _Status:
+        return _Status.of(status_of(prediction, name_of=self._name_of, recommendation=recommendation))
 
     def _complete_published(self, item: PublishedPrediction) -> None:
         pod = self._pod_of(item.pod_uid)
@@ -309,20 +323,19 @@ class Publisher:
     async def _write(self, key: str, request: _Request) -> None:
         if not self._exists(request.pod):
             return
-        if not request.status:
-            request.status = await self._status_with_outcome(request.pod)
+        status = request.status or _Status.of(await self._status_with_outcome(request.pod))
         known = self.published.get(key)
-        if known is not None and known.pod_uid == request.pod.uid and known.digest == digest(request.status):
+        if _says(known, request.pod, status):
             return
         if known is None or known.pod_uid != request.pod.uid:
             await self._create(request, known)
             known = None
-        verdict = str(request.status.get("verdict") or "")
+        verdict = str(status.body.get("verdict") or "")
         same_verdict = known is not None and known.verdict == verdict and known.changed
         changed = known.changed if known is not None and same_verdict else _now()
         written = await self._client.apply(
             ADMISSION_PREDICTIONS,
-            with_status(request.pod, {**request.status, "changed": changed}),
+            with_status(request.pod, {**status.body, "changed": changed}),
             field_manager=COMPONENT,
             namespace=request.pod.namespace,
             subresource="status",
@@ -375,6 +388,11 @@ class Publisher:
             _log.warning("the prediction for pod %s could not be written: %s", key, error)
             return
         self._normal[key] = request
+
+
+def _says(known: PublishedPrediction | None, pod: ClusterPod, status: _Status) -> bool:
+    """Whether that is published of the pod already."""
+    return known is not None and known.pod_uid == pod.uid and known.digest == status.digest
 
 
 def _now() -> str:

@@ -1,5 +1,7 @@
 """Forecasts are shared by pods of one kind, and renewed where nodes have changed."""
 
+from random import Random
+
 import pytest
 
 from numazones.node_choice import ASKING, NodeChoice
@@ -21,11 +23,11 @@ async def test_pods_of_one_kind_share_a_forecast_and_only_changes_are_yielded(
 ) -> None:
     for name in "abc":
         setting.pod(name)
-    names = [pod.name async for pod, _, _ in setting.pipeline.forecasts.renew()]
+    names = [pod.name async for pods, _, _ in setting.pipeline.forecasts.renew() for pod in pods]
     assert set(names) == {"a", "b", "c"}
     assert len(setting.pipeline.forecasts._kinds) == 1
     setting.pod("d", cpu=40)
-    names = [pod.name async for pod, _, _ in setting.pipeline.forecasts.renew()]
+    names = [pod.name async for pods, _, _ in setting.pipeline.forecasts.renew() for pod in pods]
     assert set(names) == {"d"}
     assert setting.pipeline.forecasts.verdicts() == {"Admissible": 3, "Inadmissible": 1, "Unknown": 0}
     assert setting.pipeline.forecasts.blocked_by() == {("Kubelet", "TopologyAffinityError"): 1}
@@ -36,7 +38,9 @@ async def test_a_node_that_fills_changes_the_forecasts_that_depend_on_it(setting
     await setting.renew()
     for name in "ab":
         setting.pod(name, cpu=20, node="node")
-    changes = [(pod.name, made.verdict) async for pod, made, _ in setting.pipeline.forecasts.renew()]
+    changes = [
+        (pod.name, made.verdict) async for pods, made, _ in setting.pipeline.forecasts.renew() for pod in pods
+    ]
     assert ("waits", "Inadmissible") in changes
     assert setting.pipeline.forecasts.backlog == 0
 
@@ -71,7 +75,7 @@ async def test_predictions_the_gate_and_the_extender_prefer_the_node_that_placem
     names = tuple(candidate.node for candidate in made.candidates)
     assert names[0] == PREFERRED[choice]
     assert f"best is {names[0]}" in made.sentence
-    assert offline.pipeline.forecasts.ranked("uid-waits") == names
+    assert offline.pipeline.forecasts.ranked("uid-waits") == list(names)
     pod = offline.state.pods.get("uid-waits")
     assert pod is not None
     ranking = offline.options.ranking
@@ -108,3 +112,32 @@ async def test_a_node_that_is_gone_is_no_candidate_and_one_that_comes_while_nobo
     offline.put_pod("later", cpu=10)
     await offline.renew()
     assert [one.node for one in offline.published["later"].candidates] == ["even", "new"]
+
+
+async def test_nodes_are_ranked_as_if_all_were_sorted_anew_whatever_changes_between() -> None:
+    offline = OfflinePipeline(Options(settle=SETTLE, debounce=0.0, candidates=3))
+    random = Random(1)
+    offline.put_pod("waits", cpu=10)
+    for step in range(60):
+        name = f"node-{random.randrange(12)}"
+        known = offline.state.nodes.get(name)
+        if known is None:
+            offline.add_node(name)
+        elif random.random() < 0.2:
+            offline.state.nodes.remove(known)
+        else:
+            offline.put_pod(f"pod-{step}", cpu=random.randrange(1, 8), nodeName=name)
+        if step == 30:
+            offline.put_pod("waits", cpu=10, nodeName="node-0")  # nobody waits for a while
+        if step == 40:
+            offline.put_pod("later", cpu=10)
+        await offline.renew()
+        waiting = next(iter(offline.state.pending.values()), None)
+        if waiting is not None:
+            forecast = offline.pipeline.forecasts.forecast_of(waiting.uid)
+            assert forecast is not None
+            keys = offline.options.ranking.keys(waiting, forecast.verdicts, offline.state.node)
+            expected = sorted(keys, key=lambda name: (keys[name], name))
+            assert offline.pipeline.forecasts.ranked(waiting.uid) == expected
+            best = [one.node for one in offline.published[waiting.name].candidates]
+            assert best == expected[:3]

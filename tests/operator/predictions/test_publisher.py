@@ -193,3 +193,17 @@ async def test_nothing_is_written_about_a_pod_that_is_gone(setting: OneNodePipel
         await setting.renew()
         await wait_for_verdict(setting, "b", "Admissible")
         assert "a" not in setting.server.objects
+
+
+async def test_of_pods_with_one_prediction_each_names_its_own_recommendation() -> None:
+    setting = OneNodePipeline()
+    recommendations = {"uid-a": "makes-room-for-a"}
+    setting.pipeline.publisher._recommendation_for = lambda uid: recommendations.get(uid, "")
+    for name in "ab":
+        setting.pod(name, cpu=40)
+    async with running_publisher(setting):
+        await setting.renew()
+        await wait_for_verdict(setting, "a", "Inadmissible")
+        await wait_for_verdict(setting, "b", "Inadmissible")
+    named = {name: setting.server.objects[name]["status"].get("recommendation") for name in "ab"}
+    assert named == {"a": "makes-room-for-a", "b": None}
