@@ -1,0 +1,64 @@
+"""Reads fields of resource.k8s.io objects; whoever calls turns what is raised into ``InvalidObject``."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from numazones.quantity import Quantity, parse
+
+Part = Mapping[str, Any]
+
+
+def text(parent: Part, name: str) -> str:
+    """Return a text, empty where it is absent; raises TypeError where it is something else."""
+    value = parent.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is not text but {type(value).__name__}")
+    return value
+
+
+def number(parent: Part, name: str) -> int:
+    """Return an integer, 0 where it is absent; raises TypeError where it is something else."""
+    value = parent.get(name)
+    if value is None:
+        return 0
+    if not is_number(value):
+        raise TypeError(f"{name} is not an integer but {type(value).__name__}")
+    return int(value)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of JSON is an integer; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def part(parent: Part, name: str) -> Part:
+    """Return a mapping, an empty one where it is absent; raises TypeError where it is something else."""
+    value = parent.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is not a mapping but {type(value).__name__}")
+    return value
+
+
+def parts(parent: Part, name: str) -> Iterator[Part]:
+    """Yield the mappings of a list; raises TypeError where it is something else."""
+    value = parent.get(name)
+    if value is None:
+        return
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} is not a list but {type(value).__name__}")
+    for item in value:
+        if not isinstance(item, Mapping):
+            raise TypeError(f"{name} holds no mapping but {type(item).__name__}")
+        yield item
+
+
+def amounts(parent: Part, name: str, *, within: str = "") -> dict[str, Quantity]:
+    """Return name → amount of a mapping; ``within``: the field of its values that holds the amount."""
+    return {
+        key: parse(part({key: value}, key).get(within) if within else value)
+        for key, value in part(parent, name).items()
+    }
