@@ -24,6 +24,8 @@ from numazones_client import APIError, Client, Forbidden, Unauthorized, UnknownR
 from numazones_exporter import recording, zones
 from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
 from numazones_exporter.conditions import CONSISTENT, unexpected_problems
+from numazones_exporter.confinement import UNCONFINED, Confinement, enter
+from numazones_exporter.file_opener import FileOpener, ReadFile, read_file
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
 from numazones_exporter.metrics import Metrics
@@ -81,22 +83,32 @@ _STOP = "stop"
 _log = logging.getLogger(__name__)
 
 
-def run(options: Options) -> int:
-    """Run until a signal ends it; return the exit status.
+def run(options: Options, opener: FileOpener | None = None) -> int:
+    """Run until a signal ends it, confined where the settings ask for it; return the exit status.
 
     Raises:
         NumazonesError: it cannot start: no API server is configured, the address is taken, …
     """
     logs.configure(style=options.log_format, level=options.log_level)
-    asyncio.run(_run_until_signalled(options))
+    confinement = enter(options, opener)
+    if confinement.why_not:
+        _log.warning(
+            "nothing but file modes keeps the exporter from reading what else is in %s: %s",
+            options.kubelet_dir,
+            confinement.why_not,
+        )
+    try:
+        asyncio.run(_run_until_signalled(options, confinement))
+    finally:
+        confinement.close()
     return 0
 
 
-async def _run_until_signalled(options: Options) -> None:
+async def _run_until_signalled(options: Options, confinement: Confinement) -> None:
     stop = signals.stop_event()
     config = await load(options.kubeconfig, server=options.server)
     async with Client(config, user_agent="numazones-exporter") as client:
-        await serve(options, client, stop=stop)
+        await serve(options, client, stop=stop, confinement=confinement)
     _log.info("stopped")
 
 
@@ -107,23 +119,26 @@ async def serve(
     stop: asyncio.Event,
     registry: CollectorRegistry | None = None,
     listening: "asyncio.Future[int] | None" = None,
+    confinement: Confinement = UNCONFINED,
 ) -> None:
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
     cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
     metrics = Metrics(registry, cgroups=cgroups)
+    metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)
     answer = recording.recording_application(
         options,
         probes.application(
             health_problems=state.problems, readiness_problems=state.readiness_problems, registry=registry
         ),
+        confinement.read,
     )
     with probes.serve(options.metrics_address, answer) as port:
         if listening is not None:
             listening.set_result(port)
         _log.info("exporting node %s; metrics on port %d", options.node_name, port)
-        exporter = Exporter(options, client, metrics=metrics, state=state)
+        exporter = Exporter(options, client, metrics=metrics, state=state, read=confinement.read)
         try:
             await exporter.run(stop)
         finally:
@@ -133,15 +148,17 @@ async def serve(
 class Exporter:
     """Reads one node and keeps its objects current."""
 
-    def __init__(self, options: Options, client: Client, *, metrics: Metrics, state: Health) -> None:
-        """Connect the parts; nothing runs yet."""
+    def __init__(
+        self, options: Options, client: Client, *, metrics: Metrics, state: Health, read: ReadFile = read_file
+    ) -> None:
+        """Connect the parts; nothing runs yet. ``read`` reads the kubelet's files."""
         self._client = client
         self._interval = options.interval
         self._metrics = metrics
         self._health = state
         self._wakeups = Wakeups()
         self._files = KubeletFilesWatch(options.kubelet_dir, self._wakeups)
-        self._sources = Sources(options, client=client)
+        self._sources = Sources(options, client=client, read=read)
         self._pods: WatchedPods | None = None
         if options.pods == "api" and self._sources.pods is not None:
             self._pods = WatchedPods(client, options.node_name, self._wakeups, otherwise=self._sources.pods)

@@ -78,9 +78,12 @@ def _run(options: Options) -> int:
         from numazones_exporter.printing import print_zones  # noqa: PLC0415 - only one of the two is needed
 
         return asyncio.run(print_zones(options, out=sys.stdout, err=sys.stderr))
-    from numazones_exporter import daemon  # noqa: PLC0415
+    from numazones_exporter import confinement  # noqa: PLC0415
 
-    return daemon.run(options)
+    opener = confinement.start_opener(options)
+    from numazones_exporter import daemon  # noqa: PLC0415 - what is loaded before, two processes would keep
+
+    return daemon.run(options, opener)
 
 
 def options_of(ctx: click.Context) -> Options:

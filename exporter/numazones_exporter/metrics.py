@@ -83,6 +83,11 @@ class Metrics:
             "Unix time at which the API server was last known to hold this node's zones.",
             registry=registry,
         )
+        self.landlock = Gauge(
+            "numazones_exporter_landlock_enforced",
+            "1 where the kernel keeps the exporter from reading any other file (--landlock), else 0.",
+            registry=registry,
+        )
         registry.register(_ZonesCollector(self))
         if cgroups is not None:
             registry.register(_MemoryCollector(self, cgroups))

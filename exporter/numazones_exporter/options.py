@@ -19,6 +19,8 @@ from numazones_program.settings import DURATION, PATH, REQUIRED, setting
 NUMAZONES = "numazones"
 NODE_RESOURCE_TOPOLOGIES = "noderesourcetopologies"
 
+LANDLOCK_OFF, LANDLOCK_BEST_EFFORT, LANDLOCK_REQUIRED = "off", "best-effort", "required"
+
 Output: TypeAlias = Literal["table", "yaml", "json"]
 
 
@@ -114,6 +116,13 @@ class Options:
         "on the NUMA nodes of their CPUs.",
         kind=PATH,
         metavar="DIR",
+    )
+    landlock: str = setting(
+        LANDLOCK_OFF,
+        "Whether the exporter gives up, when it starts, the right to read any file but those it reads, to "
+        "write files and to start programs: off, best-effort (where the kernel can), or required (else it "
+        "does not start). For pods: a kubeconfig, and what it names, could not be read.",
+        kind=click.Choice([LANDLOCK_OFF, LANDLOCK_BEST_EFFORT, LANDLOCK_REQUIRED]),
     )
     lease_namespace: str = setting(
         "numazones-system",

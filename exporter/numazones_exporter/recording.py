@@ -17,26 +17,19 @@ from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
 from numazones.errors import NumazonesError
 from numazones_exporter import zones
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import (
-    CPU_MANAGER_STATE,
-    DEVICE_CHECKPOINT,
-    MEMORY_MANAGER_STATE,
     ContainerResources,
     Observation,
 )
 from numazones_exporter.options import Options
+from numazones_exporter.sources.paths import STATE_FILES
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_program.probes import Application
 from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds between looks, as long as the kubelet writes its state files meanwhile."""
-_STATE_FILES = (
-    CPU_MANAGER_STATE,
-    MEMORY_MANAGER_STATE,
-    f"device-plugins/{DEVICE_CHECKPOINT}",
-    DEVICE_CHECKPOINT,
-)
 _SYSFS = (
     *(f"devices/system/cpu/{name}" for name in ("online", "offline", "isolated")),
     "devices/system/cpu/cpu[0-9]*/online",
@@ -84,19 +77,19 @@ class CannotRecord(NumazonesError):
     """The node cannot be recorded; the message says what is missing."""
 
 
-async def record(options: Options) -> bytes:
-    """Read the node and return it as a tar.gz archive.
+async def record(options: Options, read: ReadFile = read_file) -> bytes:
+    """Read the node and return it as a tar.gz archive; ``read`` reads the kubelet's files.
 
     Raises:
         CannotRecord: the hardware cannot be read.
         numazones_exporter.zones.IndescribableNode: as for the zones.
     """
-    sources = Sources(options)
+    sources = Sources(options, read=read)
     try:
-        files = _state_files(options.kubelet_dir)
+        files = _state_files(options.kubelet_dir, read)
         observation = await observe(sources)
         for pause in _PAUSES:
-            after = _state_files(options.kubelet_dir)
+            after = _state_files(options.kubelet_dir, read)
             if after == files:
                 break
             await asyncio.sleep(pause)
@@ -180,11 +173,11 @@ def _device_plugin_documents(devices: Iterable[KnownDevice]) -> dict[str, Any]:
     return found
 
 
-def _state_files(directory: Path) -> dict[str, bytes]:
+def _state_files(directory: Path, read: ReadFile) -> dict[str, bytes]:
     """Return the files that exist, by their names in a recording."""
     found: dict[str, bytes] = {}
-    for name in _STATE_FILES:
-        content = _bytes(directory / name)
+    for name in STATE_FILES:
+        content = _bytes(directory / name, read)
         if content is not None:
             found.setdefault(f"state/{Path(name).name}", content)
     return found
@@ -201,14 +194,16 @@ def _sysfs_files(sysfs: Path) -> Iterator[tuple[str, bytes]]:
         yield f"{path.relative_to(sysfs)}/", b""
 
 
-def _bytes(path: Path) -> bytes | None:
+def _bytes(path: Path, read: ReadFile = read_file) -> bytes | None:
     try:
-        return None if path.is_fifo() else path.read_bytes()
+        return None if path.is_fifo() else read(path)
     except OSError:
         return None
 
 
-def recording_application(options: Options, otherwise: Application) -> Application:
+def recording_application(
+    options: Options, otherwise: Application, read: ReadFile = read_file
+) -> Application:
     """Answer GET /recording beside what another application answers; one recording at a time."""
     busy = threading.Lock()
 
@@ -223,7 +218,7 @@ def recording_application(options: Options, otherwise: Application) -> Applicati
             status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"a recording is being made; ask again"
         else:
             try:
-                body, kind = asyncio.run(record(options)), "application/gzip"
+                body, kind = asyncio.run(record(options, read)), "application/gzip"
             except NumazonesError as error:
                 status, body = HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode()
             finally:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from numazones_apiserver.requests import RequestInfo
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.config import FileToken, StaticToken
 from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS, Resource
-from numazones_exporter import daemon, health
+from numazones_exporter import daemon, health, landlock
 from numazones_exporter.options import Options
 from numazones_exporter.token_claims import token_claims
 from numazones_simulator import machine_tree
@@ -597,6 +598,44 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
         for verb in rule["verbs"]
     }
     assert granted - {("get", "", "nodes/configz")} == called
+
+
+async def test_the_real_program_follows_the_kubelets_files_when_the_kernel_confines_it(
+    node: SimulatedNode,
+) -> None:
+    try:
+        landlock.version()
+    except landlock.LandlockUnavailable as error:
+        pytest.skip(str(error))
+    options = node.options
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("numazones-exporter")),
+        f"--node-name={NODE}",
+        f"--sysfs={options.sysfs}",
+        f"--procfs={options.procfs}",
+        f"--kubelet-dir={options.kubelet_dir}",
+        f"--kubelet-config={options.kubelet_config}",
+        f"--server={node.server.url}",
+        "--landlock=required",
+        "--interval=1h",
+        "--metrics-address=127.0.0.1:0",
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+    async def assigned(cpus: list[str]) -> bool:
+        return await node.assigned() == cpus
+
+    try:
+        await until(lambda: assigned(["0", "0"]))
+        for name, cpus in (("first", ["2", "0"]), ("second", ["4", "0"])):
+            await node.admit(name, cpus=2)  # the kubelet replaces its state files by renaming
+            await until(partial(assigned, cpus))
+    finally:
+        process.terminate()
+        _, errors = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0
+    assert not [line for line in errors.decode().splitlines() if json.loads(line)["level"] != "info"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

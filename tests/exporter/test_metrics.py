@@ -66,6 +66,7 @@ def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> 
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert types == {
         "numazones_exporter_build_info": "gauge",
+        "numazones_exporter_landlock_enforced": "gauge",
         "numazones_exporter_scan_duration_seconds": "histogram",
         "numazones_exporter_scan_duration_seconds_created": "gauge",
         "numazones_exporter_source_duration_seconds": "histogram",

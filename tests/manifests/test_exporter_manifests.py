@@ -47,14 +47,23 @@ def test_it_runs_as_root_without_capabilities_and_the_manifest_says_why(pod: dic
 def test_directories_are_mounted_never_sockets_and_read_only(
     pod: dict[str, Any], container: dict[str, Any]
 ) -> None:
-    volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
+    volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"] if "hostPath" in volume}
     assert {volume["type"] for volume in volumes.values()} == {"Directory"}
     assert {volume["path"] for volume in volumes.values()} == {"/sys/devices/system", "/var/lib/kubelet"}
-    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"] if mount["name"] != "nothing"}
     assert mounts.keys() == volumes.keys()
-    assert all(mount["readOnly"] for mount in mounts.values())
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
     # Where a pod's volume stays mounted in another mount namespace, the kubelet cannot unmount it.
     assert mounts["kubelet"]["mountPropagation"] == "HostToContainer"
+
+
+def test_empty_directories_hide_the_pods_volumes_and_the_plugins_sockets(
+    pod: dict[str, Any], container: dict[str, Any]
+) -> None:
+    assert {"name": "nothing", "emptyDir": {}} in pod["volumes"]
+    hidden = [mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "nothing"]
+    # What each kubelet makes when it starts: on a read-only mount no mount point could be made.
+    assert hidden == [f"/host/kubelet/{name}" for name in ("pods", "plugins", "plugins_registry")]
 
 
 def test_it_runs_on_every_linux_node_and_is_the_last_to_be_evicted(pod: dict[str, Any]) -> None:
@@ -85,6 +94,7 @@ def test_the_program_takes_the_flags_it_is_given(container: dict[str, Any]) -> N
     assert values.keys() == {entry["name"] for entry in container["env"] if "valueFrom" in entry}
     flags = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], flag) for flag in container["args"]]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert "--landlock=best-effort" in flags
     done = CliRunner().invoke(main, [*flags, "--dump-config"])
     assert done.exit_code == 0, done.output
     settings = yaml.safe_load(done.output)

@@ -208,14 +208,22 @@ class Pod:
     def binds(self) -> list[tuple[str, str, bool]]:
         """The container's mounts, and the service account's."""
         volumes = {
-            volume["name"]: volume["hostPath"]["path"] for volume in self.template["spec"].get("volumes", ())
+            volume["name"]: self._volume(volume) for volume in self.template["spec"].get("volumes", ())
         }
         own = [
-            (str(self.host[volumes[mount["name"]]]), mount["mountPath"], not mount.get("readOnly", False))
+            (str(volumes[mount["name"]]), mount["mountPath"], not mount.get("readOnly", False))
             for mount in self.container.get("volumeMounts", ())
         ]
         machine = [(str(file), f"/proc/{file.name}", False) for file in self.proc.iterdir()]
         return [*machine, *own, (str(self.folder / "serviceaccount"), SERVICE_ACCOUNT, False)]
+
+    def _volume(self, volume: Mapping[str, Any]) -> Path:
+        if "hostPath" in volume:
+            return self.host[volume["hostPath"]["path"]]
+        assert volume == {"name": volume["name"], "emptyDir": {}}
+        empty = self.folder / str(volume["name"])
+        empty.mkdir(exist_ok=True)
+        return empty
 
     def spec(self, files: FileSystem, program: str) -> dict[str, Any]:
         """What ``enter.py`` is told.

@@ -10,6 +10,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,6 +34,7 @@ from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.config import StaticToken
 from numazones_client.resources import ADMISSION_PREDICTIONS, NUMAZONES, PODS
+from numazones_exporter import landlock
 from numazones_exporter import podresources_pb2 as pb
 from numazones_simulator import recorded_nodes, recordings
 from numazones_simulator.control_plane import ControlPlane
@@ -59,6 +61,14 @@ IMAGES = ROOT / ".cache" / "images"
 SAMPLE = ROOT / "tests" / "data" / "recordings"
 TOKEN = "token-of-the-pod"
 PATIENCE = 120.0
+ATTACK = ROOT / "tests" / "exporter" / "attack.py"
+HIDDEN = {
+    "pods/5d1/volumes/kubernetes.io~secret/database/password",
+    "pods/5d1/volumes/kubernetes.io~projected/token/token",
+    "plugins/csi.example/credentials",
+}
+SECRETS = HIDDEN | {"config.json", "kubeconfig", "checkpoints/memory.tar"}
+"""What a node has below the kubelet's directory, beside what the exporter reads, and the kubelet's key."""
 
 
 @dataclass
@@ -327,6 +337,10 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         await started(
             configz(recording, network, certificate(node.kubelet / "pki", "kubelet", recording.name))
         )
+        for name in SECRETS:
+            (node.kubelet / name).parent.mkdir(parents=True, exist_ok=True)
+            (node.kubelet / name).write_text("secret")
+        (node.kubelet / "plugins_registry").mkdir()
         for path in (node.kubelet, *node.kubelet.rglob("*")):
             path.chmod(0o700 if path.is_dir() else 0o600)  # as on a node: root's alone
         await started(tls(await network.listen(443), context, server.url))
@@ -385,6 +399,10 @@ async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster
             1: ("24", "0"),
         }
         await cluster.until(exporter, lambda: answers(9406, "/readyz"), "the exporter's readiness")
+        assert (
+            f"numazones_exporter_landlock_enforced {float(not why_not_landlock())}"
+            in (await network.get(9406, "/metrics"))[1]
+        )
         assert await answers(9406, "/healthz")
 
         async with cluster.running("operator") as operator:
@@ -399,6 +417,51 @@ async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster
 
                 await cluster.until(operator, predicted, f"{name} on {node} is {verdict}")
             assert "numazones_" in (await network.get(9407, "/metrics"))[1]
+
+
+def why_not_landlock() -> str:
+    try:
+        landlock.version()
+    except landlock.LandlockUnavailable as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [["--landlock=off"], []])
+async def test_an_exporter_that_was_taken_over_reads_of_the_kubelets_directory_what_it_needs(
+    cluster: Cluster, flags: list[str]
+) -> None:
+    folder = cluster.account("taken-over", "numazones-system")
+    pod = cluster.pod(cluster.pods["exporter"], "taken-over", "numazones-system", folder)
+    spec = pod.spec(cluster.files("exporter", folder / "root"), "numazones-exporter")
+    kubelet = cluster.host["/var/lib/kubelet"]
+    files = {str(path.relative_to(kubelet)) for path in kubelet.rglob("*") if path.is_file()}
+    python = sys.executable if cluster.kind == "python" else "/usr/bin/python3"
+    spec["command"] = [python, "-P", "-c", ATTACK.read_text(), *pod.arguments(), *flags]
+    spec["environment"]["PATHS"] = "\n".join(f"/host/kubelet/{name}" for name in sorted(files))
+    process = await start(spec, cluster.network, pod.log)
+    try:
+        assert await asyncio.to_thread(process.wait, PATIENCE) == 0, pod.log.read_text()
+    finally:
+        process.kill()
+    found = json.loads(pod.log.read_text())
+    direct, opened = (
+        {name.removeprefix("/host/kubelet/") for name in found[way]} for way in ("direct", "opener")
+    )
+    confined = not flags and not why_not_landlock()
+    assert found["enforced"] == confined
+    # Mounts alone hide the volumes of pods and the plugins; the rest takes Landlock.
+    assert direct == (set() if confined else files - HIDDEN)
+    if confined:
+        assert found["other"] == []
+        assert opened == {
+            "cpu_manager_state",
+            "memory_manager_state",
+            "device-plugins/kubelet_internal_checkpoint",
+            "pki/kubelet.crt",
+        }
+    assert {"pki/kubelet.key", *SECRETS} < files
 
 
 @pytest.mark.slow

@@ -19,10 +19,12 @@ import aiohttp
 from numazones_client import NO_RETRY, Client, Forbidden, NotFound, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NOT_FOUND, NodePod
 from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import KubeletConfigReader
 from numazones_exporter.sources.node_pods import pods_of
+from numazones_exporter.sources.paths import kubelet_certificate
 from numazones_exporter.sources.problems import SourceError
 from numazones_program.addresses import parse_address
 
@@ -133,9 +135,12 @@ class KubeletConfigzReader:
         *,
         node_name: str,
         client: LazyClient,
-        trust: tuple[Path, ...],
+        trust: Mapping[Path, ReadFile],
     ) -> None:
-        """``trust``: certificate files, of which those that exist are trusted; ``client`` lends its token."""
+        """``trust``: certificate files, and what reads each; those that exist are trusted.
+
+        ``client`` lends its token.
+        """
         host, port = parse_address(address, default_port=KUBELET_PORT)
         self._url = f"https://{f'[{host}]' if ':' in host else host}:{port}/configz"
         self._node_name = node_name
@@ -184,9 +189,11 @@ class KubeletConfigzReader:
     def _ssl_context(self) -> ssl.SSLContext:
         """Trust the given certificates and no public authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        for path in filter(Path.exists, self._trust):
+        for path, read in self._trust.items():
             try:
-                context.load_verify_locations(cafile=str(path))
+                context.load_verify_locations(cadata=read(path).decode("ascii", "replace"))
+            except FileNotFoundError:
+                continue
             except (OSError, ssl.SSLError) as error:
                 raise SourceError("UntrustedCertificate", f"{path} holds no certificates: {error}") from error
         if not context.cert_store_stats()["x509"]:
@@ -199,18 +206,19 @@ class KubeletConfigzReader:
         return context
 
 
-def configz_reader(options: Options, client: LazyClient) -> KubeletConfigReader:
-    """Choose the way to the running kubelet's configuration."""
+def configz_reader(options: Options, client: LazyClient, read: ReadFile = read_file) -> KubeletConfigReader:
+    """Choose the way to the running kubelet's configuration; ``read`` reads the kubelet's certificate."""
     if not options.kubelet_address:
         return APIServerConfigReader(client, options.node_name)
-    named = options.kubelet_certificate_authority
-    # The certificate the kubelet made for itself, if it did; the cluster's authority otherwise.
-    default = (options.kubelet_dir / "pki/kubelet.crt", SERVICE_ACCOUNT / "ca.crt")
+    trust = {kubelet_certificate(options): read}
+    if options.kubelet_certificate_authority is None:
+        # Where the kubelet made no certificate for itself, the cluster's authority has signed one.
+        trust[SERVICE_ACCOUNT / "ca.crt"] = read_file
     return KubeletConfigzReader(
         options.kubelet_address,
         node_name=options.node_name,
         client=client,
-        trust=default if named is None else (named,),
+        trust=trust,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NOT_FOUND
 from numazones_exporter.sources.problems import SourceError
 
@@ -12,14 +13,14 @@ _MAX_DEPTH = 200
 """Levels of nesting; pods have some fifteen."""
 
 
-def read_document(path: Path) -> Mapping[str, Any]:
+def read_document(path: Path, read: ReadFile = read_file) -> Mapping[str, Any]:
     """Read the mapping in a JSON or YAML file.
 
     Raises:
         SourceError: the file cannot be read, is neither, or holds no mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read(path).decode()
     except FileNotFoundError as error:
         raise SourceError(NOT_FOUND, f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:

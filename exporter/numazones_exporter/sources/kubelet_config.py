@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.versions import UnsupportedVersion
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import KUBELET_CONFIG, NOT_ASKED, Problem
 from numazones_exporter.sources.documents import read_document
 from numazones_exporter.sources.problems import Reading, SourceError
@@ -35,13 +36,14 @@ class NoConfigReader:
 class FileConfigReader:
     """Reads a KubeletConfiguration, or a saved configz answer, in YAML or JSON."""
 
-    def __init__(self, path: Path) -> None:
-        """``path`` of the file."""
+    def __init__(self, path: Path, read: ReadFile = read_file) -> None:
+        """``path`` of the file, and what reads it."""
         self._path = path
+        self._read = read
 
     async def read(self) -> Mapping[str, Any]:
         """Read the file; raises ``SourceError``."""
-        return read_document(self._path)
+        return read_document(self._path, self._read)
 
 
 def parse_configuration(document: Mapping[str, Any], *, version: str | None) -> Reading[KubeletConfiguration]:

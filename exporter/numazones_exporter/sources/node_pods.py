@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NodePod
 from numazones_exporter.sources.documents import read_document
 from numazones_exporter.sources.problems import SourceError
@@ -27,9 +28,10 @@ class PodsReader(Protocol):
 class FilePodsReader:
     """Reads a recorded PodList; pods of other nodes are left out."""
 
-    def __init__(self, path: Path, node_name: str) -> None:
-        """``path`` of a PodList (or List) in JSON or YAML."""
+    def __init__(self, path: Path, node_name: str, read: ReadFile = read_file) -> None:
+        """``path`` of a PodList (or List) in JSON or YAML, and what reads it."""
         self._path = path
+        self._read = read
         self._node_name = node_name
 
     async def read(self) -> tuple[NodePod, ...]:
@@ -38,7 +40,7 @@ class FilePodsReader:
         Raises:
             SourceError: the file is missing or is not a PodList.
         """
-        items = read_document(self._path).get("items")
+        items = read_document(self._path, self._read).get("items")
         if not isinstance(items, list):
             raise SourceError("InvalidDocument", f"{self._path} is not a PodList: it has no list 'items'")
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from numazones.errors import NumazonesError
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -36,6 +37,7 @@ from numazones_exporter.sources.kubelet_config import (
     parse_configuration,
 )
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
+from numazones_exporter.sources.paths import file_of
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
 from numazones_exporter.sources.problems import Reading, SourceError
 from numazones_exporter.sources.state_files import StateFiles
@@ -79,28 +81,32 @@ class _Cached(Generic[_Value]):
 class Sources:
     """One reader per source, with whatever each keeps between readings (connections, CPU topology)."""
 
-    def __init__(self, options: Options, *, client: "Client | None" = None) -> None:
+    def __init__(
+        self, options: Options, *, client: "Client | None" = None, read: ReadFile = read_file
+    ) -> None:
         """Build the readers; nothing is read or connected to yet. A given client stays the caller's to close.
+
+        ``read`` reads the kubelet's files, and those that the settings name.
 
         Raises:
             SourceError: an endpoint in the options is none of the known forms.
         """
         self.options = options
         self.sysfs = SysfsReader(options.sysfs, options.procfs)
-        self.state_files = StateFiles(options.kubelet_dir)
+        self.state_files = StateFiles(options.kubelet_dir, read)
         self.podresources: PodResourcesReader = reader_for(options.podresources)
         self.kubelet_config: KubeletConfigReader = NoConfigReader()
         self.pods: PodsReader | None = None
         self.node: _Cached[tuple[str, str]] | None = None
         self._close: list[Callable[[], Awaitable[None]]] = [self.podresources.close]
         if options.asks_api_server:
-            self._ask_api_server(client)
-        if (path := _file(options.kubelet_config)) is not None:
-            self.kubelet_config = FileConfigReader(path)
-        if (path := _file(options.pods)) is not None:
-            self.pods = FilePodsReader(path, options.node_name)
+            self._ask_api_server(client, read)
+        if (path := file_of(options.kubelet_config)) is not None:
+            self.kubelet_config = FileConfigReader(path, read)
+        if (path := file_of(options.pods)) is not None:
+            self.pods = FilePodsReader(path, options.node_name, read)
 
-    def _ask_api_server(self, client: "Client | None") -> None:
+    def _ask_api_server(self, client: "Client | None", read: ReadFile) -> None:
         from numazones_exporter.sources import api  # noqa: PLC0415 - recordings are shown without HTTP
 
         options = self.options
@@ -110,7 +116,7 @@ class Sources:
         if options.pods == "api":
             self.pods = api.APIPodsReader(lazy, options.node_name)
         if options.kubelet_config == "configz":
-            self.kubelet_config = _Cached(api.configz_reader(options, lazy).read)
+            self.kubelet_config = _Cached(api.configz_reader(options, lazy, read).read)
 
     def forget_node(self) -> None:
         """Ask for the Node anew next time: it may have been deleted and made anew under its name."""
@@ -240,9 +246,3 @@ class _Scan:
     def _add_problem(self, source: str, error: Exception) -> None:
         reason = error.reason if isinstance(error, SourceError) else type(error).__name__
         self.problems.append(Problem(source, reason, str(error)))
-
-
-def _file(setting: str) -> Path | None:
-    """The path in ``file:PATH``; None for any other setting."""
-    scheme, _, path = setting.partition(":")
-    return Path(path) if scheme == "file" and path else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from numazones.kubelet import checkpoints
+from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -23,12 +24,12 @@ _State = TypeVar("_State")
 class StateFiles:
     """Reads the state files of one kubelet directory; content that did not change is not parsed again."""
 
-    def __init__(self, kubelet_dir: Path) -> None:
-        """``kubelet_dir``: the kubelet's root directory, or a recording of it."""
+    def __init__(self, kubelet_dir: Path, read: ReadFile = read_file) -> None:
+        """``kubelet_dir``: the kubelet's root directory, or a recording of it; ``read`` reads its files."""
         self._kubelet_dir = kubelet_dir
-        self._cpu_manager = _File(checkpoints.parse_cpu_manager_state)
-        self._memory_manager = _File(checkpoints.parse_memory_manager_state)
-        self._devices = _File(checkpoints.parse_device_manager_state)
+        self._cpu_manager = _File(checkpoints.parse_cpu_manager_state, read)
+        self._memory_manager = _File(checkpoints.parse_memory_manager_state, read)
+        self._devices = _File(checkpoints.parse_device_manager_state, read)
 
     def cpu_manager(self) -> checkpoints.CPUManagerCheckpoint:
         """Read cpu_manager_state; raises ``SourceError``."""
@@ -57,15 +58,16 @@ class StateFiles:
 class _File(Generic[_State]):
     """A state file and what it last said."""
 
-    def __init__(self, parse: Callable[[bytes], _State]) -> None:
+    def __init__(self, parse: Callable[[bytes], _State], read: ReadFile) -> None:
         self._parse = parse
+        self._read = read
         self._last: tuple[bytes, _State] | None = None
 
     def read(self, path: Path) -> _State:
         try:
             if path.is_fifo():
                 raise SourceError("Unreadable", f"{path} is a pipe, which no kubelet writes; remove it")
-            content = path.read_bytes()
+            content = self._read(path)
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))
         except FileNotFoundError as error:

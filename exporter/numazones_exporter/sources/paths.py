@@ -1,0 +1,32 @@
+"""Which files of the kubelet the exporter reads, by name: there are no others.
+
+The process that opens them imports this before anything heavy, and nothing of what reads them.
+"""
+
+from pathlib import Path
+
+from numazones_exporter.options import Options
+
+STATE_FILES = (
+    "cpu_manager_state",
+    "memory_manager_state",
+    "device-plugins/kubelet_internal_checkpoint",
+    "kubelet_internal_checkpoint",
+)
+"""Below the kubelet's directory; recordings often keep the devices' beside the other two."""
+
+
+def kubelet_certificate(options: Options) -> Path:
+    """What vouches for the kubelet: the authority that was named, or the certificate it made for itself."""
+    return options.kubelet_certificate_authority or options.kubelet_dir / "pki/kubelet.crt"
+
+
+def kubelet_files(options: Options) -> tuple[Path, ...]:
+    """All files of the kubelet that are read."""
+    return (*(options.kubelet_dir / name for name in STATE_FILES), kubelet_certificate(options))
+
+
+def file_of(source: str, scheme: str = "file") -> Path | None:
+    """The path in the setting of a source, such as ``file:PATH``; None where it is of another form."""
+    found, _, path = source.partition(":")
+    return Path(path) if found == scheme and path else None
