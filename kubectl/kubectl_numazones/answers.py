@@ -28,6 +28,7 @@ from numazones.prediction import (
     unreadable,
 )
 from numazones.quantity import format_rounded
+from numazones.rebalance.single_move import Destinations
 from numazones.resources import MEMORY
 from numazones.room import copy_of
 from numazones.wording import some_of
@@ -115,9 +116,8 @@ def advice_for(
     if forecast is None or prediction.verdict == ADMISSIBLE:
         return []
     nodes = situation.cluster.nodes
-    likely = [one.node for one in prediction.candidates]
     around = Around(
-        [nodes[name] for name in dict.fromkeys([*likely, *sorted(nodes)])],
+        Destinations(nodes.values(), situation.templates),
         lambda other: objection_to_move(other, situation),
     )
     found: list[Advice] = []

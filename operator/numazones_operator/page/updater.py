@@ -21,6 +21,7 @@ from numazones.advice import Around, advise_on
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import Prediction
 from numazones.rebalance.filter import protection
+from numazones.rebalance.single_move import Destinations
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
@@ -209,7 +210,9 @@ class PageUpdater:
             self._rounds += 1
             pod, node = unadvised[self._rounds % len(unadvised)]
             others = list(islice(self._pipeline.state.all_nodes(), _MAX_TARGETS))
-            advice_there = await asyncio.to_thread(advise_on, pod, node, Around(others, protection))
+            advice_there = await asyncio.to_thread(
+                advise_on, pod, node, Around(Destinations(others), protection)
+            )
             sentences = tuple((node.name, item.sentence) for item in advice_there)
             self._advice[_owner(pod)] = _Advice(node, sentences)
 
