@@ -8,7 +8,7 @@ given up, and what no plan would move comes last, with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
 from numazones import quantity, scheduling
@@ -30,7 +30,9 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import PodInfo
 from numazones.pod import Pod
-from numazones.prediction import Kind, Standing, ask, newcomer
+from numazones.prediction import newcomer
+from numazones.rebalance.moves import Move
+from numazones.rebalance.single_move import Destinations
 from numazones.resources import CPU, MEMORY, STORAGE, is_memory
 from numazones.scheduling import Lack
 
@@ -38,8 +40,6 @@ _MEBI, _MILLI = 1 << 20, 1000
 # Policies by how much they let through, strictest first.
 _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
 _MAX_EVICTIONS = 3
-_MAX_TARGETS = 128
-"""Of so many nodes it is asked whether they would take a pod that is moved."""
 _LITTLE = 0.25
 """The share of a request that people part with more easily than with another pod's place."""
 _NOT_FOR_PODS = ("node.kubernetes.io/", "node-role.kubernetes.io/")
@@ -65,7 +65,7 @@ class Cost(IntEnum):
     MOVE = 4
     MUCH_LESS = 5
     REMOVAL = 6
-    """Of a pod that no other node would take."""
+    """Of a pod whose replacement no node would take."""
     TAINT = 7
     SCOPE = 8
     ALIGNMENT = 9
@@ -94,8 +94,8 @@ class Advice:
 class Around:
     """What is known beside the node that a pod is to run on."""
 
-    nodes: Iterable[ClusterNode] = ()
-    """Where pods that are moved could go, the likeliest first."""
+    destinations: Destinations = field(default_factory=Destinations)
+    """Where pods that are moved could go."""
     objection: Callable[[ClusterPod], str] = lambda _pod: ""
     """Why no plan moves a pod; empty: nothing keeps it."""
 
@@ -398,29 +398,20 @@ def _without(pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node,
     if objection:
         sentence = f"remove {name} (no plan does that: {objection})"
         return Advice(Change.EVICTION, Cost.PROTECTED, node.name, sentence)
-    target = _target(other, node, around)
-    if target is None:
-        sentence = f"remove {name} (no other node seen here would take it then)"
+    move = around.destinations.single_move(pod, other, node)
+    if move is None:
+        sentence = f"remove {name} (no node seen here would take its replacement then)"
         return Advice(Change.EVICTION, Cost.REMOVAL, node.name, sentence)
     comma = "," if held else ""
-    return Advice(Change.EVICTION, Cost.MOVE, node.name, f"move {name}{comma} to {target}")
+    where = f"to {move.node}" if move.node != node.name else f"within {node.name}{_way_back(move)}"
+    return Advice(Change.EVICTION, Cost.MOVE, node.name, f"move {name}{comma} {where}")
 
 
-def _target(other: ClusterPod, node: ClusterNode, around: Around) -> str | None:
-    """Return a node that would take a pod that is moved."""
-    kind = Kind.of(replace(other, node="", phase="Pending"))
-    if kind is None or other.constraints.beyond:
-        return None
-    asked = 0
-    for candidate in around.nodes:
-        if candidate.name == node.name:
-            continue
-        asked += 1
-        if asked > _MAX_TARGETS:
-            break
-        if ask(kind, candidate).standing is Standing.ADMITS:
-            return candidate.name
-    return None
+def _way_back(move: Move) -> str:
+    """Say how a pod that is deleted gets a better place on the node that it leaves."""
+    if move.after_pending:
+        return " (delete it; its replacement fits there, too, but after this pod)"
+    return " (delete it; its replacement gets a better place there)"
 
 
 def _size(other: ClusterPod, state: Node) -> tuple[int, int]:

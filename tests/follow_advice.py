@@ -9,12 +9,20 @@ from typing import Any
 from numazones import quantity
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones_simulator.scheduler import choose
-from tests.random_clusters import SimulatedNode
+from tests.random_clusters import SimulatedNode, installed
 
 Object = dict[str, Any]
 Nodes = dict[str, SimulatedNode]
 ASK = re.compile(r"ask for (?P<wanted>.+?)(?: instead of (?P<before>\S+))? in container (?P<container>\S+)$")
 MOVE = re.compile(r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? to (?P<target>\S+)$")
+BACK = re.compile(
+    r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
+    r"\(delete it; its replacement gets a better place there\)$"
+)
+BACK_LATER = re.compile(
+    r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
+    r"\(delete it; its replacement fits there, too, but after this pod\)$"
+)
 REMOVE = re.compile(r"remove (?P<pod>[^ ,]+).* \(no .+\)$")
 SET = re.compile(r"set (?P<setting>topologyManager\w+): (?P<value>\S+) on (?P<node>[^ ,]+)")
 LABEL = re.compile(r"kubectl label node (?P<node>\S+) (?P<labels>[^)]+)\)")
@@ -44,6 +52,14 @@ def follow(sentence: str, body: Object, where: str, nodes: Nodes) -> tuple[Objec
                 {"key": name, "operator": "Equal", "value": value, "effect": effect}
             )
     return body, nodes
+
+
+def replacement_runs(sentence: str, where: str, before: Nodes, after: Nodes) -> bool:
+    """Whether a pod comes back to its node if the advice says that it does so after the waiting one."""
+    found = BACK_LATER.search(sentence)
+    if found is None:
+        return True
+    return runs(_pod_named(found["pod"], where, before), where, after)
 
 
 def runs(body: Object, where: str, nodes: Nodes) -> bool:
@@ -90,21 +106,31 @@ def _ask(found: Mapping[str, str], body: Object, _where: str, _nodes: Nodes) -> 
 
 
 def _gone(found: Mapping[str, str], where: str, nodes: Nodes) -> Object:
-    """Take a pod from a node, which is another value then."""
-    namespace, name = found["pod"].split("/")
+    """Take a pod from a node, which is another value then; return it as its owner makes it anew."""
+    pod = _pod_named(found["pod"], where, nodes)
+    nodes[where] = copy_of(nodes[where])
+    nodes[where].end(pod["metadata"]["uid"])
+    return pod
+
+
+def _pod_named(full_name: str, where: str, nodes: Nodes) -> Object:
+    namespace, name = full_name.split("/")
     (pod,) = (
         item
         for item in nodes[where].pods.values()
         if (item["metadata"]["namespace"], item["metadata"]["name"]) == (namespace, name)
     )
-    nodes[where] = copy_of(nodes[where])
-    nodes[where].end(pod["metadata"]["uid"])
-    return dict(pod)
+    anew = copy.deepcopy(pod)
+    anew.pop("status", None)
+    return anew
+
+
+def _back(found: Mapping[str, str], body: Object, where: str, nodes: Nodes) -> None:
+    _move({**found, "target": where}, body, where, nodes)
 
 
 def _move(found: Mapping[str, str], _body: Object, where: str, nodes: Nodes) -> None:
-    pod = copy.deepcopy(_gone(found, where, nodes))
-    pod.pop("status", None)
+    pod = _gone(found, where, nodes)
     target = found["target"]
     nodes[target] = copy_of(nodes[target])
     assert runs(pod, target, nodes), f"{found['pod']} does not run on {target}"
@@ -123,16 +149,20 @@ def _set(found: Mapping[str, str], _body: Object, _where: str, nodes: Nodes) -> 
 _ACTIONS: dict[re.Pattern[str], Callable[[Mapping[str, str], Object, str, Nodes], None]] = {
     ASK: _ask,
     MOVE: _move,
+    BACK: _back,
+    BACK_LATER: _remove,
     REMOVE: _remove,
     SET: _set,
 }
 
 
 def objects_of(nodes: Nodes, pods: list[Object]) -> Iterator[Object]:
-    """What ``kubectl get`` prints of the nodes, their zones, their pods and those that wait."""
+    """What ``kubectl get`` prints of all that numazones reads of the nodes, and of the pods that wait."""
+    yield from installed(nodes.values())
     for node in nodes.values():
         yield {**node.node(), "kind": "Node"}
         yield from node.zones()
+        yield from (published.body for published in node.published())
         for pod in node.pods.values():
             yield {**pod, "kind": "Pod"}
     for pod in pods:

@@ -109,7 +109,7 @@ def advice_for(
 ) -> list[Advice]:
     """Return what would let a pod in, the cheapest first."""
     # Imported late: most answers do without all that planning needs.
-    from numazones.rebalance.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
+    from numazones.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
 
     if forecast is None:
         return []

@@ -138,8 +138,8 @@ class HeldRoomEntry(TypedDict):
 
     node: Annotated[str, "The pod may come to one of several; each has it."]
     numas: Annotated[list[int], "Empty where that cannot be told."]
-    pod: str
-    cpus: int
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    cpus: Annotated[int, "Exclusive CPUs that it will hold."]
     way: Annotated[str, "Released from the gate, or nominated by a scheduler."]
     until: Annotated[str | None, "Null where it ends when the scheduler decides otherwise."]
 

@@ -10,10 +10,10 @@ from kubectl_numazones.files import Object
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
 from numazones.held_room import holders, in_the_way
+from numazones.helpful_changes import plan_made
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
-from numazones.rebalance.helpful_changes import plan_made
 from numazones.waiting import HELD_ROOM, Surroundings, Wait, latest_messages, scheduler_says, waits
 
 NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"

@@ -13,7 +13,6 @@ from typing import TypeVar
 from numazones import timestamp
 from numazones.alignment import PodAlignment
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.fragmentation import largest_free_block
 from numazones.quantity import format_milli
 from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
@@ -23,6 +22,7 @@ from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, 
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
+from numazones.rebalance.single_move import free_block
 from numazones.wording import pluralize
 
 _Item = TypeVar("_Item")
@@ -221,7 +221,7 @@ class _Planning:
         pod = step.candidate.pod
         if isinstance(self._goal, Align):
             return f"{self._goal.misaligned(source)[pod.uid].sentence}; its replacement will be aligned"
-        before, after = _free_block(source), _free_block(freed)
+        before, after = free_block(source), free_block(freed)
         if after > before:
             return f"the largest free zone of {source.name} grows from {before} to {after} CPUs"
         return f"gives back {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
@@ -290,10 +290,6 @@ def _place_pending(
                 placements.append(Placement(pod, name, zones_of(node, pod), (name,)))
                 break
     return cluster, placements
-
-
-def _free_block(node: ClusterNode) -> int:
-    return 0 if node.state is None else largest_free_block(node.state)
 
 
 def _with(items: tuple[_Item, ...], index: int, item: _Item) -> tuple[_Item, ...]:

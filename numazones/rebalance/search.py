@@ -22,14 +22,14 @@ from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import NamedTuple
 
-from numazones import fragmentation
 from numazones.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import Candidate
-from numazones.rebalance.goals import Counts, Goal, is_known
+from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation
 from numazones.rebalance.limits import Allowance
 from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Target
+from numazones.rebalance.single_move import free_block, fullest_first
 
 Expired = Callable[[], bool]
 """Says whether the time for a search is up; the library reads no clock."""
@@ -109,9 +109,7 @@ class NodeState:
     def free_block(self) -> int:
         """The most exclusive CPUs that one zone could still give."""
         if self._free_block is None:
-            self._free_block = (
-                0 if self.node.state is None else fragmentation.largest_free_block(self.node.state)
-            )
+            self._free_block = free_block(self.node)
         return self._free_block
 
     def without(self, candidate: Candidate) -> "NodeState":
@@ -215,8 +213,8 @@ class Search:
         self._by_node: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             self._by_node.setdefault(candidate.pod.node, []).append(candidate)
-        known = [name for name, state in base.items() if is_known(state.node)]
-        self._destinations = sorted(known, key=lambda name: (base[name].free_block, name))
+        ordered = fullest_first(cluster.nodes.values(), lambda node: base[node.name].free_block)
+        self._destinations = [node.name for node in ordered]
         self._gains: dict[tuple[str, Hashable], int] = {}
         # Of the search that is going on:
         self._want = 0

@@ -21,7 +21,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.machines import Shape
 from numazones.rebalance.dump import situation_of
 from numazones_simulator.node_spec import NodeSpec, configuration
-from tests.follow_advice import Nodes, Object, copy_of, follow, objects_of, placed, runs
+from tests.follow_advice import Nodes, Object, copy_of, follow, objects_of, placed, replacement_runs, runs
 from tests.random_clusters import SimulatedNode, clusters
 from tests.test_one_answer import MOMENT
 
@@ -121,6 +121,7 @@ def test_a_stuck_pod_runs_after_any_piece_of_advice(name: str, run: Run, tmp_pat
         changed, after = follow(item["sentence"], body, item["node"], nodes)
         after[item["node"]] = copy_of(after[item["node"]])
         assert runs(changed, item["node"], after), item["sentence"]
+        assert replacement_runs(item["sentence"], item["node"], nodes, after)
     listed = re.findall(r"^  - (.+)$", said.output, flags=re.MULTILINE)
     assert len(listed) == len(advice)
 
@@ -161,3 +162,4 @@ def test_all_advice_about_random_pods_on_random_clusters_helps(
         changed, after = follow(item.sentence, body, item.node, nodes)
         after[item.node] = copy_of(after[item.node])
         assert runs(changed, item.node, after), (said.sentence, item)
+        assert replacement_runs(item.sentence, item.node, nodes, after), (said.sentence, item)

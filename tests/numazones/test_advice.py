@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,18 @@ def advised(node: Node, pod: Pod, around: Around | None = None, **movable: str) 
     """What is advised about a pod on a node whose pods have the names given by UID."""
     allocatable = {"cpu": 100_000, "memory": 1 << 40, "vendor/gpu": 9}
     pods = [
-        ClusterPod(namespace, name, uid, node="worker", phase="Running", admission=building.pod(uid))
+        ClusterPod(namespace, name, uid, node="worker", phase="Running", admission=_as_it_came(node, uid))
         for uid, (namespace, name) in ((uid, full.split("/")) for uid, full in movable.items())
     ]
     worker = ClusterNode("worker", allocatable=allocatable).with_pods(pods).with_state(node)
     wanted = ClusterPod("team", "wanted", "wanted", admission=pod)
     return list(advise_on(wanted, worker, around))
+
+
+def _as_it_came(node: Node, uid: str) -> Pod:
+    """A pod that asks for as many CPUs as it holds."""
+    cpus = node.cpus.held_by(uid).bit_count()
+    return building.pod(uid, building.container("main", cpus)) if cpus else building.pod(uid)
 
 
 def with_pods(node: Node, **cpus: int) -> Node:
@@ -90,9 +97,9 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         other="ops/other",
     )
     assert sentences(found, Change.EVICTION) == [
-        "remove team/small, which holds 3 CPUs (no other node seen here would take it then)",
-        "remove team/large, which holds 4 CPUs (no other node seen here would take it then)",
-        "remove ops/other, which holds 6 CPUs (no other node seen here would take it then)",
+        "remove team/small, which holds 3 CPUs (no node seen here would take its replacement then)",
+        "remove team/large, which holds 4 CPUs (no node seen here would take its replacement then)",
+        "remove ops/other, which holds 6 CPUs (no node seen here would take its replacement then)",
     ]
     protected = advised(
         node,
@@ -133,7 +140,7 @@ def test_who_has_asked_for_the_memory_that_the_node_lacks_is_said_to_hold_memory
     worker = ClusterNode.from_api(body).with_pods([large, small]).with_state(state)
     found = advise_on(pod("wanted", 1, "9Gi"), worker)
     assert sentences(found, Change.EVICTION) == [
-        "remove team/large, which holds 12Gi memory (no other node seen here would take it then)"
+        "remove team/large, which holds 12Gi memory (no node seen here would take its replacement then)"
     ]
 
 
@@ -197,7 +204,10 @@ def follow_advice_in(scenario: Mapping[str, Any]) -> Counter[Change]:
             for item in advise_on(
                 ClusterPod("team", pod.name, pod.uid, admission=pod), worker_of(node, pods)
             ):
-                assert admitted_after(item, scenario, step["pod"], node), (scenario["id"], item.sentence)
+                assert admitted_after(item, scenario, step["pod"], node, pods), (
+                    scenario["id"],
+                    item.sentence,
+                )
                 followed[item.change] += 1
         node, pods[pod.uid] = admission.node, pod
     return followed
@@ -214,11 +224,21 @@ def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
 
 
 ASK = re.compile(r"ask for (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
-REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no other node seen here .+\)")
+REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node seen here .+\)")
+BACK = re.compile(
+    r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
+    r"\(delete it; its replacement .+ there(?P<later>, too, but after this pod)?\)"
+)
 SET = re.compile(r"set (?P<name>\w+): (?P<value>\S+) on worker.* \(on a drained node\)")
 
 
-def admitted_after(item: Advice, scenario: Mapping[str, Any], body: Mapping[str, Any], node: Node) -> bool:
+def admitted_after(
+    item: Advice,
+    scenario: Mapping[str, Any],
+    body: Mapping[str, Any],
+    node: Node,
+    pods: Mapping[str, Pod],
+) -> bool:
     """Do what a piece of advice says to the pod as it was written, or to the node, and ask the kubelet."""
     if asked := ASK.fullmatch(item.sentence):
         changed = deepcopy(dict(body))
@@ -233,6 +253,11 @@ def admitted_after(item: Advice, scenario: Mapping[str, Any], body: Mapping[str,
     pod = Pod.from_api(body)
     if removed := REMOVE.fullmatch(item.sentence):
         return admit(remove(node, removed["uid"]), pod).admitted
+    if back := BACK.fullmatch(item.sentence):
+        anew = replace(pods[back["uid"]], uid="anew")
+        first, second = (pod, anew) if back["later"] else (anew, pod)
+        admission = admit(remove(node, back["uid"]), first)
+        return admission.admitted and admit(admission.node, second).admitted
     setting = SET.fullmatch(item.sentence)
     assert setting, item.sentence
     kubelet = {**scenario["kubelet"], setting["name"]: setting["value"]}

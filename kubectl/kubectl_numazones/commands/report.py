@@ -26,10 +26,10 @@ from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.held_room import held
+from numazones.helpful_changes import plan_made
 from numazones.prediction import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
-from numazones.rebalance.helpful_changes import plan_made
 from numazones.rebalance.whatif import situation_after, what_if
 from numazones.room import FittingPods
 from numazones.wording import first_of, pluralize

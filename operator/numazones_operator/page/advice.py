@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
+from numazones.helpful_changes import helpful_changes, nodes_looked_at
 from numazones.prediction import INADMISSIBLE, Forecast, Prediction
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.helpful_changes import helpful_changes, nodes_looked_at
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.inputs import Inputs

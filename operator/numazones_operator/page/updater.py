@@ -15,8 +15,8 @@ from importlib.metadata import version
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import in_the_way
+from numazones.helpful_changes import plan_made
 from numazones.prediction import ADMISSIBLE, Prediction, unreadable
-from numazones.rebalance.helpful_changes import plan_made
 from numazones.waiting import HELD_ROOM, Surroundings, Wait, scheduler_says, waits
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock

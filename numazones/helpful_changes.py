@@ -12,6 +12,7 @@ from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, Forecast, Prediction
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.single_move import Destinations
 
 _MAX_NODES_ADVISED = 3
 _MAX_NODES_LOOKED_AT = 12
@@ -32,9 +33,8 @@ def helpful_changes(
     if prediction.verdict == ADMISSIBLE:
         return []
     nodes = situation.cluster.nodes
-    likely = [one.node for one in prediction.candidates]
     around = Around(
-        [nodes[name] for name in dict.fromkeys([*likely, *sorted(nodes)]) if name in nodes],
+        Destinations(nodes.values(), situation.templates),
         lambda other: objection_to_move(other, situation),
     )
     found: list[Advice] = []
