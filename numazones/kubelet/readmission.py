@@ -4,9 +4,12 @@ A kubelet that starts reads its state files and then admits every pod again, the
 the ones before it have left (``HandlePodAdditions``, kubelet 1.36). It does not start where a state file is
 of another policy, or contradicts what it has found (``validateState`` of the static policies).
 
-Device plugins have not registered again by then. So devices have no say in where the rest of a pod goes, and
-a container that runs keeps the ones that it has; one that does not run, as an init container that has ended,
-cannot get any, and its pod is rejected (``devicesToAllocate``).
+Device plugins may not have registered again by then. A container that runs keeps the devices that it has, and
+they have no say in where the rest goes. One that does not run, as an init container that has ended, must be
+given some, so its pod is rejected unless the plugin was faster (``devicesToAllocate``): a race, told as one.
+
+A pod that is rejected so keeps no reason in its status: the kubelet leaves the phase as it was, stops the
+containers, and the pod ends as they did, as Succeeded or Failed. The reason is in an event.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -62,8 +65,11 @@ class Readmission:
     name: str
     admitted: bool
     reason: str = ""
-    """Of a rejection, as in the pod's status; its containers are stopped."""
+    """Of a rejection, as in the kubelet's event; the containers are stopped."""
     message: str = ""
+    awaited: str = ""
+    """Of a pod that is admitted only if the device plugin of this resource has registered again before; else
+    it is rejected with ``reason`` and ``message``."""
     cpus: tuple[int, int] | None = None
     """Exclusive CPUs before and after, as masks, where they are not the same."""
 
@@ -82,6 +88,11 @@ class Restart:
     def rejected(self) -> tuple[Readmission, ...]:
         """The pods that would be rejected, and stopped."""
         return tuple(one for one in self.readmissions if not one.admitted)
+
+    @property
+    def in_doubt(self) -> tuple[Readmission, ...]:
+        """The pods that would be rejected, and stopped, if a device plugin comes too late."""
+        return tuple(one for one in self.readmissions if one.awaited)
 
     @property
     def moved(self) -> tuple[Readmission, ...]:
@@ -213,27 +224,27 @@ def _readmissions(node: NodeInfo, before: Node, pods: Iterable[RunningPod]) -> I
     for pod in pods:
         uid = pod.info.pod.uid
         decided = admit_to_node(node, _without_devices(pod.info, managed))
-        reason, message = decided.reason, decided.message
-        if decided.admitted:
-            missing = _devices_that_cannot_be_given(pod, before, managed)
-            if missing:
-                reason = UNEXPECTED
-                message = (
-                    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
-                    f"{missing}, which is unexpected"
-                )
-        if reason:
+        if not decided.admitted:
             # What it had stays on record: shares are freed only when the kubelet knows all of its pods.
             if decided.managers is not None and decided.managers.admitted:
                 node = replace(node, state=decided.recorded)
-            yield Readmission(pod.name, False, reason, message)
+            yield Readmission(pod.name, False, decided.reason, decided.message)
             continue
         # Init containers don't run again, so they don't give back now what they are given again.
         state = decided.managers.fresh if decided.managers is not None else decided.state
         counted = replace(pod.info, requests=counted_requests(pod.info.pod, node.state.config))
         node = replace(node, state=state, pods={**node.pods, uid: counted})
         held, given = before.cpus.held_by(uid), state.cpus.held_by(uid)
-        yield Readmission(pod.name, True, cpus=None if held == given else (held, given))
+        cpus = None if held == given else (held, given)
+        awaited = _devices_to_be_given(pod, before, managed)
+        if awaited:
+            message = (
+                "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+                f"{awaited}, which is unexpected"
+            )
+            yield Readmission(pod.name, True, UNEXPECTED, message, awaited, cpus)
+        else:
+            yield Readmission(pod.name, True, cpus=cpus)
 
 
 def _without_devices(info: PodInfo, managed: Collection[str]) -> PodInfo:
@@ -248,7 +259,7 @@ def _without_devices(info: PodInfo, managed: Collection[str]) -> PodInfo:
     return replace(info, pod=replace(info.pod, containers=containers))
 
 
-def _devices_that_cannot_be_given(pod: RunningPod, before: Node, managed: Collection[str]) -> str:
+def _devices_to_be_given(pod: RunningPod, before: Node, managed: Collection[str]) -> str:
     """The first resource that a container which does not run asks a plugin for; empty: there is none."""
     held = before.devices.assignments.get(pod.info.pod.uid, {})
     for container in pod.info.pod.containers:

@@ -51,7 +51,7 @@ class Forecast:
     node: str
     findings: tuple[Finding, ...] = ()
     admitted: int = 0
-    """Pods that the kubelet would admit again."""
+    """Pods that the kubelet would admit again in any case."""
     pods: int = 0
     unknown: str = ""
     """Why nothing can be foreseen."""
@@ -98,7 +98,7 @@ def _of_node(node: ClusterNode, running: Mapping[str, frozenset[str]], change: C
     except NumazonesError as problem:
         return Forecast(node.name, unknown=str(problem))
     findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
-    admitted = sum(one.admitted for one in said.readmissions)
+    admitted = sum(one.admitted and not one.awaited for one in said.readmissions)
     return Forecast(node.name, tuple(findings), admitted, len(pods))
 
 
@@ -119,12 +119,23 @@ def _findings(node: str, said: Restart) -> Iterator[Finding]:
         yield error(
             f"{one.name} on {node}",
             f"its kubelet would reject it and stop its containers: {one.reason}: {one.message}",
-            "drain the node before"
-            if said.refusals
-            else "delete the pod before, so that its owner makes it anew while the node's kubelet still runs",
+            _cure(said),
+        )
+    for one in said.in_doubt:
+        yield warning(
+            f"{one.name} on {node}",
+            f"its kubelet would reject it and stop its containers unless the device plugin of {one.awaited} "
+            f"registers again before the pod's turn: {one.reason}: {one.message}",
+            _cure(said),
         )
     for one in said.moved:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
+
+
+def _cure(said: Restart) -> str:
+    if said.refusals:
+        return "drain the node before"
+    return "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
 
 
 def _moved(one: Readmission) -> str:

@@ -171,7 +171,7 @@ def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_i
     assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
 
 
-def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_come_later() -> None:
+def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_if_the_plugin_comes_later() -> None:
     devices = building.gpus((0,), (1,))
     initial = building.container("init", 1, vendor_gpu="1")
     node, pods = at(
@@ -180,9 +180,11 @@ def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_c
         pod("two", 1, vendor_gpu="1"),
     )
     said = restart(node, pods)
-    assert [(one.name, one.reason, one.message) for one in said.rejected] == [
+    assert said.rejected == ()
+    assert [(one.name, one.awaited, one.reason, one.message) for one in said.in_doubt] == [
         (
             "team/one",
+            "vendor/gpu",
             "UnexpectedAdmissionError",
             (
                 "Allocate failed due to no healthy devices present; "
