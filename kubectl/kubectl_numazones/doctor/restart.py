@@ -13,7 +13,7 @@ from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.readmission import Readmission, Restart, RunningPod, restart
+from numazones.kubelet.readmission import Chance, Readmission, Restart, RunningPod, restart
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize
 
@@ -51,7 +51,7 @@ class Forecast:
     node: str
     findings: tuple[Finding, ...] = ()
     admitted: int = 0
-    """Pods that the kubelet would admit again in any case."""
+    """Pods that the kubelet would admit again, whatever chance has it do."""
     pods: int = 0
     unknown: str = ""
     """Why nothing can be foreseen."""
@@ -98,7 +98,7 @@ def _of_node(node: ClusterNode, running: Mapping[str, frozenset[str]], change: C
     except NumazonesError as problem:
         return Forecast(node.name, unknown=str(problem))
     findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
-    admitted = sum(one.admitted and not one.awaited for one in said.readmissions)
+    admitted = sum(one.admitted for one in said.readmissions)
     return Forecast(node.name, tuple(findings), admitted, len(pods))
 
 
@@ -122,12 +122,7 @@ def _findings(node: str, said: Restart) -> Iterator[Finding]:
             _cure(said),
         )
     for one in said.in_doubt:
-        yield warning(
-            f"{one.name} on {node}",
-            f"its kubelet would reject it and stop its containers unless the device plugin of {one.awaited} "
-            f"registers again before the pod's turn: {one.reason}: {one.message}",
-            _cure(said),
-        )
+        yield warning(f"{one.name} on {node}", _in_doubt(one), _cure(said))
     for one in said.moved:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
 
@@ -138,8 +133,23 @@ def _cure(said: Restart) -> str:
     return "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
 
 
+_CHANCE = {
+    Chance.ORDER: "by the order in which it takes pods created in the same second",
+    Chance.PLUGINS: "by when device plugins register again",
+}
+
+
+def _in_doubt(one: Readmission) -> str:
+    chance = _CHANCE[one.chance] if one.chance is not None else ""
+    return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"
+
+
 def _moved(one: Readmission) -> str:
     before, after = one.cpus or (0, 0)
+    if one.chance is not None:
+        return (
+            f"its kubelet may move it from CPUs {cpuset.format(before)} while it runs, {_CHANCE[one.chance]}"
+        )
     if not after:
         return f"it would run in the shared pool, no longer on CPUs {cpuset.format(before)} of its own"
     if not before:
