@@ -4,13 +4,20 @@ A kubelet that starts reads its state files and then admits every pod again, the
 the ones before it have left (``HandlePodAdditions``, kubelet 1.36). It does not start where a state file is
 of another policy, or contradicts what it has found (``validateState`` of the static policies).
 
-Device plugins have not registered again by then. So devices have no say in where the rest of a pod goes, and
-a container that runs keeps the ones that it has; one that does not run, as an init container that has ended,
-cannot get any, and its pod is rejected (``devicesToAllocate``).
+Two things are left to chance. Creation times have whole seconds, and pods of the same one come in any order:
+a map's, sorted by an algorithm that is not stable. And device plugins may not have registered again by then:
+then devices have no say in where the rest of a pod goes, and a container that runs keeps what it has of them.
+One that does not run, as an init container that has ended, cannot get any, and its pod is rejected
+(``devicesToAllocate``). So several orders are played, with plugins that are late and with such that are not.
+
+A pod that is rejected so keeps no reason in its status: the kubelet leaves the phase as it was, stops the
+containers, and the pod ends as they did, as Succeeded or Failed. The reason is in an event.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
 from types import MappingProxyType
 
 from numazones import cpuset
@@ -30,6 +37,8 @@ CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
 
 _MILLIS = 1000
+_TURNS = 8
+"""How many of the pods created in the same second are tried as the first and as the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,15 @@ class RunningPod:
     """Creation time as in its metadata: the oldest pod is admitted first."""
     running: Collection[str] = frozenset()
     """Names of the containers that run."""
+
+
+class Chance(Enum):
+    """What is left to chance when a kubelet starts."""
+
+    ORDER = "order"
+    """In which it takes pods that were created in the same second."""
+    PLUGINS = "plugins"
+    """Whether device plugins have registered again by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +80,10 @@ class Readmission:
     name: str
     admitted: bool
     reason: str = ""
-    """Of a rejection, as in the pod's status; its containers are stopped."""
+    """Of a rejection, as in the kubelet's event; the containers are stopped."""
     message: str = ""
+    chance: Chance | None = None
+    """What it depends on; the rest is then the worst that was found for this pod. None: it happens."""
     cpus: tuple[int, int] | None = None
     """Exclusive CPUs before and after, as masks, where they are not the same."""
 
@@ -80,12 +100,17 @@ class Restart:
 
     @property
     def rejected(self) -> tuple[Readmission, ...]:
-        """The pods that would be rejected, and stopped."""
-        return tuple(one for one in self.readmissions if not one.admitted)
+        """The pods that would be rejected, and stopped, in any case."""
+        return tuple(one for one in self.readmissions if not one.admitted and one.chance is None)
+
+    @property
+    def in_doubt(self) -> tuple[Readmission, ...]:
+        """The pods that may be rejected, and stopped."""
+        return tuple(one for one in self.readmissions if not one.admitted and one.chance is not None)
 
     @property
     def moved(self) -> tuple[Readmission, ...]:
-        """The pods that would be admitted with other CPUs than they have now."""
+        """The pods that would be admitted with other CPUs than they have now, or may be."""
         return tuple(one for one in self.readmissions if one.admitted and one.cpus is not None)
 
 
@@ -123,8 +148,48 @@ def restart(
     after = replace(
         node, state=found, pods={}, ended=frozenset(), pressures=(), allocatable=_allocatable(node, config)
     )
+    orders = list(_orders(pods))
+    late, in_time = (
+        _agreed([tuple(_readmissions(after, state, order, late=late)) for order in orders])
+        for late in (True, False)
+    )
+    return Restart(refusals, tuple(_whatever_plugins_do(late, in_time)))
+
+
+def _orders(pods: Iterable[RunningPod]) -> Iterator[list[RunningPod]]:
+    """Yield orders in which a kubelet may take the pods, at least one."""
     ordered = sorted(pods, key=lambda pod: (not pod.info.static, pod.created, pod.name))
-    return Restart(refusals, tuple(_readmissions(after, state, ordered)))
+    groups = [list(found) for _, found in groupby(ordered, lambda pod: (pod.info.static, pod.created))]
+    turns = min(max(map(len, groups), default=1), _TURNS)
+    for turn in range(turns):
+        for step in (1, -1) if turns > 1 else (1,):
+            yield [pod for group in groups for pod in _turned(group, turn)[::step]]
+
+
+def _turned(group: list[RunningPod], turn: int) -> list[RunningPod]:
+    """The pods with another one of them first."""
+    first = turn % len(group)
+    return group[first:] + group[:first]
+
+
+def _agreed(foreseen: Sequence[tuple[Readmission, ...]]) -> list[Readmission]:
+    """Return what becomes of each pod, given that of several orders."""
+    others = [{one.name: one for one in order} for order in foreseen[1:]]
+    return [_worst([one, *(order[one.name] for order in others)], Chance.ORDER) for one in foreseen[0]]
+
+
+def _whatever_plugins_do(late: list[Readmission], in_time: list[Readmission]) -> Iterator[Readmission]:
+    for one, other in zip(late, in_time, strict=True):
+        found = [one, other]
+        by_order = any(each.chance is Chance.ORDER for each in found)
+        yield _worst(found, Chance.ORDER if by_order else Chance.PLUGINS)
+
+
+def _worst(found: Sequence[Readmission], chance: Chance) -> Readmission:
+    """The worst of what may become of a pod, which depends on chance unless all is the same."""
+    if len({(one.admitted, one.reason, one.cpus, one.chance) for one in found}) == 1:
+        return found[0]
+    return replace(min(found, key=lambda one: (one.admitted, one.cpus is None)), chance=chance)
 
 
 def _refusals(state: Node, kubelet: Kubelet) -> Iterator[Refusal]:
@@ -208,8 +273,14 @@ def _reserved_millis(config: KubeletConfiguration) -> int:
     return listed.bit_count() * _MILLIS if listed else config.reserved_cpu.nanos // 10**6
 
 
-def _readmissions(node: NodeInfo, before: Node, pods: Iterable[RunningPod]) -> Iterator[Readmission]:
-    managed = frozenset(before.kubelet.devices.resources)
+def _readmissions(
+    node: NodeInfo, before: Node, pods: Iterable[RunningPod], *, late: bool
+) -> Iterator[Readmission]:
+    """Yield what becomes of each pod in this order; ``late``: device plugins register only afterwards."""
+    managed = frozenset(before.kubelet.devices.resources) if late else frozenset()
+    if not late:
+        kubelet = replace(node.state.kubelet, devices=before.kubelet.devices)
+        node = replace(node, state=replace(node.state, kubelet=kubelet, devices=before.devices))
     for pod in pods:
         uid = pod.info.pod.uid
         decided = admit_to_node(node, _without_devices(pod.info, managed))

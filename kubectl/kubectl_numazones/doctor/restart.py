@@ -13,7 +13,7 @@ from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.readmission import Readmission, Restart, RunningPod, restart
+from numazones.kubelet.readmission import Chance, Readmission, Restart, RunningPod, restart
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize
 
@@ -51,7 +51,7 @@ class Forecast:
     node: str
     findings: tuple[Finding, ...] = ()
     admitted: int = 0
-    """Pods that the kubelet would admit again."""
+    """Pods that the kubelet would admit again, whatever chance has it do."""
     pods: int = 0
     unknown: str = ""
     """Why nothing can be foreseen."""
@@ -119,16 +119,37 @@ def _findings(node: str, said: Restart) -> Iterator[Finding]:
         yield error(
             f"{one.name} on {node}",
             f"its kubelet would reject it and stop its containers: {one.reason}: {one.message}",
-            "drain the node before"
-            if said.refusals
-            else "delete the pod before, so that its owner makes it anew while the node's kubelet still runs",
+            _cure(said),
         )
+    for one in said.in_doubt:
+        yield warning(f"{one.name} on {node}", _in_doubt(one), _cure(said))
     for one in said.moved:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
 
 
+def _cure(said: Restart) -> str:
+    if said.refusals:
+        return "drain the node before"
+    return "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
+
+
+_CHANCE = {
+    Chance.ORDER: "by the order in which it takes pods created in the same second",
+    Chance.PLUGINS: "by when device plugins register again",
+}
+
+
+def _in_doubt(one: Readmission) -> str:
+    chance = _CHANCE[one.chance] if one.chance is not None else ""
+    return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"
+
+
 def _moved(one: Readmission) -> str:
     before, after = one.cpus or (0, 0)
+    if one.chance is not None:
+        return (
+            f"its kubelet may move it from CPUs {cpuset.format(before)} while it runs, {_CHANCE[one.chance]}"
+        )
     if not after:
         return f"it would run in the shared pool, no longer on CPUs {cpuset.format(before)} of its own"
     if not before:

@@ -12,7 +12,7 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.kubelet.readmission import RunningPod, restart
+from numazones.kubelet.readmission import Chance, RunningPod, restart
 from numazones.pod import Pod
 from tests.numazones.kubelet import building
 
@@ -171,7 +171,7 @@ def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_i
     assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
 
 
-def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_come_later() -> None:
+def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_if_the_plugin_comes_later() -> None:
     devices = building.gpus((0,), (1,))
     initial = building.container("init", 1, vendor_gpu="1")
     node, pods = at(
@@ -180,9 +180,11 @@ def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_c
         pod("two", 1, vendor_gpu="1"),
     )
     said = restart(node, pods)
-    assert [(one.name, one.reason, one.message) for one in said.rejected] == [
+    assert said.rejected == ()
+    assert [(one.name, one.chance, one.reason, one.message) for one in said.in_doubt] == [
         (
             "team/one",
+            Chance.PLUGINS,
             "UnexpectedAdmissionError",
             (
                 "Allocate failed due to no healthy devices present; "
@@ -192,12 +194,13 @@ def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_for_plugins_c
     ]
 
 
-def test_devices_have_no_say_in_where_a_restarted_kubelet_puts_the_rest() -> None:
-    """Its CPUs stay where they are, even where the policy would now want them beside the device."""
+def test_devices_have_a_say_only_if_their_plugins_are_back_in_time() -> None:
+    """Its CPUs stay where they are; the policy would now want them beside the device."""
     node, pods = at(building.node(policy="none", devices=building.gpus((1,))), pod("one", 2, vendor_gpu="1"))
     assert cpuset.format(node.state.cpus.assignments["one"]["main"]) == "1,9"
     said = restart(node, pods, other(node, topology_manager_policy="single-numa-node"))
-    assert [(one.admitted, one.cpus) for one in said.readmissions] == [(True, None)]
+    assert said.rejected == ()
+    assert [(one.reason, one.chance) for one in said.in_doubt] == [("TopologyAffinityError", Chance.PLUGINS)]
 
 
 def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> None:
@@ -214,6 +217,34 @@ def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> Non
                 "requested CPUs = 4, CPUs per core = 2"
             ),
         )
+    ]
+
+
+def test_what_depends_on_the_order_of_pods_created_in_the_same_second_is_told_as_that() -> None:
+    """A ReplicaSet's pods often are; a kubelet takes them in any order."""
+    node, pods = at(building.node(), *(pod(name, 2) for name in ("old", "one", "two", "three")))
+    tight = replace(node, allocatable={"cpu": 7_000, "memory": 30 * GI})
+    tied = [pods[0], *(replace(each, created="2026-01-01T00:01:00Z") for each in pods[1:])]
+    said = restart(tight, tied)
+    assert said.rejected == ()
+    assert {(one.name, one.reason) for one in said.in_doubt} == {
+        ("team/one", "OutOfcpu"),
+        ("team/two", "OutOfcpu"),
+        ("team/three", "OutOfcpu"),
+    }
+    assert [one.name for one in restart(tight, pods).rejected] == ["team/three"]
+    roomy = restart(node, tied)
+    assert all(one.admitted and one.chance is None for one in roomy.readmissions)
+
+
+def test_cpus_that_depend_on_that_order_are_not_foretold() -> None:
+    node, pods = at(building.node(), *(pod(name, cpus) for name, cpus in (("one", 2), ("two", 3))))
+    tied = [replace(each, created="2026-01-01T00:01:00Z") for each in pods]
+    said = restart(node, tied, other(node, reserved_system_cpus="0,1"))
+    assert [one.file for one in said.refusals] == ["cpu_manager_state"]
+    assert [(one.name, one.admitted, one.chance) for one in said.moved] == [
+        ("team/one", True, Chance.ORDER),
+        ("team/two", True, Chance.ORDER),
     ]
 
 
