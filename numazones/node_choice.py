@@ -23,8 +23,6 @@ from numazones.prediction import Forecast, Kind, NodeVerdict, Standing, place_be
 from numazones.resources import CPU, MEMORY
 
 _PERCENT = 100
-_STRANDING = 10
-"""Points of a score, of 100, that keeping the surroundings of one kind of idle device is worth."""
 _COUNTED = 16
 """On so many nodes at most room for shapes is counted: each costs as much as a decision."""
 _REMEMBERED = 1024
@@ -55,7 +53,7 @@ class NodeChoice(StrEnum):
 class Ranking:
     """What nodes that would admit a pod are sorted by: one answer for gate, extender and what-ifs."""
 
-    choice: NodeChoice = NodeChoice.BEST_FIT
+    choice: NodeChoice = NodeChoice.SCARCE
     """One that asks first."""
     shapes: tuple[Shape, ...] = ()
     """What ``SHAPES`` keeps room for."""
@@ -81,13 +79,13 @@ class Ranking:
         if by_verdict is not None:
             return {name: by_verdict(one) for name, one in admitting.items()}
         if self.choice is NodeChoice.SHAPES:
-            best = set(nsmallest(_COUNTED, admitting, key=lambda name: preference(admitting[name])))
+            best = set(nsmallest(_COUNTED, admitting, key=lambda name: _best_fit(admitting[name])))
             return {
                 name: (
                     one.approximate,
                     name not in best,
                     _lost(node(name), pod, self.shapes) if name in best else 0,
-                    *preference(one),
+                    *_best_fit(one),
                 )
                 for name, one in admitting.items()
             }
@@ -189,17 +187,17 @@ def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) ->
     return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
 
 
-def _scarce(said: NodeVerdict) -> tuple[bool, int, int]:
-    return (said.approximate, _STRANDING * said.stranding - said.score, -said.free_block)
+def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:
+    return (said.approximate, -said.score, -said.free_block)
 
 
 _BY_VERDICT: dict[NodeChoice, Callable[[NodeVerdict], tuple[Any, ...]]] = {
-    NodeChoice.BEST_FIT: preference,
-    NodeChoice.SCARCE: _scarce,
+    NodeChoice.SCARCE: preference,
+    NodeChoice.BEST_FIT: _best_fit,
 }
 _BY_NODE: dict[NodeChoice, Callable[[ClusterNode, ClusterPod], int]] = {
     NodeChoice.EXACT: _least_allocated,
     NodeChoice.PACK: _most_allocated,
 }
-ASKING = (NodeChoice.BEST_FIT, NodeChoice.SCARCE, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
+ASKING = (NodeChoice.SCARCE, NodeChoice.BEST_FIT, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
 """The ways that pass over nodes which would reject the pod; the first is the default."""

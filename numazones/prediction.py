@@ -94,6 +94,8 @@ class Candidate:
     approximate: bool = False
     model: str = KUBELET
     """Who would place the pod there."""
+    stranding: int = 0
+    """As in ``NodeVerdict``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -716,9 +718,14 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
 
 
 def _candidate(name: str, one: NodeVerdict) -> Candidate:
-    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, one.model or KUBELET)
+    model = one.model or KUBELET
+    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, model, one.stranding)
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:
-    """Return what nodes that would admit a pod are sorted by, the best first."""
-    return (one.approximate, -one.score, -one.free_block)
+    """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``)."""
+    return (one.approximate, _STRANDING * one.stranding - one.score, -one.free_block)
+
+
+_STRANDING = 10
+"""Points of a score, of 100, that keeping the surroundings of one kind of idle device is worth."""

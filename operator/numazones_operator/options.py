@@ -159,10 +159,10 @@ class Options:
     )
     placement: str = setting(
         ASKING[0].value,
-        "Which of the nodes that would admit a pod predictions, gate and extender prefer: best-fit: "
-        "those that keep large free blocks; scarce: the same, with points off beside idle devices or huge "
-        "pages that the pod does not ask for; shapes: those that keep room for further pods of --shapes; "
-        "pack: those whose CPU and memory are requested most; exact: least.",
+        "Which of the nodes that would admit a pod predictions, gate and extender prefer: scarce: "
+        "those that keep large free blocks, with points off beside idle devices or huge pages that the pod "
+        "does not ask for; best-fit: the same without points off; shapes: those that keep room for further "
+        "pods of --shapes; pack: those whose CPU and memory are requested most; exact: least.",
         kind=click.Choice([choice.value for choice in ASKING]),
     )
     extender_address: str = setting(

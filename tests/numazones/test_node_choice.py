@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
-from numazones.node_choice import NodeChoice, choose
+from numazones.node_choice import ASKING, NodeChoice, Ranking, choose
 from numazones.placement import Unknown
-from numazones.prediction import Kind, Standing, ask, beside
+from numazones.prediction import Forecast, Kind, Standing, ask, beside, predict
 from numazones.resources import CPU
 from numazones.room import pod_of_shape
 from numazones.whatif import trial
@@ -89,6 +89,22 @@ def test_scarce_keeps_what_is_beside_idle_devices(
     gpus = node("gpus", "cpu=14", "cpu=11", machine=f"{MACHINE},vendor.example/gpu=4")
     plain = node("plain", "cpu=14", "cpu=10") if text == "cpu=4" else node("plain")
     assert chosen(text, [gpus, plain], choice) == expected
+
+
+def test_whoever_is_told_no_way_prefers_as_the_default_way_does() -> None:
+    gpus = node("gpus", "cpu=14", "cpu=11", machine=f"{MACHINE},vendor.example/gpu=4")
+    nodes = [gpus, node("plain", "cpu=14", "cpu=10"), HALVES, WHOLE]
+    kind = Kind.of(pod("cpu=4"))
+    assert kind is not None
+    forecast = Forecast(kind)
+    forecast.renew(nodes)
+    keys = Ranking().keys(pod("cpu=4"), forecast.verdicts, {one.name: one for one in nodes}.get)
+    assert Ranking() == Ranking(ASKING[0])
+    named = [one.node for one in predict(pod("cpu=4"), nodes).candidates]
+    assert named == sorted(keys, key=lambda name: (keys[name], name))
+    assert named == list(forecast.admitting)
+    assert named[0] == chosen("cpu=4", nodes, ASKING[0])
+    assert named.index("plain") < named.index("gpus")  # which best-fit would have the other way round
 
 
 def test_shapes_keeps_the_room_that_further_pods_of_the_shapes_would_use() -> None:
