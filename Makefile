@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws coverage demo docs pictures crds dashboards reference version images plugin \
+.PHONY: help venv lock lint format types imports test laws fuzz mutation coverage demo docs pictures crds dashboards reference version images plugin \
   clean
 
 help:  ## list the targets
@@ -46,6 +46,15 @@ test: lint  ## lint, then every test
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time
 	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws $(ARGS)
+
+# Both tools are for this alone, and atheris has wheels for Linux on x86-64 only: they are no part of the environment.
+fuzz: venv  ## look for input that breaks a parser; TARGET=name (default all), MINUTES=1 for each
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/fuzz/requirements.txt
+	$(BIN)/python -m tests.fuzz.run $(TARGET) --minutes $(or $(MINUTES),1) $(ARGS)
+
+mutation: venv  ## test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r scripts/mutation.txt
+	$(BIN)/python scripts/mutation.py $(MODULE) $(ARGS)
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts

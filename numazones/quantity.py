@@ -90,12 +90,12 @@ class Quantity:
     def canonical(self) -> str:
         """Return the text that the Kubernetes API stores: no fraction, the largest unit that divides it.
 
-        Binary units count whole ones, rounded away from zero, from 1024 on.
+        Binary units are for whole amounts from 1024 on; others are stored in decimal ones, not rounded.
 
         >>> parse("0.5").canonical(), parse("2048Mi").canonical()
         ('500m', '2Gi')
         """
-        if self.binary and abs(self.nanos) >= _UNIT * _NANO:
+        if self.binary and abs(self.nanos) >= _UNIT * _NANO and self.nanos % _NANO == 0:
             return format_bytes(self.value())
         amount, exponent = self.nanos, _SMALLEST_SCALE
         while amount and amount % 1000 == 0 and exponent < _MAX_DECIMAL_EXPONENT:

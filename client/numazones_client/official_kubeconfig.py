@@ -36,11 +36,16 @@ async def read(path: str, context: str | None) -> ClusterConfig:
     found = credentials.found
     if not found.host.startswith(("http://", "https://")):
         raise ConfigError(f"the kubeconfig {path} names no usable server URL, but {found.host!r}")
+    namespace = loader.current_context["context"].get("namespace") or "default"
+    if not isinstance(namespace, str):
+        raise ConfigError(
+            f"the kubeconfig {path}: the context's namespace is {namespace!r:.50}, which is no text; quote it"
+        )
     return ClusterConfig(
         server=found.host,
         ssl_context=_ssl_context(found, path) if found.host.startswith("https://") else None,
         credentials=credentials,
-        namespace=loader.current_context["context"].get("namespace") or "default",
+        namespace=namespace,
         proxy=found.proxy,
         tls_server_name=found.tls_server_name,
     )

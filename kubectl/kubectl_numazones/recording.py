@@ -251,7 +251,7 @@ class RecordedNode(NamedTuple):
             KubeletConfiguration.from_api(configuration, version=version),
             {
                 plugin["resource"]: tuple(
-                    Device(item["id"], tuple(item["numa"])) for item in plugin["devices"]
+                    Device(item["id"], _ids(item["numa"])) for item in plugin["devices"]
                 )
                 for plugin in plugins.values()
             },
@@ -341,11 +341,11 @@ def _held_by(line: Mapping[str, Any]) -> Held:
     return Held(
         _name(line),
         PodInfo(pod, Constraints.from_api(body["spec"])),
-        {name: cpuset.of(one.get("cpu_ids") or ()) for name, one in told.items()},
+        {name: cpuset.of(_ids(one.get("cpu_ids") or ())) for name, one in told.items()},
         {
             name: tuple(
                 sorted(
-                    (block["type"], tuple(block["numa"]), block["size"]) for block in one.get("memory") or ()
+                    (block["type"], _ids(block["numa"]), block["size"]) for block in one.get("memory") or ()
                 )
             )
             for name, one in told.items()
@@ -360,9 +360,23 @@ def _cpus(state: Mapping[str, str] | None) -> dict[str, int]:
 
 def _memory(state: Mapping[str, Any] | None) -> dict[str, MemoryBlocks]:
     return {
-        name: tuple(sorted((item["type"], tuple(item["numaAffinity"]), item["size"]) for item in blocks))
+        name: tuple(sorted((item["type"], _ids(item["numaAffinity"]), item["size"]) for item in blocks))
         for name, blocks in (state or {}).items()
     }
+
+
+def _ids(listed: Iterable[Any]) -> tuple[int, ...]:
+    """Return ids of CPUs or NUMA nodes.
+
+    Raises:
+        ValueError: no machine has one of them; a set of them would fill the memory.
+        TypeError: one is no number.
+    """
+    found = tuple(listed)
+    for number in found:
+        if not 0 <= number <= cpuset.MAX_ID:
+            raise ValueError(f"{number} is no id of a CPU or NUMA node")
+    return found
 
 
 def _devices(listed: Mapping[str, Any]) -> Iterator[str]:

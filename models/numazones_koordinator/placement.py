@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from numazones import cpuset, fragmentation, machine
 from numazones.cpuset import CPUSet
-from numazones.errors import NumazonesError
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node_info import PodInfo
 from numazones.placement import (
@@ -26,6 +25,7 @@ from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.amounts import milli, whole
+from numazones_koordinator.annotation_json import UnreadableAnnotation
 from numazones_koordinator.annotations import resource_status
 from numazones_koordinator.explanation import explain
 from numazones_koordinator.identity import DECIDER, DEVICE, NAME, SCHEDULER_SETTING, SOURCE
@@ -286,7 +286,7 @@ def written_outcome(verdict: str, annotations: Mapping[str, str]) -> str:
     """Return a verdict with what Koordinator's scheduler wrote on the pod that it gave it."""
     try:
         status = resource_status(annotations)
-    except NumazonesError:
+    except UnreadableAnnotation:  # anybody may have written it, and the kubelet decides without it
         return verdict
     numas = ", ".join(str(numa) for numa, _ in status.numa_resources)
     given = [f"CPUs {cpuset.format(status.cpus)}"] if status.cpus else []

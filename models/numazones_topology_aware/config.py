@@ -68,6 +68,8 @@ class Configuration:
             StartFailed: a field has the wrong shape or an unknown value; code ``parse``.
             UnmodelledFeature: CPU classes that need Intel Speed Select.
         """
+        if not isinstance(spec, Mapping):
+            raise _invalid(path, f"{spec!r:.80} is not a mapping")
         read = _Reader(spec, path)
         configuration = cls(
             pin_cpu=read.flag("pinCPU") or False,

@@ -274,6 +274,16 @@ async def test_a_kubeconfig_gives_server_namespace_and_token(tmp_path: Path) -> 
     assert await config.credentials.token() == "secret"
 
 
+@pytest.mark.parametrize("namespace", [5, ["n"], {"a": "b"}, True])
+async def test_a_namespace_that_is_no_text_is_named(tmp_path: Path, namespace: object) -> None:
+    context = {"cluster": "c", "user": "u", "namespace": namespace}
+    path = kubeconfig(tmp_path / "config", contexts=[{"name": "here", "context": context}])
+    with pytest.raises(
+        ConfigError, match=f"{path}: the context's namespace is .* which is no text; quote it"
+    ):
+        await from_kubeconfig(path)
+
+
 async def test_a_token_file_is_found_beside_the_kubeconfig_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -262,7 +262,13 @@ def test_a_damaged_operation_of_a_recording_is_named_or_does_not_matter(run: Run
     ("field", "value"),
     [
         (("observed", "podresources_list", "container-1", "cpu_ids"), "0-99999999"),
+        (("observed", "podresources_list", "container-1", "cpu_ids"), [1 << 34]),
+        (("observed", "podresources_list", "container-1", "cpu_ids"), [-1]),
         (("observed", "podresources_list", "container-1", "memory"), [{}]),
+        (
+            ("observed", "podresources_list", "container-1", "memory"),
+            [{"type": "memory", "numa": [1 << 34], "size": 1}],
+        ),
         (("pod", "metadata"), "x"),
         (("pod", "spec", "containers"), 3),
         (("node",), 7),
@@ -306,6 +312,19 @@ def test_a_damaged_file_of_a_recording_is_named_or_does_not_matter(run: Run, rec
             arguments = RECORDING_COMMANDS[count % len(RECORDING_COMMANDS)]
             ends_well(run(*arguments, recorded), (name, content[:60]))
         path.write_text(text)
+
+
+@pytest.mark.usefixtures("unpacked_once")
+def test_a_device_near_a_numa_node_that_no_machine_has_is_named_before_it_fills_the_memory(
+    run: Run, recorded: Path
+) -> None:
+    path = recorded / "node-1" / "device_plugins.json"
+    plugins = json.loads(path.read_text())
+    next(iter(plugins.values()))["devices"][0]["numa"] = [1 << 40]
+    path.write_text(json.dumps(plugins))
+    error = run("replay", recorded).exception
+    assert isinstance(error, BadDump)
+    assert f"{1 << 40} is no id of a CPU or NUMA node" in str(error)
 
 
 def test_a_damaged_tree_of_a_recording_is_named(run: Run, recorded: Path) -> None:

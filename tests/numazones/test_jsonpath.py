@@ -48,7 +48,13 @@ def test_a_path_leads_to_what_a_column_shows(path: str, found: list[Any]) -> Non
     assert jsonpath.find(OBJECT, path) == found
 
 
-@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b", ".a[?(b)]"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("spec", ".spec[", ".spec.list[?(@.a==b)]", ".a..b", ".a[?(b)]", ".spec.list[-:]", ".spec.list[:-]"),
+        pytest.param(f".spec.list[{'9' * 5000}]", id="endless"),
+    ],
+)
 def test_what_is_no_json_path_is_an_error(path: str) -> None:
     with pytest.raises(jsonpath.InvalidJSONPath, match="JSONPath"):
         jsonpath.find(OBJECT, path)

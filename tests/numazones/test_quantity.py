@@ -118,7 +118,10 @@ def test_bytes_are_written_in_the_largest_binary_unit(amount: int, text: str) ->
         ("10e2", "1e3"),
         ("1e-1", "100e-3"),
         ("5e0", "5"),
-        ("1.0001Mi", "1048681"),
+        ("1.0001Mi", "1048680857600u"),
+        ("1.2Gi", "1288490188800m"),
+        (".2Ei", "230584300921369395200m"),
+        ("-1.2Gi", "-1288490188800m"),
         ("0Gi", "0"),
         ("1500", "1500"),
         ("-1Ki", "-1Ki"),
@@ -126,6 +129,12 @@ def test_bytes_are_written_in_the_largest_binary_unit(amount: int, text: str) ->
 )
 def test_the_canonical_text_is_what_the_api_stores(written: str, stored: str) -> None:
     assert quantity.parse(written).canonical() == stored
+
+
+@given(st.from_regex(r"-?[0-9]{0,9}\.?[0-9]{1,9}([numkMGTPE]|[KMGTPE]i|e-?[0-9])?", fullmatch=True))
+def test_the_canonical_text_is_read_as_the_same_amount(written: str) -> None:
+    found = quantity.parse(written)
+    assert quantity.parse(found.canonical()) == found
 
 
 def test_sums_keep_the_binary_notation() -> None:

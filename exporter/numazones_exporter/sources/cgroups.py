@@ -31,7 +31,7 @@ _GONE = {errno.ENODEV, errno.ESTALE}
 """What the kernel answers for a group that is being removed."""
 _DEPTH = 3
 """How deep below the mount the kubelet's root is looked for; kind has it in a slice of its own."""
-_NODE = re.compile(r"N([0-9]+)=([0-9]+)")
+_NODE = re.compile(r"N([0-9]{1,5})=([0-9]{1,20})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,23 @@ class ZoneReport:
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "ZoneReport":
-        """Read a NUMAZone."""
+        """Read a NUMAZone; KeyError, TypeError, AttributeError: it is none."""
         spec, status = body["spec"], body.get("status") or {}
+        name, node, numa = body["metadata"]["name"], spec["nodeName"], spec["numaID"]
+        snapshot, zones = status.get("snapshot") or "", status.get("zones") or 0
+        if not all(isinstance(text, str) for text in (name, node, snapshot)) or not all(
+            isinstance(number, int) for number in (numa, zones)
+        ):  # tables are kept by these, whatever a definition lets through
+            raise TypeError(
+                "metadata.name, spec.nodeName and status.snapshot must be texts, spec.numaID and status.zones"
+                f" numbers, not {name!r:.40}, {node!r:.40}, {snapshot!r:.40}, {numa!r:.40} and {zones!r:.40}"
+            )
         return cls(
-            body["metadata"]["name"],
-            spec["nodeName"],
-            spec["numaID"],
-            status.get("snapshot") or "",
-            status.get("zones") or 0,
+            name,
+            node,
+            numa,
+            snapshot,
+            zones,
             body,
             "silence" in status,
             status.get("placement"),

@@ -133,6 +133,7 @@ def test_a_kubelet_that_moved_its_root_is_found_again(tmp_path: Path) -> None:
         ("anon 12\n", "has a line that the kernel does not write"),
         ("anon N0=x\n", "has a line that the kernel does not write"),
         ("\x00\x01\n", "has a line that the kernel does not write"),
+        pytest.param(f"anon N0={'9' * 5000}\n", "has a line that the kernel does not write", id="endless"),
         ("", "says nothing of anon and file by NUMA node"),
         ("slab N0=1\n", "says nothing of anon and file by NUMA node"),
     ],

@@ -21,6 +21,7 @@ from numazones_koordinator.annotations import (
     NODE_RESERVATION,
     NUMA_TOPOLOGY_SPEC,
     POD_CPU_ALLOCS,
+    RESOURCE_STATUS,
     SYSTEM_QOS_RESOURCE,
     NodeCPUBindPolicy,
 )
@@ -28,6 +29,7 @@ from numazones_koordinator.books import Use
 from numazones_koordinator.device_inventory import Inventory
 from numazones_koordinator.explanation import explain
 from numazones_koordinator.node import Node
+from numazones_koordinator.placement import written_outcome
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import InvalidNode, SchedulerCrash
 from tests.models.koordinator.building import detail, gpu, node, node_object, nrt, pod, pod_object, running
@@ -325,3 +327,10 @@ def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
 def test_a_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
     object_ = pod_object("a", status={"cpuset": "0-3"}, annotations={NUMA_TOPOLOGY_SPEC: "{"}, cpu="4")
     assert node().bind(Pod.from_api(object_)).used_cpus == 0b1111
+
+
+@pytest.mark.parametrize(
+    "written", ["-1", "{", '{"cpuset":"x"}', '{"numaNodeResources":[{"node":"0"}]}', "[" * 10_000]
+)
+def test_of_a_status_that_cannot_be_read_the_outcome_tells_the_verdict_alone(written: str) -> None:
+    assert written_outcome("Admitted", {RESOURCE_STATUS: written}) == "Admitted"

@@ -1,5 +1,6 @@
 """The policy's configuration and what starting with it gives."""
 
+import re
 from typing import Any
 
 import pytest
@@ -126,6 +127,12 @@ def test_a_bad_field_is_rejected_with_its_path(change: dict[str, Any], message: 
     with pytest.raises(StartFailed, match=f"^{message}") as failure:
         Configuration.from_spec({**SPEC, **change})
     assert failure.value.code == "parse"
+
+
+@pytest.mark.parametrize("spec", ["x", [], 1])
+def test_a_spec_that_is_no_mapping_is_rejected(spec: Any) -> None:
+    with pytest.raises(StartFailed, match=f"^spec: {re.escape(repr(spec))} is not a mapping"):
+        Configuration.from_spec(spec)
 
 
 def test_cpu_classes_by_speed_select_are_unknown() -> None:

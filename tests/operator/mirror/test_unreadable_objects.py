@@ -89,3 +89,27 @@ async def test_events_beyond_the_rate_are_posted_later() -> None:
     poster.rest = 2
     await eventually(lambda: poster.names == ["a", "b", "c"])
     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("spec", "nodeName", ["n"]),
+        ("spec", "numaID", {"a": 1}),
+        ("status", "snapshot", {"a": 1}),
+        ("status", "zones", "2"),
+    ],
+)
+def test_a_zone_whose_key_is_of_another_type_is_unreadable_not_mirrored(
+    part: str, field: str, value: object
+) -> None:
+    body: dict[str, Any] = {
+        "metadata": {"name": "n-numa-0"},
+        "spec": {"nodeName": "n", "numaID": 0},
+        "status": {"snapshot": "s", "zones": 1},
+    }
+    assert not isinstance(decoding.ZONES._one(body), Unreadable)
+    body[part] = body[part] | {field: value}
+    found = decoding.ZONES._one(body)
+    assert isinstance(found, Unreadable)
+    assert str(value) in found.problem

@@ -1,0 +1,143 @@
+"""Tests the tests: mutmut changes a module in small ways, and each change should make some test fail.
+
+``make mutation MODULE=numazones/held_room.py``; without MODULE all modules of the table below. Each module is
+changed in a copy of the checkout in ``.cache/mutation``; only the tests that the table names run, since it
+is they that specify the module. mutmut itself is not part of the environment: ``scripts/mutation.txt``.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / ".cache" / "mutation"
+_KUBELET = tuple(
+    f"tests/numazones/kubelet/test_{name}.py"
+    for name in (
+        "admission",
+        "pod_level",
+        "topology_manager",
+        "cpu_manager",
+        "memory_manager",
+        "device_manager",
+        "shared_cpus",
+        "node",
+        "cpu_assignment",
+        "explanation",
+        "restart",
+    )
+)
+_REBALANCING = ("tests/operator/rebalance/test_rebalancing.py", "tests/operator/rebalance/test_intent.py")
+MODULES: dict[str, tuple[str, ...]] = {
+    "numazones/kubelet/admission.py": _KUBELET,
+    "numazones/kubelet/node_admission.py": ("tests/numazones/kubelet/test_node_admission.py",),
+    "numazones/kubelet/topology_manager.py": _KUBELET,
+    "numazones/kubelet/cpu_manager.py": _KUBELET,
+    "numazones/kubelet/memory_manager.py": _KUBELET,
+    "numazones/kubelet/device_manager.py": _KUBELET,
+    "numazones/held_room.py": ("tests/numazones/test_held_room.py",),
+    "operator/numazones_operator/placement/held_room.py": ("tests/operator/placement/test_held_room.py",),
+    "numazones/rebalance/filter.py": ("tests/numazones/rebalance/test_filter.py",),
+    "numazones/rebalance/protections.py": (
+        "tests/numazones/rebalance/test_filter.py",
+        "tests/numazones/rebalance/test_custom_resources.py",
+    ),
+    "numazones/rebalance/budgets.py": (
+        "tests/numazones/rebalance/test_budgets.py",
+        "tests/numazones/rebalance/test_filter.py",
+    ),
+    "numazones/rebalance/proof.py": ("tests/numazones/rebalance/test_proof.py",),
+    "operator/numazones_operator/rebalance/steps.py": _REBALANCING,
+    "operator/numazones_operator/rebalance/executor.py": _REBALANCING,
+}
+_SOURCES = (
+    "numazones",
+    "client",
+    "program",
+    "exporter",
+    "operator",
+    "kubectl",
+    "apiserver",
+    "simulator",
+    "models",
+)
+_CONFIGURATION = """
+[tool.mutmut]
+source_paths = {sources}
+only_mutate = ["{module}"]
+pytest_add_cli_args_test_selection = {tests}
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q"]
+also_copy = ["."]
+"""
+_RESULT = re.compile(r"^\s+(\S+): (.+)$", re.MULTILINE)
+_KILLED = frozenset({"killed", "timeout", "segfault", "caught by type check"})
+
+
+def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
+    """Copy the checkout into a folder, and say there what mutmut is to do."""
+    shutil.rmtree(tree, ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        source = ROOT / name
+        if source.is_symlink() or source.is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, tree / name, follow_symlinks=False)
+    beside = sorted(path.name for path in tree.iterdir() if path.name not in _SOURCES)
+    others = [name for name in _SOURCES if not module.startswith(f"{name}/")]
+    text = _CONFIGURATION.format(sources=[f"{module.partition('/')[0]}/"], module=module, tests=list(tests))
+    text = text.replace('["."]', str([*beside, *others])).replace("'", '"')
+    with (tree / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def run(module: str, tests: tuple[str, ...]) -> tuple[int, int]:
+    """Change a module in every way and run its tests; print what came of it, and return (killed, all)."""
+    tree = CACHE / module.removesuffix(".py").replace("/", ".")
+    prepare(tree, module, tests)
+    path = os.pathsep.join((".", *_SOURCES))
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
+    mutmut = Path(sys.executable).with_name("mutmut")
+    with (tree.parent / f"{tree.name}.log").open("w", encoding="utf-8") as log:
+        command = [str(mutmut), "run", "--max-children", "1"]
+        done = subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False)
+    said = subprocess.run(
+        [mutmut, "results", "--all", "true"],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    results = dict(_RESULT.findall(said.stdout))
+    if done.returncode or not results:
+        sys.exit(f"{module}: mutmut failed, see {log.name}")
+    kinds = Counter(results.values())
+    killed = sum(kinds[kind] for kind in _KILLED)
+    others = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if kind not in _KILLED)
+    print(f"{module}: {killed} of {len(results)} killed, {killed / len(results):.1%}; {others}", flush=True)
+    for name, kind in results.items():
+        if kind not in _KILLED:
+            print(f"  {kind}: (cd {tree.relative_to(ROOT)} && mutmut show {name})", flush=True)
+    return killed, len(results)
+
+
+def main() -> None:
+    """Run for the modules that are named, or for all."""
+    arguments = argparse.ArgumentParser(prog="make mutation", description="Test the tests of some modules.")
+    arguments.add_argument("modules", nargs="*", help="paths (default: all that the script names)")
+    arguments.add_argument("--tests", nargs="*", help="run these instead of those that the script names")
+    chosen = arguments.parse_args()
+    for module in chosen.modules or MODULES:
+        tests = tuple(chosen.tests or MODULES.get(module, ()))
+        if not tests:
+            arguments.error(f"{module} is not among {', '.join(MODULES)}; name its tests with --tests")
+        run(module, tests)
+
+
+if __name__ == "__main__":
+    main()
