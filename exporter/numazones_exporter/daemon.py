@@ -32,14 +32,17 @@ from numazones_exporter.metrics import Metrics
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
+    FILES_MISSING,
     KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
     NO_NUMA_NODES,
     NODE,
     NOT_ASKED,
+    NOT_FOUND,
     ORDER,
     PODRESOURCES,
     PODS,
+    SOCKET_MISSING,
     SYSFS,
     Observation,
     Problem,
@@ -295,8 +298,9 @@ class Exporter:
         failures = [problem for problem in problems if _is_failure(observation, problem)]
         for problem in failures:
             self._metrics.source_errors.labels(problem.source).inc()
-        if failures:
-            self._health.record_failure(SCAN, "; ".join(problem.message for problem in failures))
+        curable = [problem for problem in failures if not _is_absent(problem)]
+        if curable:
+            self._health.record_failure(SCAN, "; ".join(problem.message for problem in curable))
         else:
             self._health.record_success(SCAN)
         self._log_changes(frozenset(problems))
@@ -364,6 +368,15 @@ def _is_missing(error: NumazonesError) -> bool:
     """Whether the definition of what is published, or the Node that owns it, is missing."""
     going = isinstance(error, APIError) and error.code == _METHOD_NOT_ALLOWED
     return going or isinstance(error, MissingOwner | UnknownResource)
+
+
+_KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})
+_NOT_THERE = frozenset({SOCKET_MISSING, FILES_MISSING, NOT_FOUND})
+
+
+def _is_absent(problem: Problem) -> bool:
+    """Whether a file of the kubelet is not there, which zones say and no restart of the exporter cures."""
+    return problem.source in _KUBELET_FILES and problem.reason in _NOT_THERE
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:

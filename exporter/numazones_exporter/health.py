@@ -1,7 +1,8 @@
 """Whether the exporter still works, as /healthz and /readyz report.
 
 The kubelet restarts an exporter whose ``/healthz`` fails, so it must fail exactly when a restart
-could help: when reading the node or publishing it has failed for ``PATIENCE`` intervals. One failed
+could help: when reading the node or publishing it has failed for ``PATIENCE`` intervals. What is not there
+to be read, such as the socket of a kubelet that does not run, is no failure of that kind. One failed
 cycle is retried, not punished. ``/readyz`` succeeds after the first complete publish. Ages are taken
 from a monotonic clock: a wall clock that jumps does not make it unhealthy.
 """

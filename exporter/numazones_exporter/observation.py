@@ -45,6 +45,8 @@ NOT_FOUND = "NotFound"
 """Reason of a problem that is a file which is not there."""
 SOCKET_MISSING = "SocketMissing"
 """Reason of a problem that is a socket which is not there."""
+FILES_MISSING = "KubeletFilesMissing"
+"""Reason of problems that are one: nothing of a kubelet is where it was looked for."""
 NO_NUMA_NODES = "NoNUMANodes"
 """Reason of what is unusual, but no gap: the kernel knows no NUMA nodes, and the kubelet does without."""
 

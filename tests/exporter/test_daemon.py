@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -529,13 +530,32 @@ async def test_an_api_server_that_comes_back_gets_what_it_missed(node: Simulated
 async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is_published(
     node: SimulatedNode,
 ) -> None:
-    async with node.exporting(interval=0.1, podresources="unix:/nowhere/kubelet.sock") as url:
+    deserted = node.folder / "deserted.sock"
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(deserted))
+    async with node.exporting(interval=0.1, podresources=f"unix:{deserted}") as url:
         await ready(url)
         await unhealthy(url, "reading the node has not succeeded for")
         assert node.counted("numazones_exporter_source_errors_total", source="podresources") >= 1
         for zone in await node.zones():
             (condition,) = (entry for entry in zone["status"]["conditions"] if entry["type"] == "Ready")
             assert condition["status"] != "True"
+
+
+async def test_a_kubelet_that_is_not_there_is_said_by_zones_and_does_not_have_the_exporter_restarted(
+    node: SimulatedNode,
+) -> None:
+    """A restart would not bring it back, and waiting to be started again would be waiting after it is."""
+    (node.options.kubelet_dir / "cpu_manager_state").unlink()
+    async with node.exporting(interval=0.05, podresources="unix:/nowhere/kubelet.sock") as url:
+        await ready(url)
+        errors = "numazones_exporter_source_errors_total"
+        await until(lambda: node.counted(errors, source="podresources") > 2 * health.PATIENCE)
+        await healthy(url)
+        for zone in await node.zones():
+            (condition,) = (entry for entry in zone["status"]["conditions"] if entry["type"] == "Ready")
+            assert condition["status"] != "True"
+            assert "/nowhere/kubelet.sock" in condition["message"]
 
 
 async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_is_gone(

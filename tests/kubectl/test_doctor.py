@@ -68,6 +68,28 @@ def _unschedulable(item: Item) -> None:
     item["spec"]["taints"] = [{"key": "gpu", "effect": "NoSchedule"}]
 
 
+def _creating(pod: Item) -> Item:
+    """A pod whose containers its kubelet does not come to creating."""
+    pod["status"]["containerStatuses"] = [
+        {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    ]
+    return pod
+
+
+def _failed_mount(message: str, at: str) -> Item:
+    return {
+        "kind": "Event",
+        "metadata": {"name": f"mount-{at}", "namespace": "numazones-system"},
+        "involvedObject": {
+            "kind": "Pod",
+            "uid": program("numazones-exporter", "worker-2")["metadata"]["uid"],
+        },
+        "reason": "FailedMount",
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
 def found(run: Run, tmp_path: Path, items: list[Item]) -> tuple[dict[str, Any], int]:
     result = run("doctor", "-f", written(tmp_path / "dump.json", items), "-o", "json")
     assert result.exception is None, result.exception
@@ -150,6 +172,41 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         *("exporters", "error", ["worker-2"]),
         *("pod numazones-exporter-xy is ImagePullBackOff", "kubectl describe pod -n numazones-system"),
     ),
+    "the kubelet's directory is elsewhere": (
+        [
+            *(it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]),
+            _creating(program("numazones-exporter", "worker-2", phase="Pending", conditions=[])),
+            _failed_mount('MountVolume.SetUp failed for volume "token" : timed out', "2026-11-20T10:00:00Z"),
+            _failed_mount(
+                'MountVolume.SetUp failed for volume "kubelet" : hostPath type check failed: '
+                "/var/lib/kubelet is not a directory",
+                "2026-11-20T10:00:09Z",
+            ),
+        ],
+        *("exporters", "error", ["worker-2"]),
+        *(
+            'is ContainerCreating: MountVolume.SetUp failed for volume "kubelet"',
+            "/var/lib/k0s/kubelet on k0s",
+        ),
+    ),
+    "a volume of the exporter cannot be mounted": (
+        [
+            *(it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]),
+            _creating(program("numazones-exporter", "worker-2", phase="Pending", conditions=[])),
+            _failed_mount('MountVolume.SetUp failed for volume "token" : timed out', "2026-11-20T10:00:00Z"),
+        ],
+        *("exporters", "error", ["worker-2"]),
+        *('volume "token" : timed out', "kubectl describe pod -n numazones-system numazones-exporter-xy"),
+    ),
+    "the exporter's node selector leaves a node out": (
+        [
+            it
+            for it in changed("Pod", EXPORTER, lambda it: it["spec"].update(nodeSelector={"numa": "yes"}))
+            if it.get("spec", {}).get("nodeName") != "worker-2"
+        ],
+        *("exporters", "hint", ["worker-2"]),
+        *("the exporter's node selector numa=yes", "label the node"),
+    ),
     "a taint keeps the exporter away": (
         [
             it
@@ -178,6 +235,15 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         without("Node", "worker-2"),
         *("leases", "warning", ["worker-2"]),
         *("is no node of the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
+    ),
+    "pods are bound to a node that is gone": (
+        [
+            *healthy(),
+            pod_body("lost", 1, phase="Running", spec={"nodeName": "worker-9"}),
+            pod_body("ended", 1, phase="Succeeded", spec={"nodeName": "worker-9"}),
+        ],
+        *("nodes", "warning", ["worker-9"]),
+        *("what is bound to it counts nowhere: 1 pod", "--field-selector spec.nodeName=worker-9"),
     ),
     "a source cannot be read": (
         changed(
@@ -376,7 +442,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 16 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 17 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])

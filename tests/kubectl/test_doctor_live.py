@@ -58,6 +58,32 @@ async def test_exporters_whose_recordings_the_user_may_not_fetch_are_found(
     assert of(report, "access") == []
 
 
+@pytest.mark.parametrize("denied", [set(), {"events"}], ids=["events are seen", "events are denied"])
+async def test_why_an_exporter_does_not_start_is_read_from_its_events(
+    denied: set[str], tmp_path: Path
+) -> None:
+    def creating(pod: dict[str, Any]) -> None:
+        waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
+        pod["status"] |= {"phase": "Pending", "conditions": [], "containerStatuses": [waiting]}
+
+    items = changed("Pod", "numazones-exporter-xy", creating)
+    (pod,) = (item for item in items if item["metadata"]["name"] == "numazones-exporter-xy")
+    items = [item for item in items if item["kind"] != "NUMAZone" or item["spec"]["nodeName"] != "worker-2"]
+    event = {
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "numazones-system"},
+        "involvedObject": {"kind": "Pod", "uid": pod["metadata"]["uid"]},
+        "reason": "FailedMount",
+        "message": "hostPath type check failed: /var/lib/kubelet is not a directory",
+        "lastTimestamp": "2026-11-20T10:00:00Z",
+    }
+    async with serving(tmp_path, denied, [*items, event]) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    ((severity, _, message),) = of(report, "exporters")
+    assert severity == "error"
+    assert ("/var/lib/kubelet is not a directory" in message) == (not denied)
+
+
 async def test_a_user_who_may_do_everything_finds_nothing_wrong(tmp_path: Path) -> None:
     async with serving(tmp_path, set()) as kubeconfig:
         report, _ = await doctor(kubeconfig)

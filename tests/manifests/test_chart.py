@@ -20,7 +20,7 @@ from numazones.api.meta import VERSION as VERSION_OF_KINDS
 from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
-from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS
+from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
 from .helm import helm, program
@@ -173,6 +173,7 @@ def test_helm_test_makes_a_pod_that_may_read_what_doctor_looks_at(tmp_path: Path
     read = {("list", kind.resource.plural, kind.resource.group) for kind in DOCTORS}
     assert granted == {
         *read,
+        ("list", EVENTS.plural, EVENTS.group),
         ("get", DEFINITIONS.plural, DEFINITIONS.group),
         ("get", CONFIG_MAPS.plural, CONFIG_MAPS.group),
     }

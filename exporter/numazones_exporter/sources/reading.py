@@ -17,6 +17,7 @@ from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
+    FILES_MISSING,
     KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
     NODE,
@@ -172,7 +173,7 @@ def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Pr
         "/var/snap/microk8s/common/var/lib/kubelet"
     )
     return [
-        replace(problem, reason="KubeletFilesMissing", message=message)
+        replace(problem, reason=FILES_MISSING, message=message)
         if missing.get(problem.source) is problem and problem.source in _KUBELET_FILES
         else problem
         for problem in problems

@@ -25,6 +25,7 @@ CHECKS = (
     Check("access", installation.access),
     Check("zones", installation.zones),
     Check("exporters", installation.exporters, ("NUMAZone", "Pod")),
+    Check("nodes", installation.nodes, ("Pod",)),
     Check("leases", installation.leases, ("NUMAZone", "Lease", "Pod")),
     Check("readings", installation.readings, ("NUMAZone",)),
     Check("clocks", installation.clocks, ("Lease",)),

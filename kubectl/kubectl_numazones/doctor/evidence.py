@@ -4,7 +4,8 @@ Other commands want the cluster as the library reads it; whoever asks what is wr
 themselves, the ones that are missing, and why they are missing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -43,6 +44,13 @@ class Evidence:
     def of(self, kind: str) -> Sequence[Object]:
         """Return the objects of a kind; none where it could not be seen."""
         return self.objects.get(kind, ())
+
+    def pods_of(self, program: str) -> Iterator[Object]:
+        """Yield the pods of one of our programs, but those that have ended well."""
+        for pod in self.of("Pod"):
+            phase = (pod.get("status") or {}).get("phase")
+            if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == program and phase != "Succeeded":
+                yield pod
 
 
 def gather(source: Source) -> Evidence:
@@ -90,6 +98,7 @@ async def _gather(source: Source) -> Evidence:
             items += await _scheduler_configuration(client, items)
         except NumazonesError as error:
             unseen["ConfigMap"] = str(error)
+        items += await _mount_events(client, items)
         denied = await _denied_rights(client)
         unrecordable = await _unrecordable(client, items)
     found = _evidence(items, unseen, datetime.now(UTC), denied)
@@ -133,6 +142,27 @@ async def _scheduler_configuration(client: "Client", items: Sequence[Object]) ->
         except NotFound:
             continue
         found.append({**body, "kind": "ConfigMap"})
+    return found
+
+
+async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Object]:
+    """What kubelets say of exporters whose containers are not created yet; answers do without it."""
+    from numazones_client.resources import EVENTS  # noqa: PLC0415
+
+    namespaces = sorted(
+        {
+            str(item["metadata"].get("namespace"))
+            for item in items
+            if item["kind"] == "Pod"
+            and (item["metadata"].get("labels") or {}).get(NAME_LABEL) == EXPORTER
+            and (item.get("status") or {}).get("phase") == "Pending"
+        }
+    )
+    found: list[Object] = []
+    for namespace in namespaces:
+        with suppress(NumazonesError):
+            async for page in client.pages(EVENTS, namespace=namespace, field_selector="reason=FailedMount"):
+                found += [{**event, "kind": "Event"} for event in page.items]
     return found
 
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from kubectl_numazones import gated_pods
-from kubectl_numazones.doctor.evidence import DEFINITION, EXPORTER, NAME_LABEL, Evidence
+from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
+from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, trouble_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.doctor.reading_cures import CURES
 from kubectl_numazones.files import Object
@@ -14,8 +15,7 @@ from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE
-from numazones.cluster import UNDECIDED, ClusterNode, is_true
-from numazones.constraints import Constraints
+from numazones.cluster import UNDECIDED
 from numazones.dump import OBJECTS_MISSING
 from numazones.prediction import relevant
 from numazones.waiting import GATE, OPT_IN
@@ -101,24 +101,49 @@ def zones(evidence: Evidence) -> Iterator[Finding]:
 
 def exporters(evidence: Evidence) -> Iterator[Finding]:
     """Every node's zones are published, complete, readable and vouched for."""
-    pods: dict[str, Object] = {}
-    for pod in _pods_of(evidence, EXPORTER):
-        pods.setdefault((pod.get("spec") or {}).get("nodeName") or "", pod)
+    pods = ExporterPods(evidence)
     published = {str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}
     for node in evidence.seen.situation.cluster.nodes.values():
         if node.os != "linux":
             continue
         if node.name not in published:
-            why, cure = _why_silent(node, pods)
+            selector = pods.selector_that_leaves_out(node)
+            if selector:
+                yield hint(
+                    node.name,
+                    f"no zones are published: the exporter's node selector {selector} leaves the node out; "
+                    "what its kubelet would decide is not known",
+                    "if that is not meant, label the node so, or change the selector (chart value "
+                    "exporter.nodeSelector)",
+                )
+                continue
+            why, cure = pods.why_silent(node)
             yield error(node.name, f"no zones are published: {why}", cure)
         elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
-            why, cure = _why_silent(node, pods)
+            why, cure = pods.why_silent(node)
             yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
+
+
+def nodes(evidence: Evidence) -> Iterator[Finding]:
+    """Every pod that is bound is bound to a node that is there; others count nowhere."""
+    known = evidence.seen.situation.cluster.nodes
+    lost: Counter[str] = Counter()
+    for pod in evidence.of("Pod"):
+        name = str((pod.get("spec") or {}).get("nodeName") or "")
+        ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+        lost[name] += bool(name) and name not in known and not ended
+    for name in sorted(+lost):
+        yield warning(
+            name,
+            f"is no node of the cluster; what is bound to it counts nowhere: {pluralize(lost[name], 'pod')}",
+            "wait a minute: kube-controller-manager deletes pods whose Node is gone; if they stay, "
+            f"kubectl get pods -A --field-selector spec.nodeName={name}; of a dump, dump nodes, too",
+        )
 
 
 def leases(evidence: Evidence) -> Iterator[Finding]:
     """Every exporter vouches for its zones: its Lease is there and was renewed in time."""
-    pods = {(pod.get("spec") or {}).get("nodeName"): pod for pod in _pods_of(evidence, EXPORTER)}
+    pods = ExporterPods(evidence)
     by_node = {_node_of(lease): lease.get("spec") or {} for lease in _leases(evidence)}
     for name in sorted({str((zone.get("spec") or {}).get("nodeName")) for zone in evidence.of("NUMAZone")}):
         node = evidence.seen.situation.cluster.nodes.get(name)
@@ -129,7 +154,7 @@ def leases(evidence: Evidence) -> Iterator[Finding]:
                 f"kubectl delete numazones -l {NODE_LABEL}={name}",
             )
             continue
-        why, cure = _why_silent(node, pods)
+        why, cure = pods.why_silent(node)
         if name not in by_node:
             yield error(name, f"no Lease vouches for its zones: {why}", cure)
             continue
@@ -143,44 +168,6 @@ def leases(evidence: Evidence) -> Iterator[Finding]:
                 f"{_seconds(age)} ago ({_seconds(allowed)} are allowed): {why}",
                 cure,
             )
-
-
-def _why_silent(node: ClusterNode, pods: Mapping[Any, Object]) -> tuple[str, str]:
-    """(why a node's exporter does not publish, cure), by what its pod says."""
-    if not pods:
-        return "no pod of the exporter was seen anywhere", "kubectl apply -k manifests/exporter"
-    pod = pods.get(node.name)
-    if pod is None:
-        example = next(iter(pods.values()))
-        tolerant = Constraints.from_api(example.get("spec") or {})
-        kept_away = [taint for taint in node.taints if not tolerant.tolerates(taint)]
-        if kept_away:
-            taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in kept_away)
-            return f"its taint {taints} keeps the exporter away", "let the exporter's DaemonSet tolerate it"
-        return (
-            "the exporter's DaemonSet has no pod there",
-            f"kubectl -n {_namespace(example)} describe daemonset {EXPORTER}",
-        )
-    trouble = _trouble(pod)
-    name = f"-n {_namespace(pod)} {pod['metadata']['name']}"
-    if trouble:
-        return f"pod {pod['metadata']['name']} {trouble}", f"kubectl describe pod {name}"
-    return f"pod {pod['metadata']['name']} runs all the same", f"kubectl logs {name}"
-
-
-def _trouble(pod: Object) -> str:
-    """What keeps a pod from working, in the kubelet's words; empty if it is ready."""
-    status = pod.get("status") or {}
-    if is_true(status, "Ready"):
-        return ""
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = container.get("state") or {}
-        for kind in ("waiting", "terminated"):
-            if state.get(kind):
-                said = state[kind].get("message")
-                return f"is {state[kind].get('reason', kind)}" + (f" ({said})" if said else "")
-    said = status.get("message") or status.get("reason")
-    return f"is {status.get('phase', 'not ready')}, not ready" + (f" ({said})" if said else "")
 
 
 def readings(evidence: Evidence) -> Iterator[Finding]:
@@ -239,7 +226,7 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
 
 def operator(evidence: Evidence) -> Iterator[Finding]:
     """An operator runs."""
-    running = list(_pods_of(evidence, _OPERATOR))
+    running = list(evidence.pods_of(_OPERATOR))
     if not running:
         yield hint(
             _OPERATOR,
@@ -247,21 +234,21 @@ def operator(evidence: Evidence) -> Iterator[Finding]:
             "kubectl apply -k manifests/operator",
         )
     for pod in running:
-        trouble = _trouble(pod)
+        trouble = trouble_of(pod)
         if trouble:
-            name = f"{_namespace(pod)}/{pod['metadata']['name']}"
-            cure = f"kubectl describe pod -n {_namespace(pod)} {pod['metadata']['name']}"
+            name = f"{namespace_of(pod)}/{pod['metadata']['name']}"
+            cure = f"kubectl describe pod -n {namespace_of(pod)} {pod['metadata']['name']}"
             yield error(name, trouble, cure)
 
 
 def gates(evidence: Evidence) -> Iterator[Finding]:
     """Pods that wait at the gate are served, and loops of rejections have one."""
     opted = gated_pods.opted_in(evidence.of("Namespace"))
-    operators = list(_pods_of(evidence, _OPERATOR))
+    operators = list(evidence.pods_of(_OPERATOR))
     for pod in filter(gated_pods.is_gated, evidence.of("Pod")):
-        trouble = gated_pods.trouble(_namespace(pod), opted, operators)
+        trouble = gated_pods.trouble(namespace_of(pod), opted, operators)
         if trouble is not None:
-            name = f"{_namespace(pod)}/{pod['metadata']['name']}"
+            name = f"{namespace_of(pod)}/{pod['metadata']['name']}"
             yield error(name, f"waits at the gate {GATE}: {trouble.why}", trouble.cure)
     yield from _loops(evidence, opted)
 
@@ -305,13 +292,6 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _pods_of(evidence: Evidence, program: str) -> Iterator[Object]:
-    for pod in evidence.of("Pod"):
-        phase = (pod.get("status") or {}).get("phase")
-        if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == program and phase != "Succeeded":
-            yield pod
-
-
 def _leases(evidence: Evidence) -> Iterator[Object]:
     for lease in evidence.of("Lease"):
         if _node_of(lease):
@@ -320,10 +300,6 @@ def _leases(evidence: Evidence) -> Iterator[Object]:
 
 def _node_of(lease: Object) -> str:
     return str((lease["metadata"].get("labels") or {}).get(NODE_LABEL) or "")
-
-
-def _namespace(item: Object) -> str:
-    return str(item["metadata"].get("namespace") or "default")
 
 
 def _managed_fields(item: Object) -> list[Mapping[str, Any]]:
