@@ -18,11 +18,12 @@ from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.demand import ContainerKind
+from numazones.dra.devices import Key
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
-from numazones.placement.occupancy import Holder, Occupancy
+from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
 from numazones.pod import Pod
 
 
@@ -192,10 +193,15 @@ def alignments(
             yield PodAlignment(holder.name, holder.uid, found, _distance(found, occupancy.distances))
 
 
-def of_node(node: ClusterNode) -> list[tuple[ClusterPod, PodAlignment]] | None:
+def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod, PodAlignment]] | None:
     """Return the pods of a cluster's node that hold something of NUMA nodes, and how that lies.
 
     None where it is not known who holds what, or only how much of it.
+
+    Args:
+        node: with its pods.
+        claims: whether devices count that pods hold through claims (DRA): where they are is known, but
+            nobody can tell what the scheduler's allocator would choose for a pod in its place.
     """
     if node.approximate or (occupancy := node.occupancy) is None:
         return None
@@ -203,12 +209,17 @@ def of_node(node: ClusterNode) -> list[tuple[ClusterPod, PodAlignment]] | None:
     started = {
         uid: started_containers(pod.admission) for uid, pod in pods.items() if pod.admission is not None
     }
+    if claims and node.claimed:
+        occupancy = replace(occupancy, holders=tuple(_with_claimed(node, occupancy.holders, pods)))
     return [(pods[found.uid], found) for found in alignments(occupancy, started) if found.uid in pods]
 
 
 def possible_on(node: ClusterNode, pod: ClusterPod) -> Possible | None:
-    """Return whether its node could hold a pod aligned; None where that is not known."""
-    if node.state is None or node.approximate or pod.admission is None:
+    """Return whether its node could hold a pod aligned; None where that is not known.
+
+    It is not of a pod with claims: which devices the scheduler would allocate is not.
+    """
+    if node.state is None or node.approximate or pod.admission is None or pod.kubelet_uid in node.claimed:
         return None
     try:
         return possible(node.state, pod.admission)
@@ -235,6 +246,36 @@ def possible(node: Node, pod: Pod) -> Possible:
     if not admit(strict.emptied, pod).admitted:
         return Possible(ever=False, now=False)
     return Possible(ever=True, now=admit(remove(strict, pod.uid), pod).admitted)
+
+
+def _with_claimed(
+    node: ClusterNode, holders: Iterable[Holder], pods: Mapping[str, ClusterPod]
+) -> Iterator[Holder]:
+    """The holders with the devices that their containers hold through claims, and those that hold no more."""
+    missing = dict(node.claimed)
+    for holder in holders:
+        containers = missing.pop(holder.uid, None)
+        yield holder if containers is None else _holding(node, holder, containers)
+    for uid, containers in missing.items():
+        if uid in pods:
+            yield _holding(node, Holder(pods[uid].full_name, uid), containers)
+
+
+def _holding(node: ClusterNode, holder: Holder, claimed: Mapping[str, frozenset[Key]]) -> Holder:
+    parts = {part.name: part for part in holder.containers}
+    for container, keys in sorted(claimed.items()):
+        part = parts.get(container, Holder(container))
+        parts[container] = replace(part, devices=(*part.devices, *_near(node, keys)))
+    return replace(holder, containers=tuple(parts.values()))
+
+
+def _near(node: ClusterNode, keys: Iterable[Key]) -> Iterator[HeldDevices]:
+    """Devices of which a driver says where they are; named by driver and device, each by itself."""
+    for key in sorted(keys):
+        device = None if node.dra is None else node.dra.devices.get(key)
+        if device is not None and device.numas:
+            driver, _, name = key
+            yield HeldDevices(f"{driver}/{name}", (name,), (cpuset.of(device.numas),))
 
 
 def _single_numa_node(node: Node) -> Node:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from numazones import requests
 from numazones.api_object import MALFORMED, invalid, parts_of
 from numazones.constraints import Constraints, Taint
+from numazones.dra.amounts import NodeDevices
+from numazones.dra.devices import Key
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
@@ -369,6 +371,10 @@ class ClusterNode:
     os: str = "linux"
     device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
+    dra: NodeDevices | None = field(default=None, hash=False, repr=False)
+    """Its devices of dynamic resource allocation, and who has them; None: not known."""
+    claimed: Mapping[str, Mapping[str, frozenset[Key]]] = field(default_factory=dict, hash=False, repr=False)
+    """UID as the kubelet knows it → container → devices that it holds through claims."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:

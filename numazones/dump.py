@@ -8,9 +8,13 @@ from itertools import chain
 from typing import Any, Self
 
 from numazones import timestamp
+from numazones.api.claimed_devices import claimed_devices
 from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.zones import node_from_zones
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.devices import Slice
+from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
 from numazones.sharing import Sharing
@@ -121,6 +125,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
     classes = device_classes(dump.of_kind("DeviceClass"))
+    devices = _devices(dump)
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -135,7 +140,8 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
 
     nodes = []
     for body in dump.nodes:
-        node = replace(ClusterNode.from_api(body), device_classes=classes)
+        node = ClusterNode.from_api(body)
+        node = replace(node, device_classes=classes, dra=None if devices is None else devices.of(node.name))
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, own, dump.sharing)
@@ -174,6 +180,14 @@ def _with_model(
         return node.with_placement(Unknown(UNDECIDED, str(error)))
 
 
+def _devices(dump: Dump) -> Inventory | None:
+    """The cluster's devices of dynamic resource allocation; None where the dump has none of these objects."""
+    slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
+    if not slices:
+        return None
+    return Inventory(slices, map(DeviceClaim.from_api, dump.of_kind("ResourceClaim")))
+
+
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
     zones: dict[str, list[NUMAZone]] = {}
     for body in bodies:
@@ -187,7 +201,8 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         if zone.status is not None and zone.status.silence is not None:
             return node.with_placement(Unknown("ExporterSilent", zone.status.silence.message))
     try:
-        return node.with_state(node_from_zones(zones, remember=sharing.remember))
+        state = node_from_zones(zones, remember=sharing.remember)
+        return replace(node.with_state(state), claimed=claimed_devices(zones))
     except NumazonesError as error:
         return node.with_placement(Unknown("ZonesUnreadable", str(error)))
 

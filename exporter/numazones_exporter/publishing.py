@@ -37,6 +37,7 @@ FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
 _SILENCE = "silence"
 _PLACEMENT = "placement"
+_DYNAMIC_RESOURCES = "dynamicResources"
 """Fields of a zone's status that are the operator's."""
 _MAX_CONCURRENT_WRITES = 16
 """Zones that are written at the same time; each takes a connection."""
@@ -248,6 +249,7 @@ def _published_zone(body: Mapping[str, Any]) -> _PublishedZone:
     status = dict(body.get("status") or {})
     silence = status.pop(_SILENCE, None)
     status.pop(_PLACEMENT, None)
+    status.pop(_DYNAMIC_RESOURCES, None)
     conditions = status.get("conditions") or []
     if conditions:
         status["conditions"] = [

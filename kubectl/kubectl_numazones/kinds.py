@@ -9,6 +9,7 @@ from numazones_client import resources
 from numazones_client.resources import Resource
 
 _PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no other models"
+_DEVICES = "no devices of claims"
 
 
 class Kind(NamedTuple):
@@ -39,6 +40,8 @@ KINDS = (
     Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
     Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
+    Kind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True, without=_DEVICES),
+    Kind("ResourceClaim", resources.RESOURCE_CLAIMS, foreign=True, without=_DEVICES),
     *(
         Kind(
             kind.kind,
@@ -53,7 +56,6 @@ KINDS = (
 DOCTORS = (
     *KINDS,
     Kind("Lease", resources.LEASES, selector=NODE_LABEL),
-    Kind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True),
 )
 """What is looked at besides when the installation is in question."""
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from numazones.api.dynamic_resources import DynamicResources
 from numazones.api.meta import (
     ATOMIC,
     IMMUTABLE,
@@ -363,6 +364,9 @@ class NUMAZoneStatus(APIModel):
     )
     placement: ZonePlacement | None = optional(
         "Written by the operator alone, where another placement model than the kubelet decides."
+    )
+    dynamic_resources: DynamicResources | None = optional(
+        "Written by the operator alone, where drivers publish devices of dynamic resource allocation (DRA)."
     )
 
 

@@ -73,6 +73,11 @@ class NodeDevices:
     incomplete: frozenset[str] = frozenset()
     """Drivers of which slices are missing."""
 
+    @property
+    def drivers(self) -> frozenset[str]:
+        """Names of the drivers that have devices in the node."""
+        return frozenset(device.driver for device in self.devices.values())
+
     def by_numa(
         self, classes: Iterable[DeviceClass], numas: Container[int]
     ) -> dict[int | None, tuple[DriverAmounts, ...]]:

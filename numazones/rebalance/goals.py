@@ -228,7 +228,9 @@ class Align(_NoneLeft):
         """Return UID → how it lies, of the pods that are not aligned; none where the node is not known."""
         if not is_known(node):
             return {}
-        return {pod.uid: found for pod, found in alignment.of_node(node) or () if not found.aligned}
+        return {
+            pod.uid: found for pod, found in alignment.of_node(node, claims=False) or () if not found.aligned
+        }
 
 
 def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:

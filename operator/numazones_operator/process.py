@@ -30,6 +30,8 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     Resource,
 )
 from numazones_operator.events import EventPoster
@@ -407,6 +409,9 @@ class Operator:
         yield self._reflector(PODS, pods, state.pods)
         if not self.options.lead:
             return
+        slices, claims = state.resource_slices, state.resource_claims
+        yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)
+        yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, claims, optional=True)
         published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:

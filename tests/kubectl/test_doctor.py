@@ -153,7 +153,12 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             {
                 "kind": "ResourceSlice",
                 "metadata": {"name": "worker-2-dra.cpu-x"},
-                "spec": {"driver": "dra.cpu", "nodeName": "worker-2"},
+                "spec": {
+                    "driver": "dra.cpu",
+                    "nodeName": "worker-2",
+                    "pool": {"name": "worker-2", "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": "cpudevnuma000"}],
+                },
             },
         ],
         *("drivers", "warning", ["worker-2"]),

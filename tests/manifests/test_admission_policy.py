@@ -253,7 +253,10 @@ def test_the_operator_says_which_zones_are_silent_and_nothing_else(cluster: Clus
         {"summary": {"state": "Unknown"}},
     ):
         answer = silence(cluster, said | forged, token=token)
-        told = "may write nothing of numazones node-b-numa-4 but status.silence and status.placement"
+        told = (
+            "may write nothing of numazones node-b-numa-4 but status.silence, status.placement and "
+            "status.dynamicResources"
+        )
         assert f"the operator {told}" in answer, forged
     assert "serverside-applied" in silence(cluster, {}, token=token)
     assert cell("STATE") == ""

@@ -7,9 +7,9 @@ from kubectl_numazones.doctor.findings import Finding, Severity, hint, warning
 from numazones import misfits
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.demand import PodLevel
+from numazones.dra.conflicts import CURE, cpu_conflict
 from numazones.fragmentation import Shape
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
-from numazones.kubelet.cpu_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
 from numazones.machine import Machine
@@ -19,7 +19,6 @@ from numazones.resources import CPU, is_memory
 from numazones.scheduling import placement_obstacles
 from numazones.wording import pluralize, some_of
 
-_CPU_DRIVER = "dra.cpu"
 _DISTRIBUTE = "distribute-cpus-across-numa"
 _NOTHING_TO_ALIGN = (
     "has one NUMA node and cpuManagerPolicy none, as on kind and minikube: no pod gets CPUs of its own, so "
@@ -103,19 +102,11 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
 
 def cpu_drivers(evidence: Evidence) -> Iterator[Finding]:
     """No node has two that give out CPUs: dra-driver-cpu needs cpuManagerPolicy none beside it."""
-    offered = {
-        str((item.get("spec") or {}).get("nodeName") or "")
-        for item in evidence.of("ResourceSlice")
-        if (item.get("spec") or {}).get("driver") == _CPU_DRIVER
-    }
     for node in evidence.seen.situation.cluster.nodes.values():
-        if node.name in offered and node.state and node.state.config.cpu_manager_policy == STATIC:
-            yield warning(
-                node.name,
-                f"dra-driver-cpu ({_CPU_DRIVER}) gives CPUs to claims while the kubelet's static CPU manager "
-                "gives them to Guaranteed pods; neither knows of the other, so two containers may share some",
-                "set cpuManagerPolicy: none on the node, or take the driver off it",
-            )
+        if node.dra is None or node.state is None:
+            continue
+        if why := cpu_conflict(node.dra.drivers, node.state.config.cpu_manager_policy):
+            yield warning(node.name, why, CURE)
 
 
 def requests(evidence: Evidence) -> Iterator[Finding]:

@@ -15,6 +15,9 @@ from itertools import islice
 
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, device_classes
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.devices import Slice
+from numazones.dra.inventory import Inventory
 from numazones.held_room import RELEASED
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
@@ -99,6 +102,9 @@ class ClusterState:
         self.device_classes: Table[DeviceClass] = Table(lambda one: one.name, self._device_class_changed)
         self._device_classes: dict[str, str] = {}
         """Extended resource → DeviceClass."""
+        self.resource_slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
+        self.resource_claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
+        self._devices = Inventory()
         self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
             kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
             for kind in models.object_kinds()
@@ -113,8 +119,13 @@ class ClusterState:
             record = self._records.get(name)
             if record is not None:
                 known = record.current(self._clock(), settle=self._settle, beyond=self._beyond)
-            if known is not None:
-                known = replace(known, device_classes=self._device_classes)
+            if record is not None and known is not None:
+                known = replace(
+                    known,
+                    device_classes=self._device_classes,
+                    dra=self._devices.of(name) if len(self.resource_slices) else None,
+                    claimed=record.claimed,
+                )
                 self._current[name] = known
         return known
 
@@ -235,7 +246,8 @@ class ClusterState:
             if record.drop_zone(old, now, self.sharing):
                 self._touch(record.name)
         if new is not None:
-            if old is None or old.placement != new.placement:
+            written = (new.placement, new.dynamic_resources)
+            if old is None or (old.placement, old.dynamic_resources) != written:
                 self.changed_placements.add(new.node)
             record = self._record_of(new.node)
             if record.take_zone(old, new, now, self.sharing):
@@ -274,12 +286,25 @@ class ClusterState:
                 self._touch(name)
 
     def _device_class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
+        self.changed_placements.update(zone.node for zone in self.zones if zone.dynamic_resources)
         found = device_classes(item.body for item in self.device_classes)
         if found == self._device_classes:
             return
         self._device_classes = found
         for name in list(self._records):
             self._touch(name)
+
+    def _slice_changed(self, old: Slice | None, new: Slice | None) -> None:
+        if old != new:
+            self._touch_known(self._devices.take_slice(old, new))
+
+    def _claim_changed(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
+        self._touch_known(self._devices.take_claim(old, new))
+
+    def _touch_known(self, nodes: Iterable[str]) -> None:
+        for name in sorted(nodes):
+            if name in self._records:
+                self._touch(name)
 
     def _object_of_node_changed(
         self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None

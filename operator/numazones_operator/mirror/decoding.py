@@ -7,6 +7,9 @@ from typing import Any
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import CPUS_EXCLUSIVE
 from numazones.cluster import ClusterNode
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass as SelectingClass
+from numazones.dra.devices import Slice
 from numazones.placement import models
 from numazones_client import Decoder, by_name
 
@@ -27,6 +30,10 @@ class ZoneReport:
     """Whether it says that its exporter is silent."""
     placement: Mapping[str, Any] | None = None
     """What it says of the placement model that decides there; None: nothing."""
+    dynamic_resources: Mapping[str, Any] | None = None
+    """What it says of devices of dynamic resource allocation; None: nothing."""
+    cpu_manager_policy: str = ""
+    """What it says of its kubelet's; empty: nothing."""
     shares_cpus: bool = False
     """Whether it says that pods share exclusive CPUs."""
 
@@ -55,9 +62,11 @@ class ZoneReport:
             snapshot,
             zones,
             body,
-            "silence" in status,
-            status.get("placement"),
-            any(
+            silent="silence" in status,
+            placement=status.get("placement"),
+            dynamic_resources=status.get("dynamicResources"),
+            cpu_manager_policy=(status.get("kubelet") or {}).get("cpuManagerPolicy") or "",
+            shares_cpus=any(
                 condition.get("type") == CPUS_EXCLUSIVE and condition.get("status") == "False"
                 for condition in status.get("conditions") or ()
             ),
@@ -100,18 +109,22 @@ class TopologyReport:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A DeviceClass, as far as it has to do with extended resources."""
+    """A DeviceClass: which extended resource asks for its devices, and which devices these are."""
 
     name: str
     body: Mapping[str, Any]
+    """What extended resources are mapped by."""
+    selecting: SelectingClass
+    """What selects devices."""
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "DeviceClass":
-        """Keep what extended resources are mapped by."""
+        """Read a DeviceClass."""
         metadata, spec = body["metadata"], body.get("spec") or {}
         kept = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
         resource = {"extendedResourceName": spec.get("extendedResourceName")}
-        return cls(metadata["name"], {"metadata": kept, "spec": resource})
+        selecting = SelectingClass.from_api(body)
+        return cls(metadata["name"], {"metadata": kept, "spec": resource}, selecting)
 
 
 def shows_another_model(topology: Mapping[str, Any]) -> bool:
@@ -168,5 +181,7 @@ ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
 DEVICE_CLASSES = Decoder(DeviceClass.from_api)
+RESOURCE_SLICES = Decoder(Slice.from_api)
+RESOURCE_CLAIMS = Decoder(DeviceClaim.from_api)
 MODEL_OBJECTS = Decoder(ModelObject.from_api)
 NAMESPACES = Decoder(NamespaceLabels.from_api)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from numazones import prediction, timestamp
+from numazones.api.claimed_devices import ClaimedDevices, claimed_devices
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
@@ -68,6 +69,8 @@ class NodeRecord:
     reports: dict[int, ZoneReport] = field(default_factory=dict)
     state: Node | None = None
     """From the last complete and agreeing snapshot."""
+    claimed: ClaimedDevices = field(default_factory=dict)
+    """What the pods of that snapshot hold through claims (DRA)."""
     snapshot: str = ""
     trouble: Unknown | None = NO_ZONES
     """Why the current zones give no state."""
@@ -258,11 +261,11 @@ class NodeRecord:
 
     def _take(self, reports: list[ZoneReport], now: float, sharing: Sharing) -> None:
         before = self.state
+        self.claimed = {}
         try:
-            self.state = node_from_zones(
-                [NUMAZone.from_api(report.body) for report in reports if report.body is not None],
-                remember=sharing.remember,
-            )
+            zones = [NUMAZone.from_api(report.body) for report in reports if report.body is not None]
+            self.state = node_from_zones(zones, remember=sharing.remember)
+            self.claimed = claimed_devices(zones)
             self.judgement = None
         except NumazonesError as error:
             self.state = None

@@ -1,12 +1,13 @@
-"""Writes on the zones which placement model decides on them, and what its books say of them.
+"""Writes on the zones what their exporter cannot know: placement models' books, and devices of claims (DRA).
 
 An exporter sees a kubelet, and publishes what that gives away: nothing, where another model places pods. The
 replica that leads follows each model, so it writes ``status.placement`` beside it: who decides, what is
 assigned and what is free by the model's own books, and what of the state cannot be rebuilt from objects, from
-which a new leader and the plugin go on. The field is the operator's alone (a field manager of its own, beside
-that of ``stale_exporters``; an admission policy holds the operator to both). Nodes on which kubelets decide
-have no such field, and cost no write. Changes of a node are collected for ``_PERIOD``, and written zone by
-zone, the ones that differ alone.
+which a new leader and the plugin go on. ``status.dynamicResources`` has the devices that drivers publish in
+ResourceSlices and the scheduler allocates to claims. These fields are the operator's alone (a field manager
+of its own, beside that of ``stale_exporters``; an admission policy holds the operator to all three). Nodes on
+which kubelets decide and that have no such devices cost no write. Changes of a node are collected for
+``_PERIOD``, and written zone by zone, the ones that differ alone.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from typing import Any
 
 from numazones import quantity
 from numazones.api.amounts import in_gibibytes
+from numazones.api.dynamic_resources import DynamicResources, dynamic_resources
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import MAX_RECORD, NUMAZONE, UNKNOWN_MODEL, ModelAmounts, ZonePlacement
 from numazones.cluster import ClusterNode
@@ -44,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class ZonePlacements:
-    """Keeps ``status.placement`` of all zones equal to what the models say."""
+    """Keeps ``status.placement`` and ``status.dynamicResources`` of all zones true."""
 
     def __init__(
         self, client: Client, state: ClusterState, *, rate: float, events: EventPoster, metrics: Metrics
@@ -93,19 +95,21 @@ class ZonePlacements:
         node = self._state.node(name)
         if record is None or node is None:
             return
-        wanted = self._placements(record, node)
+        placements, devices = self._placements(record, node), self._devices(record, node)
         for numa, report in sorted(record.reports.items()):
-            found = wanted.get(numa)
-            body = None if found is None else found.to_api()
-            if body != report.placement and not await self._write(report, body):
+            wanted = {"placement": placements.get(numa), "dynamicResources": devices.get(numa)}
+            status = {field: found.to_api() for field, found in wanted.items() if found is not None}
+            told = {"placement": report.placement, "dynamicResources": report.dynamic_resources}
+            if status == {field: found for field, found in told.items() if found is not None}:
+                continue
+            if not await self._write(report, status):
                 self._failed.add(name)
                 return
         self._refused.discard(name)
 
-    async def _write(self, zone: ZoneReport, placement: Mapping[str, Any] | None) -> bool:
+    async def _write(self, zone: ZoneReport, status: Mapping[str, Any]) -> bool:
         """Write what a zone has to say; return False where that has to be tried again."""
         await self._bucket.wait()
-        status = {} if placement is None else {"placement": placement}
         metadata = {"name": zone.name}
         body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
         try:
@@ -119,7 +123,10 @@ class ZonePlacements:
         return True
 
     def _tell(self, zone: ZoneReport, error: APIError) -> None:
-        sentence = f"which placement model decides could not be written to NUMAZone {zone.name}: {error}"
+        sentence = (
+            f"which placement model decides, and which devices claims get, could not be written to NUMAZone "
+            f"{zone.name}: {error}"
+        )
         if not isinstance(error, Forbidden):
             _log.info("%s", sentence)
         elif zone.node not in self._refused:
@@ -130,6 +137,15 @@ class ZonePlacements:
             self._events.post(about, type=WARNING, reason="PlacementNotWritten", message=sentence)
 
     # What is to be said
+
+    def _devices(self, record: NodeRecord, node: ClusterNode) -> Mapping[int, DynamicResources]:
+        """NUMA id → devices that claims get there; empty where no driver publishes any."""
+        if node.dra is None or not node.dra.devices or not record.reports:
+            return {}
+        classes = [one.selecting for one in self._state.device_classes]
+        policies = {report.cpu_manager_policy for report in record.reports.values()}
+        policy = policies.pop() if len(policies) == 1 else ""
+        return dynamic_resources(node.dra, record.reports, classes, policy)
 
     def _placements(self, record: NodeRecord, node: ClusterNode) -> dict[int, ZonePlacement]:
         """NUMA id → what its zone has to say; empty where the kubelet decides."""

@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.devices import Slice
 from numazones.dump import Dump, nodes_of
 from numazones.placement.models import parse_record
 from numazones_client import Forbidden, NotFound
@@ -20,19 +22,22 @@ from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import zone_placements
-from numazones_operator.mirror.decoding import ZoneReport
+from numazones_operator.mirror.decoding import DeviceClass, ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement
 from numazones_operator.mirror.zone_placements import FIELD_MANAGER, ZonePlacements
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node import Node as TopologyAwareNode
+from tests.numazones.dra import building
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.operator.kubectl import run
 from tests.operator.mirror.test_node_placement import Setting
 
 REQUEST = Request("patch", "numazones.numazones.io x")
 RECORD = {"grants": [1, 2]}
+FIELDS = {"placement", "dynamicResources"}
+"""What the operator writes on a zone here."""
 
 
 class Written:
@@ -59,13 +64,13 @@ class Written:
     async def apply(self, resource: Any, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         assert resource is NUMAZONES
         assert options == {"field_manager": FIELD_MANAGER, "subresource": "status"}
-        assert body["status"].keys() <= {"placement"}
+        assert body["status"].keys() <= FIELDS
         name = body["metadata"]["name"]
         self.writes.append(name)
         if name in self.refusals:
             raise self.refusals[name]
         known = self.bodies[name]
-        status = {key: value for key, value in known["status"].items() if key != "placement"}
+        status = {key: value for key, value in known["status"].items() if key not in FIELDS}
         self.bodies[name] = after = {**known, "status": {**status, **json.loads(json.dumps(body["status"]))}}
         self.state.zones.put(ZoneReport.from_api(after))
         return after
@@ -82,6 +87,10 @@ class Written:
 
     def told(self, numa: int = 0) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.bodies[f"n-numa-{numa}"]["status"].get("placement")
+        return found
+
+    def devices(self, numa: int = 0) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.bodies[f"n-numa-{numa}"]["status"].get("dynamicResources")
         return found
 
     @property
@@ -115,6 +124,48 @@ async def test_zones_of_a_kubelets_node_are_not_written() -> None:
     written = Written()
     written.state.topologies.discard("n")
     assert await written.look() == []
+
+
+async def test_zones_say_which_devices_claims_get_and_a_claim_changes_one_zone() -> None:
+    written = Written()
+    written.state.topologies.discard("n")
+    devices = [building.device("gpu-0", 0), building.device("gpu-1", 1), building.device("gpu-2", 1)]
+    slices = Slice.from_api(building.resource_slice(*devices, node="n", pool="n"))
+    written.state.resource_slices.put(slices)
+    counts = {"devices": 2, "allocated": 0, "available": 2}
+    assert await written.look() == written.names[:2]
+    assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
+    assert written.told(1) is None
+
+    written.state.resource_slices.put(slices)
+    written.state.resource_claims.put(DeviceClaim.from_api(building.claim()))
+    assert await written.look() == []
+
+    taken = building.claim(building.result("gpu-2", pool="n"))
+    written.state.resource_claims.put(DeviceClaim.from_api(taken))
+    assert await written.look() == [written.names[1]]
+    counts = {"devices": 2, "allocated": 1, "available": 1}
+    assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
+
+    own = building.device_class("gpus", 'device.driver == "gpu.example"')
+    written.state.device_classes.put(DeviceClass.from_api(own))
+    assert await written.look() == written.names[:2]
+    found = written.devices(1)
+    assert found is not None
+    assert found["drivers"][0]["classes"] == [{"name": "gpus", **counts}]
+
+    written.state.resource_slices.discard(slices.name)
+    assert await written.look() == written.names[:2]
+    assert written.devices(1) is None
+
+
+async def test_devices_and_books_of_a_model_are_written_together() -> None:
+    written = Written()
+    body = building.resource_slice(building.device("gpu-0", 0), node="n", pool="n")
+    written.state.resource_slices.put(Slice.from_api(body))
+    assert await written.look() == written.names
+    assert written.told() is not None
+    assert written.devices() is not None
 
 
 async def test_the_field_goes_where_the_kubelet_decides_again() -> None:

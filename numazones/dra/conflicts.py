@@ -1,0 +1,30 @@
+"""Where two give out the same CPUs: dra-driver-cpu beside the kubelet's static CPU manager.
+
+The driver's own documentation asks for ``cpuManagerPolicy: none``; neither of the two knows what the other
+has given away.
+"""
+
+from collections.abc import Container
+from typing import Final
+
+CPU_DRIVER: Final = "dra.cpu"
+_STATIC = "static"
+CURE: Final = "set cpuManagerPolicy: none on the node, or take the driver off it"
+
+
+def cpu_conflict(drivers: Container[str], cpu_manager_policy: str) -> str:
+    """Return why a node's CPUs may be given out twice; empty where they cannot.
+
+    Args:
+        drivers: those that offer devices of the node.
+        cpu_manager_policy: the kubelet's.
+
+    >>> cpu_conflict({"dra.cpu"}, "none")
+    ''
+    """
+    if CPU_DRIVER not in drivers or cpu_manager_policy != _STATIC:
+        return ""
+    return (
+        f"dra-driver-cpu ({CPU_DRIVER}) gives CPUs to claims while the kubelet's static CPU manager gives "
+        "them to Guaranteed pods; neither knows of the other, so two containers may share some"
+    )
