@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws coverage demo docs pictures crds dashboards reference version images plugin \
+.PHONY: help venv lock lint format types imports test laws chaos coverage demo docs pictures crds dashboards reference version images plugin \
   clean
 
 help:  ## list the targets
@@ -46,6 +46,12 @@ test: lint  ## lint, then every test
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time
 	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws $(ARGS)
+
+SEED ?= $(shell echo $$RANDOM)
+MINUTES ?= 10
+
+chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…
+	$(BIN)/python -m tests.chaos $(SEED) $(MINUTES)
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts
