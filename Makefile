@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws fuzz mutation coverage demo docs pictures crds dashboards reference version images plugin \
+.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs pictures crds dashboards reference version images plugin \
   clean
 
 help:  ## list the targets
@@ -55,6 +55,12 @@ fuzz: venv  ## look for input that breaks a parser; TARGET=name (default all), M
 mutation: venv  ## test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r scripts/mutation.txt
 	$(BIN)/python scripts/mutation.py $(MODULE) $(ARGS)
+
+SEED ?= $(shell echo $$RANDOM)
+MINUTES ?= 10
+
+chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…
+	$(BIN)/python -m tests.chaos $(SEED) $(MINUTES)
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts

@@ -53,6 +53,10 @@ class OpenWatch:
     info: RequestInfo
     wake: asyncio.Event
     ending: ApiError | ConnectionBroken | None = None
+    client: str = ""
+    """The client's User-Agent."""
+    silent: bool = False
+    """Whether it is as if the client were no longer there: nothing is sent, not even its end."""
 
     def end(self, how: ApiError | ConnectionBroken) -> None:
         """End it with an ERROR event, or by cutting the connection."""
@@ -125,6 +129,20 @@ class Faults:
                 if compacted
                 else ConnectionBroken()
             )
+        return len(matching)
+
+    def silence_watches(self, resource: str = "", *, client: str = "") -> int:
+        """Let the open watches say nothing any more, as after a connection died without a word; how many.
+
+        ``client``: the User-Agent of the only client that this happens to. A watch opened later works.
+        """
+        matching = [
+            watch
+            for watch in self.watches
+            if resource in ("", watch.info.resource) and client in ("", watch.client)
+        ]
+        for watch in matching:
+            watch.silent = True
         return len(matching)
 
     async def strike(self, info: RequestInfo) -> None:

@@ -561,9 +561,8 @@ class ApiServer:
             if first and first[-1].startswith(b'{"type":"ERROR"'):
                 await response.write(b"".join(first))
                 return response
-            async for frames in self._frames(
-                watch, OpenWatch(info, asyncio.Event()), deadline, b"".join(first)
-            ):
+            open_watch = OpenWatch(info, asyncio.Event(), client=request.headers.get("User-Agent", ""))
+            async for frames in self._frames(watch, open_watch, deadline, b"".join(first)):
                 await response.write(frames)
         except ConnectionBroken:
             cut_connection(request)
@@ -584,6 +583,9 @@ class ApiServer:
                 yield first
             while True:
                 wake.clear()
+                while open_watch.silent and open_watch.ending is None:
+                    await wake.wait()
+                    wake.clear()
                 frames: list[bytes] = []
                 with _expiry_as_event(frames):
                     if isinstance(open_watch.ending, ApiError):

@@ -21,6 +21,8 @@ from numazones_exporter.publishing import Writer
 
 RENEWALS_PER_DURATION = 3
 """Two renewals may be lost before the node counts as stale."""
+RETRY_SECONDS = 10.0
+"""After a renewal that failed, or was not due as publishing failed: soon after, the node is known again."""
 
 _log = logging.getLogger(__name__)
 
@@ -88,13 +90,17 @@ class LeaseKeeper:
         await self._owner_changed.wait()
         while True:
             self._owner_changed.clear()
+            usual = self._duration / RENEWALS_PER_DURATION
+            pause = min(usual, RETRY_SECONDS)
             if self._current():
                 try:
                     await self.renew()
                 except NumazonesError as error:
                     _log.warning("the node's Lease was not renewed: %s", error)
+                else:
+                    pause = usual
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._duration / RENEWALS_PER_DURATION):
+                async with asyncio.timeout(pause):
                     await self._owner_changed.wait()
 
     async def renew(self) -> None:

@@ -66,6 +66,9 @@ class Leadership:
         self._known: dict[str, Any] = {}
         """The Lease as last read or written; empty: look at it."""
         self._may_watch = True
+        self._renewed_at = 0.0
+        """When the last renewal that succeeded was asked for."""
+        self._alone = False
         self._reign: asyncio.Task[None] | None = None
 
     @property
@@ -73,20 +76,32 @@ class Leadership:
         """Whether this replica leads at this moment."""
         return self._reign is not None
 
+    @property
+    def certain(self) -> bool:
+        """Whether no other replica can lead at this moment.
+
+        A process that was stopped goes on where it was, and its tasks may run before it has noticed that
+        its Lease is over: what cannot be taken back is done only if this holds.
+        """
+        return self.leading and (self._alone or not self._is_overdue())
+
+    def _is_overdue(self) -> bool:
+        return self._clock() - self._renewed_at >= self._term.renew_deadline
+
     async def run(self) -> None:
         """Campaign and lead until cancelled; then give the Lease back, so that another need not wait.
 
         What ``lead`` raises is raised here: a leader that cannot lead makes way for another.
         """
-        renewed = 0.0
         try:
             while True:
                 asked = self._clock()
-                held = await self._try(renewed)
+                held = await self._try()
                 if held:
-                    renewed = asked  # others may have seen the write at once, however late its answer came
+                    # Others may have seen the write at once, however late its answer came.
+                    self._renewed_at = asked
                     self._begin()
-                elif held is False or self._clock() - renewed >= self._term.renew_deadline:
+                elif held is False or self._is_overdue():
                     await self._end()
                 if held is False and await self._stand_by():
                     continue
@@ -98,17 +113,18 @@ class Leadership:
 
     async def lead_alone(self) -> None:
         """Lead without a Lease, until cancelled."""
+        self._alone = True
         self._begin()
         try:
             await self._pause(None)
         finally:
             await self._end()
 
-    async def _try(self, renewed: float) -> bool | None:
+    async def _try(self) -> bool | None:
         """Renew or acquire; None if that failed. A leader tries until its deadline and no longer."""
         patience = self._term.renew_deadline
         if self.leading:
-            patience = max(0.0, renewed + patience - self._clock())
+            patience = max(0.0, self._renewed_at + patience - self._clock())
         try:
             async with asyncio.timeout(patience):
                 return await self._attempt()

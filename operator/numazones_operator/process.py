@@ -332,6 +332,7 @@ class Operator:
             self.inputs,
             gates=options.admission_gate,
             patience=timedelta(seconds=options.rebalance_patience),
+            leads=lambda: self.leadership.certain,
         )
 
     def _rebalancing(self) -> Rebalancing:
@@ -374,6 +375,7 @@ class Operator:
             self.events,
             enabled=self.options.admission_gate,
             may_go=self.steps.may_go,
+            leads=lambda: self.leadership.certain,
             preempting=PreemptingReleases(
                 self.pipeline.state,
                 self.pipeline.forecasts,

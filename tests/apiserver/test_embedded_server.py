@@ -135,10 +135,10 @@ async def test_an_answer_can_be_late_or_cut(embedded: Any) -> None:
     assert (await embedded.get(embedded.widgets)).code == 200
 
 
-async def served(embedded: Any) -> None:
-    """Wait until a watch is served, of which a client has only seen the answer's head."""
+async def served(embedded: Any, watches: int = 1) -> None:
+    """Wait until watches are served, of which a client has only seen the answers' heads."""
     async with asyncio.timeout(120):
-        while not embedded.server.faults.watches:  # noqa: ASYNC110 - it has no event of its own
+        while len(embedded.server.faults.watches) < watches:  # noqa: ASYNC110 - it has no event of its own
             await asyncio.sleep(0.01)
 
 
@@ -149,6 +149,23 @@ async def test_open_watches_can_be_cut(embedded: Any) -> None:
         assert embedded.server.faults.drop_watches("widgets") == 1
         with pytest.raises(aiohttp.ClientError):
             await watching.next()
+
+
+async def test_open_watches_can_die_without_a_word(embedded: Any, widget: Any) -> None:
+    async with embedded.watch(embedded.widgets) as watching, embedded.watch(embedded.widgets) as other:
+        await served(embedded, watches=2)
+        assert embedded.server.faults.silence_watches("pods") == 0
+        assert embedded.server.faults.silence_watches("widgets", client="somebody else") == 0
+        assert embedded.server.faults.silence_watches("widgets") == 2
+        await embedded.post(embedded.widgets, widget("a"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await watching.next()
+        async with embedded.watch(embedded.widgets) as later:
+            assert (await later.next())[0] == "ADDED"
+        embedded.server.faults.drop_watches()
+        with pytest.raises(aiohttp.ClientError):
+            await other.next()
 
 
 async def test_open_watches_can_end_with_an_expired_resource_version(embedded: Any) -> None:

@@ -126,3 +126,27 @@ async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
     )
     assert 'namespaces "numazones-system" not found' in caplog.text
     assert PATH in fake.others
+
+
+@pytest.mark.parametrize("rejected", [True, False], ids=["a renewal failed", "the zones were not up to date"])
+async def test_after_trouble_it_is_renewed_long_before_its_usual_time(
+    api: tuple[FakeAPI, Writer],
+    monkeypatch: pytest.MonkeyPatch,
+    rejected: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    monkeypatch.setattr("numazones_exporter.lease.RETRY_SECONDS", 0.05)
+    fake, writer = api
+    health = Health()
+    health.good = rejected
+    if rejected:
+        fake.fail(503, "away")
+    lease_keeper = keeper(writer, health, duration=3600.0)
+    lease_keeper.set_owner("node-uid")
+    task = asyncio.create_task(lease_keeper.run())
+    await until(lambda: rejected or health.asked > 2)
+    health.good = True
+    await until(lambda: PATH in fake.others)
+    renewed = len(fake.requests)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    assert len(fake.requests) == renewed

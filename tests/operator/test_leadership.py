@@ -50,8 +50,8 @@ class Candidate(Leadership):
         self.looked += 1
         return super()._is_over(spec)
 
-    async def _try(self, renewed: float) -> bool | None:
-        held = await super()._try(renewed)
+    async def _try(self) -> bool | None:
+        held = await super()._try()
         self.attempts += 1
         self.at_answer()
         return held
@@ -107,6 +107,38 @@ async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over
             await eventually(lambda: not leader.leading)
             loop.server.faults.remove(fault)
             await eventually(lambda: leader.leading)
+
+
+async def test_a_leader_that_was_stopped_is_not_certain_before_it_has_renewed(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+
+        class Stopped(Candidate):
+            """One whose tasks run after a long stop, before it has tried to renew."""
+
+            def at_answer(self) -> None:
+                if self.attempts == 2:
+                    self.now = TERM.renew_deadline
+                    said.append((self.leading, self.certain))
+
+        said: list[tuple[bool, bool]] = []
+        leader = Stopped(loop, "stopped")
+        async with campaigning(leader):
+            await eventually(lambda: leader.leading)
+            assert leader.certain
+            await eventually(lambda: said)
+            assert said == [(True, False)]
+
+
+async def test_a_leader_without_a_lease_is_always_certain(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        alone = Candidate(loop, "alone")
+        task = asyncio.create_task(alone.lead_alone())
+        await eventually(lambda: alone.leading)
+        alone.now = 10 * TERM.lease_duration
+        assert alone.certain
+        task.cancel()
+        await asyncio.wait((task,))
+        assert not alone.certain
 
 
 async def test_a_leader_counts_its_time_from_the_asking_as_others_may_from_the_write(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ class AdmissionGates:
         changed: asyncio.Event,
         timeout: float,
         metrics: Metrics,
+        leads: Callable[[], bool] = lambda: True,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """Release pods by what the parts given know.
@@ -127,6 +128,7 @@ class AdmissionGates:
             changed: set when forecasts have changed; cleared here.
             timeout: seconds after which a pod is released of which nothing is known; 0: never.
             metrics: where releases are counted.
+            leads: whether no other replica can lead at this moment; asked right before each release.
             wall: the time of day.
         """
         self._client = client
@@ -141,6 +143,7 @@ class AdmissionGates:
         self._changed = changed
         self._timeout = timeout
         self._metrics = metrics
+        self._leads = leads
         self._wall = wall
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._arrivals = ArrivalsByNode()
@@ -343,6 +346,9 @@ class AdmissionGates:
         task.add_done_callback(lambda _task: self._slots.release())
 
     async def _release(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
+        if not self._leads():  # another replica counts what is on its way by now
+            self._held.drop(pod.uid)
+            return
         try:
             await self._patch(pod, nodes)
         except (NotFound, Conflict) as error:

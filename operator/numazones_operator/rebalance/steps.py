@@ -1,15 +1,17 @@
 """The steps of carrying one recommendation out, one small step at a time, each of them safe to repeat.
 
-Per move: prove what is left of the plan; write "Evicting"; evict that very pod (by UID); wait for the
-replacement, confined to its node if the plan says so; wait until the zones published for the nodes show it;
-go on. What has been done is in the object's status before the next step begins, so whoever takes over after a
-crash continues where it stands. An eviction names the pod's UID, so it can be asked for twice but never
-happens to a second pod. Rejections by budgets (429) are waited for; anything else that differs from the plan
-ends it as Failed, with the reason.
+Per move: prove what is left of the plan; write "Evicting"; prove it again, on what the API server says of the
+nodes at this moment, and evict that very pod (by UID); wait for the replacement, confined to its node if the
+plan says so; wait until the zones published for the nodes show it; go on. Between announcement and eviction
+may lie a crash and hours, so neither relies on the other. What has been done is in the object's status before
+the next step begins, so whoever takes over after a crash continues where it stands. An eviction names the
+pod's UID, so it can be asked for twice but never happens to a second pod. Rejections by budgets (429) are
+waited for; anything else that differs from the plan ends it as Failed, with the reason.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +27,7 @@ from numazones.rebalance.policy import Policy
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.rebalance.freshness import Freshness
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods
@@ -62,12 +65,30 @@ class Steps:
     """Takes the next step of any recommendation."""
 
     def __init__(
-        self, client: Client, state: ClusterState, inputs: Inputs, *, gates: bool, patience: timedelta
+        self,
+        client: Client,
+        state: ClusterState,
+        inputs: Inputs,
+        *,
+        gates: bool,
+        patience: timedelta,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``gates``: whether admission gates are released; ``patience``: how long one move may take."""
+        """Take the parts that know the cluster.
+
+        Args:
+            client: how pods are evicted.
+            state: the cluster.
+            inputs: what protects pods, and what people want.
+            gates: whether admission gates are released.
+            patience: how long one move may take.
+            leads: whether no other replica can lead at this moment; asked right before an eviction.
+        """
         self._client = client
         self._state = state
         self._inputs = inputs
+        self._freshness = Freshness(client, state)
+        self._leads = leads
         self._gates = gates
         self._patience = patience
 
@@ -171,7 +192,7 @@ class Steps:
             case MovePhase.PENDING:
                 return await self._announce_eviction(item, index, policy, settings, now)
             case MovePhase.EVICTING:
-                return await self._evict(item, index)
+                return await self._evict(item, index, policy, settings, now)
             case MovePhase.EVICTED:
                 return self._find_replacement(item, index, now)
             case _:
@@ -181,6 +202,19 @@ class Steps:
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
     ) -> Advance | None:
         """Prove what is left once more; the eviction is only announced here."""
+        end = await self._premature_end(item, index, policy, settings, now)
+        if end is not None:
+            return end
+        pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
+        rejection = "" if pod is None else Headroom.of(self._inputs.budgets).rejection(pod)
+        if rejection:
+            return self._advance(item, index, message=f"waits: {rejection}")
+        return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
+
+    async def _premature_end(
+        self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
+    ) -> Advance | None:
+        """Return how a plan ends that need not, cannot or may no longer be carried on; None if it can."""
         begun = any(one.phase in GONE for one in item.progress)
         judgement = await self.judge(item, policy, settings, now)
         if judgement.reached:
@@ -192,18 +226,29 @@ class Steps:
         if expires is not None and now > expires:
             why = item.progress[index].message or "the next move could not be made in time"
             return Advance(item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED)
-        pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
-        rejection = "" if pod is None else Headroom.of(self._inputs.budgets).rejection(pod)
-        if rejection:
-            return self._advance(item, index, message=f"waits: {rejection}")
-        return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
+        return None
 
-    async def _evict(self, item: Recommendation, index: int) -> Advance | None:
-        """Ask for the eviction of a pod that is still there; it was announced in the status before."""
+    async def _evict(
+        self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
+    ) -> Advance | None:
+        """Ask for the eviction of a pod that is still there, if it is useful at this moment.
+
+        It was announced in the status before, perhaps by a replica that is gone, and perhaps long ago.
+        """
         move = item.spec.moves[index]
         pod = self._state.pods.get(move.pod.uid)
         if pod is None or pod.deleting or pod.terminal:
             return self._advance(item, index, phase=MovePhase.EVICTED, message="")
+        end = await self._premature_end(item, index, policy, settings, now)
+        if end is not None:
+            withdrawn = item.progress[index].model_copy(update={"phase": MovePhase.PENDING, "since": None})
+            progress = (*item.progress[:index], withdrawn, *item.progress[index + 1 :])
+            return replace(end, progress=progress)
+        behind = await self._freshness.problem(_nodes_in(item))
+        if behind:
+            return self._advance(item, index, message=f"waits: {behind}")
+        if not await self._inputs.intent.is_current(policy, item) or not self._leads():
+            return None
         try:
             await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
         except APIError as error:

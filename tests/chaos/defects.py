@@ -1,0 +1,53 @@
+"""Runs the operator with a defect put in on purpose: ``python -m tests.chaos.defects DEFECT ARGUMENTS``.
+
+An empty name puts none in. The checker of histories is worth something if it catches each.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+from numazones_operator.main import main
+from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.predictions.live_forecasts import ForecastChange, LiveForecasts
+from numazones_operator.rebalance.freshness import Freshness
+from numazones_operator.rebalance.steps import Judgement, Steps
+
+
+def unproven() -> None:
+    """Evict what was planned once, whatever has happened since."""
+
+    async def judge(*_: Any, **__: Any) -> Judgement:
+        return Judgement()
+
+    async def problem(*_: Any, **__: Any) -> str:
+        return ""
+
+    Steps.judge = judge  # type: ignore[method-assign]
+    Freshness.problem = problem  # type: ignore[method-assign]
+
+
+def open_gate() -> None:
+    """Release every pod to nodes that would admit it alone, however many are on their way there."""
+    AdmissionGates._has_room = lambda *_: True  # type: ignore[method-assign]
+
+
+def deaf() -> None:
+    """Make each prediction once, and never again when nodes change."""
+    renew = LiveForecasts.renew
+
+    def forgetful(self: LiveForecasts) -> AsyncIterator[ForecastChange]:
+        self._state.changed_nodes = {}
+        return renew(self)
+
+    LiveForecasts.renew = forgetful  # type: ignore[method-assign]
+
+
+DEFECTS = {"unproven": unproven, "open-gate": open_gate, "deaf": deaf}
+
+
+if __name__ == "__main__":
+    if sys.argv[1]:
+        DEFECTS[sys.argv[1]]()
+    del sys.argv[1]
+    main()

@@ -1,0 +1,96 @@
+"""Programs under random traffic and faults break no rule; defects put in on purpose are each noticed."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
+from tests.chaos import checker, driver
+from tests.chaos.cluster import NODES, Cluster, running
+from tests.chaos.driver import Driver
+from tests.operator.closed_loop import eventually
+
+pytestmark = pytest.mark.slow
+
+SEED = 7
+
+
+async def test_a_round_of_random_traffic_and_faults_breaks_no_rule(tmp_path: Path) -> None:
+    found = await driver.drive(tmp_path, seed=SEED, rounds=lambda number, _seconds: number < 1, say=print)
+    assert list(map(str, found)) == []
+
+
+def rules(cluster: Cluster) -> set[str]:
+    return {violation.rule for violation in checker.violations(cluster.history.events)}
+
+
+def runs(cluster: Cluster, app: str) -> bool:
+    pods = checker.after(cluster.history.events).pods.values()
+    return any(
+        pod["metadata"]["name"].startswith(app) and (pod.get("status") or {}).get("phase") == "Running"
+        for pod in pods
+    )
+
+
+async def occupy(cluster: Cluster, people: Driver, name: str, cpus: int, node: str) -> None:
+    await people.create_pod(name, cpus, node=node)
+    await eventually(lambda: runs(cluster, name), what=f"{name} runs")
+
+
+async def test_evictions_without_a_proof_are_noticed(tmp_path: Path) -> None:
+    async with running(tmp_path, defect="unproven") as cluster:
+        people = Driver(cluster, random.Random(SEED), print)
+        await people.calm()
+        for name, cpus, node in (
+            ("all-0", 30, "n2"),
+            ("all-1", 30, "n2"),
+            ("fill", 20, "n1"),
+            ("hole", 10, "n1"),
+        ):
+            await occupy(cluster, people, name, cpus, node)
+        await people.create_replica_set("mover", 10, 1)
+        await eventually(lambda: runs(cluster, "mover"), what="mover runs")
+        await occupy(cluster, people, "extra", 5, "n1")
+        await people.delete(PODS, "hole")
+        await people.set_policy("Approve")
+
+        async def proposed() -> bool:
+            found = await cluster.client.list(REBALANCE_RECOMMENDATIONS)
+            return any((item.get("status") or {}).get("phase") == "Proposed" for item in found)
+
+        await eventually(proposed, what="a plan is proposed")
+        await occupy(cluster, people, "intruder", 10, "n1")
+        await asyncio.sleep(checker.LAG + 1)
+        assert rules(cluster) == set()
+        await people.approve()
+        await eventually(lambda: "eviction" in rules(cluster), what="the checker notices")
+
+
+async def test_openings_beyond_the_room_are_noticed(tmp_path: Path) -> None:
+    async with running(tmp_path, defect="open-gate") as cluster:
+        people = Driver(cluster, random.Random(SEED), print)
+        await people.calm()
+        await people.create_replica_set("large", 20, 9)
+        await eventually(lambda: "opening" in rules(cluster), what="the checker notices")
+
+
+async def test_predictions_that_are_never_renewed_are_noticed(tmp_path: Path) -> None:
+    async with running(tmp_path, defect="deaf") as cluster:
+        people = Driver(cluster, random.Random(SEED), print)
+        await people.calm()
+        for number, node in enumerate(NODES * 2):
+            await occupy(cluster, people, f"all-{number}", 30, node)
+        await people.create_replica_set("waits", 20, 1)
+
+        def told() -> bool:
+            world = checker.after(cluster.history.events)
+            return not list(checker.wrongs(world)) and any(
+                key[0] == "admissionpredictions" for key in world.objects
+            )
+
+        await eventually(told, what="what is predicted first is right")
+        await people.delete(PODS, "all-0")
+        await people.calm(patience=15.0)
+        assert rules(cluster) == {"calm"}
