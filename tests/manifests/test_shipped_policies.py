@@ -17,6 +17,7 @@ EXPORTER = {
     "Impersonate-Extra-authentication.kubernetes.io%2Fnode-name": "node-a",
 }
 OPERATOR = {"Impersonate-User": "system:serviceaccount:numazones-operator:numazones-operator"}
+ACCOUNTS = ("numazones-operator", "numazones-extender", "numazones-scheduler")
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": ""}
 
 
@@ -52,7 +53,7 @@ def shipped() -> list[Any]:
     """The definitions and the admission policies of the project."""
     files = [
         *sorted((ROOT / "crds").glob("*[!n].yaml")),
-        *sorted(ROOT.glob("manifests/*/admissionpolicy.yaml")),
+        *sorted(ROOT.glob("manifests/**/admissionpolicy.yaml")),
     ]
     return [body for path in files for body in yaml.safe_load_all(path.read_text())]
 
@@ -124,3 +125,37 @@ async def test_the_operator_writes_silence_and_placement_alone(
     found, message = await requests.send("PATCH", f"{path}/status", {"status": status}, OPERATOR)
     assert found == code, message
     assert (await requests.send("DELETE", path, None, OPERATOR))[0] == 403
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ({"metadata": {"annotations": {"numazones.io/released": "2026-01-31T08:00:00Z"}}}, ""),
+        ({"spec": {"schedulingGates": []}}, ""),
+        ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, "the images of pod victim"),
+        ({"spec": {"initContainers": [{"name": "first", "image": "miner"}]}}, "the images of pod victim"),
+        ({"metadata": {"labels": {"app": "payments"}}}, "labels, owners or finalizers of pod victim"),
+        ({"metadata": {"labels": None}}, "labels, owners or finalizers of pod victim"),
+        ({"metadata": {"finalizers": ["example.com/never"]}}, "labels, owners or finalizers of pod victim"),
+    ],
+)
+async def test_who_may_patch_pods_cannot_take_them_over(
+    requests: Requests, account: str, patch: Any, why: str
+) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "victim", "labels": {"app": "web"}, "ownerReferences": []},
+        "spec": {
+            "initContainers": [{"name": "first", "image": "a"}],
+            "containers": [{"name": "main", "image": "b"}],
+            "schedulingGates": [{"name": "numazones.io/admission"}],
+        },
+    }
+    code, message = await requests.send("POST", pods, pod, {})
+    assert code == 201, message
+    user = {"Impersonate-User": f"system:serviceaccount:numazones-operator:{account}"}
+    code, message = await requests.send("PATCH", f"{pods}/victim", patch, user)
+    assert (code, why in message) == (403 if why else 200, True), message
