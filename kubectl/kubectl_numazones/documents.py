@@ -143,7 +143,7 @@ class TopDocument(TypedDict):
 class HeldOfNuma(TypedDict):
     """What a pod holds of one NUMA node."""
 
-    numa: int
+    numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
     cpus: Annotated[int, "Exclusive CPUs."]
     memory: Annotated[
         str, "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts."
@@ -153,17 +153,17 @@ class HeldOfNuma(TypedDict):
 class NearDevices(TypedDict):
     """Devices that a container holds."""
 
-    container: str
-    resource: str
+    container: Annotated[str, "Its name."]
+    resource: Annotated[str, "Its name, as pods ask for it."]
     numas: Annotated[list[int], "NUMA nodes that they are near."]
 
 
 class AlignedPod(TypedDict):
     """How what a pod holds lies."""
 
-    namespace: str
-    name: str
-    node: str
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    node: Annotated[str, "Where it runs."]
     alignment: Annotated[str, "aligned, remote or spanning: that of the worst of its containers."]
     numas: Annotated[list[int], "NUMA nodes that it uses."]
     distance: Annotated[
@@ -174,8 +174,8 @@ class AlignedPod(TypedDict):
     ]
     remoteMemory: Annotated[str, "The same of memory promised."]
     remote: Annotated[list[str], "Resources that are not all there: cpu, memory, names of devices."]
-    held: list[HeldOfNuma]
-    devices: list[NearDevices]
+    held: Annotated[list[HeldOfNuma], "What it holds, by NUMA node."]
+    devices: Annotated[list[NearDevices], "Devices that it holds, by container."]
     alignable: Annotated[
         str | None,
         "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
@@ -186,7 +186,7 @@ class AlignedPod(TypedDict):
 class AlignedDocument(TypedDict):
     """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
 
-    items: list[AlignedPod]
+    items: Annotated[list[AlignedPod], "One for each pod."]
     unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 

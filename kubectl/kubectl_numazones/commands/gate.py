@@ -50,7 +50,7 @@ class _Options(click.Group):
 @click.group("gate", cls=_Options, invoke_without_command=True, epilog=_EPILOG)
 @selector_option("pods")
 @all_namespaces_option
-@output_option()
+@output_option("text", "name")
 @source_options
 @click.pass_context
 def command(
@@ -72,6 +72,10 @@ def command(
     found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
     if output.is_document:
         output.write(_document(found))
+        return 0
+    if output.form == "name":
+        for waiting in found.waiting:
+            click.echo(f"pod/{waiting.name}")
         return 0
     screen.say(f"injection: {found.injection.said}")
     screen.say(f"operator: {found.operator}")
@@ -114,7 +118,7 @@ def release(
     released.
     """
     check_names(pods, everywhere=everywhere, selector=selector)
-    if not (everywhere or pods or source.namespace):
+    if (everywhere and source.namespace) or not (everywhere or pods or source.namespace):
         raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
     labels = "" if selector is None else str(selector)
 
