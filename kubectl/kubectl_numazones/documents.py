@@ -155,7 +155,7 @@ class TopDocument(TypedDict):
 class HeldOfNuma(TypedDict):
     """What a pod holds of one NUMA node."""
 
-    numa: Annotated[int, "Its number."]
+    numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
     cpus: Annotated[int, "Exclusive CPUs."]
     memory: Annotated[
         str, "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts."
@@ -166,7 +166,7 @@ class NearDevices(TypedDict):
     """Devices that a container holds."""
 
     container: Annotated[str, "Its name."]
-    resource: Annotated[str, "As pods ask for it."]
+    resource: Annotated[str, "Its name, as pods ask for it."]
     numas: Annotated[list[int], "NUMA nodes that they are near."]
 
 
@@ -175,7 +175,7 @@ class AlignedPod(TypedDict):
 
     namespace: Annotated[str, "Its namespace."]
     name: Annotated[str, "Its name."]
-    node: Annotated[str, "The node that it runs on."]
+    node: Annotated[str, "Where it runs."]
     alignment: Annotated[str, "aligned, remote or spanning: that of the worst of its containers."]
     numas: Annotated[list[int], "NUMA nodes that it uses."]
     distance: Annotated[
@@ -186,8 +186,8 @@ class AlignedPod(TypedDict):
     ]
     remoteMemory: Annotated[str, "The same of memory promised."]
     remote: Annotated[list[str], "Resources that are not all there: cpu, memory, names of devices."]
-    held: Annotated[list[HeldOfNuma], "By NUMA node."]
-    devices: Annotated[list[NearDevices], "By container and resource."]
+    held: Annotated[list[HeldOfNuma], "What it holds, by NUMA node."]
+    devices: Annotated[list[NearDevices], "Devices that it holds, by container."]
     alignable: Annotated[
         str | None,
         "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
@@ -198,7 +198,7 @@ class AlignedPod(TypedDict):
 class AlignedDocument(TypedDict):
     """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
 
-    items: Annotated[list[AlignedPod], "One for each pod that holds something exclusively."]
+    items: Annotated[list[AlignedPod], "One for each pod."]
     unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 

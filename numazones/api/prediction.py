@@ -168,7 +168,11 @@ ADMISSION_PREDICTION = ResourceType(
 
 
 class AdmissionPrediction(APIObject):
-    """Where a pod would be admitted."""
+    """Where a pod would be admitted.
+
+    Pods without a node get one, if NUMA placement concerns them. Of a pod that was made with a node, nothing
+    is predicted: it gets one if its kubelet rejects it, and none if it runs; zones show where.
+    """
 
     RESOURCE: ClassVar[ResourceType] = ADMISSION_PREDICTION
 

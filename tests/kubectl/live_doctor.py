@@ -39,10 +39,12 @@ async def serving(
     denied: set[str],
     items: Iterable[Mapping[str, Any]] = (),
     later: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
+    asked: list[tuple[str, list[str]]] | None = None,
 ) -> AsyncIterator[Path]:
     """An API server that has the healthy cluster's objects, and denies reading some kinds.
 
-    ``later``: resource → objects from the second list on.
+    ``later``: resource → objects from the second list on. ``asked`` receives the user and the groups that
+    each request is made as.
     """
     plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
     objects: dict[str, list[Mapping[str, Any]]] = {}
@@ -54,10 +56,13 @@ async def serving(
         return web.json_response({"kind": "Status", "reason": reason, "message": reason}, status=code)
 
     async def answer(request: web.Request) -> web.Response:
+        if asked is not None:
+            user = request.headers.get("Impersonate-User", "")
+            asked.append((user, request.headers.getall("Impersonate-Group", [])))
         *_, resource, last = request.path.strip("/").split("/")
         if last == "selfsubjectaccessreviews":
-            asked = (await request.json())["spec"]["resourceAttributes"]
-            name = "/".join(filter(None, (asked["resource"], asked["subresource"])))
+            wanted = (await request.json())["spec"]["resourceAttributes"]
+            name = "/".join(filter(None, (wanted["resource"], wanted["subresource"])))
             return web.json_response({"status": {"allowed": name not in denied}}, status=201)
         if "customresourcedefinitions" in request.path:
             (found,) = [it for it in objects["customresourcedefinitions"] if it["metadata"]["name"] == last]

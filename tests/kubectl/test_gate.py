@@ -132,6 +132,7 @@ async def test_it_says_who_waits_since_when_and_why(cluster: Cluster) -> None:
     code, output = await cluster.gate()
     assert code == 0
     assert "team/a" in output
+    assert await cluster.gate("-o", "name") == (0, "pod/a\n")
 
 
 async def test_it_says_what_the_operator_lacks(cluster: Cluster) -> None:
@@ -187,7 +188,7 @@ async def test_pods_are_released_by_name_or_by_namespace_and_gates_of_others_sta
     ("arguments", "said"),
     [
         (("release",), "say which"),
-        (("release", "--all", "a"), "say which"),
+        (("release", "--all", "a"), "-A goes without names"),
         (("release", "--all", "-n", "team"), "say which"),
         (("release", "absent"), "there is no pod absent in namespace default"),
         (("release", "team/free"), "pod team/free does not carry the gate"),

@@ -28,7 +28,7 @@ from tests.kubectl.documented import differences, objects_in
 from tests.kubectl.terminal import PROGRAM, on_terminal
 from tests.kubectl.test_advice_followed import REQUESTS, pod
 from tests.kubectl.test_every_command import DUMP, READERS
-from tests.random_clusters import SimulatedNode, clusters, installed
+from tests.random_clusters import SimulatedNode, clusters
 
 RECORDING = Path(__file__).parents[1] / "data/recordings/one-node"
 DOCUMENT = {"items": [{"node": "a", "free": 1, "in": {"x": 2}}, {"node": "b", "free": None}]}
@@ -81,7 +81,7 @@ def test_of_any_cluster_every_field_is_described(
     rejected["status"] = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no"}
     gated = pod("gated", requests, schedulingGates=[{"name": "example.com/wait"}])
     dump = tmp_path / "dump.json"
-    bodies = [*objects_of(by_name, [pod("stuck", requests), rejected, gated]), *installed(nodes)]
+    bodies = list(objects_of(by_name, [pod("stuck", requests), rejected, gated]))
     dump.write_text(json.dumps({"kind": "List", "items": bodies}))
     asked = {
         **ASKED,
@@ -173,6 +173,29 @@ def test_a_word_that_is_wrong_is_named_with_the_one_that_is_meant(
     code, output = program(*arguments)
     assert code == 2
     assert said in output
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_a_template_is_filled_from_the_document_of_every_command(
+    run: Callable[..., Result], name: str
+) -> None:
+    document = json.loads(answer(run, *ASKED[name], "-o", "json"))
+    template = " ".join(f"{{.{field}}}" for field in document)
+    assert answer(run, *ASKED[name], "-o", f"jsonpath={template}") == f"{filled(template, document)}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("who", "worker-1"), ["pod/web-1", "pod/cache-1"]),
+        (("who", "worker-1", "0"), ["pod/web-1"]),
+        (("why", "-A"), ["pod/trainer-1", "pod/trainer-2"]),
+    ],
+)
+def test_what_is_listed_is_named_for_pipes(
+    run: Callable[..., Result], arguments: tuple[str, ...], names: list[str]
+) -> None:
+    assert sorted(answer(run, *arguments, "-f", DUMP, "-o", "name").splitlines()) == sorted(names)
 
 
 def test_zones_are_named_as_kubectl_get_takes_them(run: Callable[..., Result]) -> None:

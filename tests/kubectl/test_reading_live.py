@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.kubectl.live_doctor import serving
@@ -52,6 +53,34 @@ async def test_zones_that_stay_half_written_are_told(tmp_path: Path) -> None:
         assert "the state of node worker-1 is unknown" in output
         assert "its zones were written at different moments" in output
         assert (await who("worker-2", kubeconfig))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("top",),
+        ("who", "worker-1"),
+        ("tree", "worker-1"),
+        ("why", "-A"),
+        ("fit", "cpu=1"),
+        ("aligned",),
+        ("plan",),
+        ("gate",),
+        ("doctor",),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+async def test_every_request_of_a_command_is_made_as_whom_it_is_told(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+    told = ("--as", "jane", "--as-group", "sre", "--as-group", "night shift")
+    async with serving(tmp_path, set(), asked=asked) as kubeconfig:
+        code, output = await ran(*arguments, *told, "--kubeconfig", kubeconfig)
+        assert "rror:" not in output, output
+        assert code in {0, 1}, output
+    assert len(asked) > 2
+    assert set(map(str, asked)) == {str(("jane", ["sre", "night shift"]))}
 
 
 async def test_a_pod_without_a_namespace_is_looked_for_in_that_of_the_context(tmp_path: Path) -> None:

@@ -87,6 +87,34 @@ async def test_predictions_follow_the_zones_and_the_outcome_is_recorded(tmp_path
         await status_of(loop, "next", "Admissible")
 
 
+async def test_a_pod_that_was_made_with_a_node_gets_a_prediction_only_if_its_kubelet_rejects_it(
+    tmp_path: Path,
+) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes(two_nodes()[:1])
+        await loop.start_operator()
+        for name, cpu in (("runs", 24), ("too-big", 40)):
+            await loop.create_pod(name, cpu=cpu, nodeName="strict")
+
+        async def outcome() -> dict[str, Any]:
+            return dict((await loop.predictions()).get("too-big", {}).get("outcome") or {})
+
+        found = await eventually(outcome)
+        assert (found["actual"], found["reason"]) == ("Rejected", "TopologyAffinityError")
+        assert found["explanation"][-1].startswith("needs 40 exclusive CPUs on one NUMA node")
+
+        async def admitted() -> bool:
+            pods = await loop.client.list(PODS, namespace="default")
+            return any(
+                pod["metadata"]["name"] == "runs" and pod["status"]["phase"] == "Running" for pod in pods
+            )
+
+        await eventually(admitted)
+        await loop.create_pod("later", cpu=4)
+        await status_of(loop, "later", "Admissible")  # so all before it is dealt with
+        assert sorted(await loop.predictions()) == ["later", "too-big"]
+
+
 async def test_a_change_of_verdict_becomes_an_event_on_the_pod(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(two_nodes()[:1])

@@ -50,7 +50,7 @@ class _Options(click.Group):
 @click.group("gate", cls=_Options, invoke_without_command=True, epilog=_EPILOG)
 @selector_option("pods")
 @all_namespaces_option
-@output_option()
+@output_option("text", "name")
 @source_options
 @click.pass_context
 def command(
@@ -72,6 +72,10 @@ def command(
     found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
     if output.is_document:
         output.write(_document(found))
+        return 0
+    if output.form == "name":
+        for waiting in found.waiting:
+            click.echo(f"pod/{waiting.name}")
         return 0
     screen.say(f"injection: {found.injection.said}")
     screen.say(f"operator: {found.operator}")
@@ -113,9 +117,9 @@ def release(
     that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
     released.
     """
-    if everywhere + bool(pods) + (bool(source.namespace) and not pods) != 1:
+    check_names(pods, everywhere=everywhere, selector=selector)
+    if (everywhere and source.namespace) or not (everywhere or pods or source.namespace):
         raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
-    check_names(pods, selector=selector)
     labels = "" if selector is None else str(selector)
 
     async def act(client: "Client", source: Source) -> int:

@@ -16,7 +16,7 @@ _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 @click.command("who")
 @click.argument("node")
 @click.argument("zone", required=False, type=int)
-@output_option()
+@output_option("text", "name")
 @source_options
 def command(source: Source, node: str, zone: int | None, output: Output) -> int:
     """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom."""
@@ -24,9 +24,13 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
     numas = [zone.numa for zone in occupancy_of(found).zones]
     if zone is not None and zone not in numas:
         raise NotThere(f"node {found.name} has no NUMA node {zone}; it has {', '.join(map(str, numas))}")
+    shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
     if output.is_document:
-        shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
         output.write({"node": found.name, "items": list(map(_document, shares))})
+        return 0
+    if output.form == "name":
+        for name in dict.fromkeys(share.name for share in shares):
+            click.echo(f"pod/{name.rpartition('/')[2]}")
         return 0
     rows = [row for row in answers.holders(found) if zone is None or row[0] == str(zone)]
     if rows:
