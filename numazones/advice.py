@@ -7,14 +7,14 @@ nothing is guessed from amounts. What costs its reader least comes first: pods a
 given up, and what no plan would move comes last, with the reason.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
-from numazones import quantity, scheduling
+from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.constraints import Taint, Toleration
-from numazones.demand import Container, Demand
+from numazones.demand import Container
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import (
@@ -27,16 +27,22 @@ from numazones.kubelet.config import (
 )
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import admit_to_node, counted_requests
+from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import PodInfo
-from numazones.pod import Pod
+from numazones.other_requests import (
+    amount_in_words,
+    amount_with_resource,
+    managed_amounts,
+    round_down,
+    with_requests,
+)
 from numazones.prediction import newcomer
 from numazones.rebalance.moves import Move
 from numazones.rebalance.single_move import Destinations
-from numazones.resources import CPU, MEMORY, STORAGE, is_memory
+from numazones.resources import CPU, is_memory
 from numazones.scheduling import Lack
 
-_MEBI, _MILLI = 1 << 20, 1000
+_MILLI = 1000
 # Policies by how much they let through, strictest first.
 _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
 _MAX_EVICTIONS = 3
@@ -215,7 +221,7 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
                 yield from _meant(pod, node, container.name, lack)
                 continue
             for other in _candidates(node, state, resource, amount, lack):
-                if _runs(_with_requests(pod, state, container.name, {resource: other}), node):
+                if _runs(with_requests(pod, state, container.name, {resource: other}), node):
                     found = True
                     yield _request_advice(node, container, resource, other, amount)
                     break
@@ -225,7 +231,7 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
 
 def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> Iterator[Advice]:
     """Yield the resource whose name was misspelled, if the pod runs with that."""
-    changed = _with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
+    changed = with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
     if _runs(changed, node):
         sentence = f"ask for {lack.instead} instead of {lack.resource} in container {container}"
         yield Advice(Change.REQUEST, Cost.MISSPELLED, node.name, sentence)
@@ -236,27 +242,17 @@ def _several_smaller(
 ) -> Iterator[Advice]:
     """Yield what the nearest NUMA nodes offer of everything they lack."""
     offers = {
-        short.resource: _round_down(short.resource, short.offered)
+        short.resource: round_down(short.resource, short.offered)
         for short in explanation.shortages
         if short.offered > 0
     }
     name = explanation.rejected_container
     if not name or len(offers) < 2 or not all(offers.values()):  # noqa: PLR2004 - several
         return
-    if _runs(_with_requests(pod, state, name, offers), node):
-        amounts = " and ".join(_amount_with_resource(*offer) for offer in offers.items())
+    if _runs(with_requests(pod, state, name, offers), node):
+        amounts = " and ".join(amount_with_resource(*offer) for offer in offers.items())
         sentence = f"ask for {amounts} in container {name}"
         yield Advice(Change.REQUEST, Cost.MUCH_LESS, node.name, sentence)
-
-
-def managed_amounts(demand: Demand) -> Iterator[tuple[str, int]]:
-    """Yield what a container asks of the managers: resource, and number of CPUs, bytes or devices."""
-    if demand.cpus:
-        yield CPU, demand.cpus
-    yield from demand.memory or ()
-    for resource, count in demand.limits:
-        if resource not in {CPU, STORAGE} and not is_memory(resource):
-            yield resource, count
 
 
 def _candidates(
@@ -266,8 +262,8 @@ def _candidates(
     most = amount - 1 if lack is None else lack.free // (_MILLI if resource == CPU else 1)
     if is_memory(resource):
         left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
-        free = {_round_down(resource, min(size, left)) for size in state.memory.free.get(resource, (left,))}
-        free.add(_round_down(resource, most))
+        free = {round_down(resource, min(size, left)) for size in state.memory.free.get(resource, (left,))}
+        free.add(round_down(resource, most))
         yield from sorted((size for size in free if 0 < size < amount), reverse=True)
         return
     if resource == CPU and state.kubelet.cpus.full_cores_only:
@@ -277,91 +273,16 @@ def _candidates(
     yield from range(min(most, amount - 1), 0, -1)
 
 
-def _with_requests(
-    pod: ClusterPod,
-    state: Node | None,
-    container: str,
-    amounts: Mapping[str, int],
-    *,
-    names: Mapping[str, str] | None = None,
-) -> ClusterPod:
-    """Return the pod with other requests (and limits) of one container, as the scheduler counts it, too."""
-    if pod.admission is None or state is None:
-        return pod
-    changed = pod.admission
-    for resource, amount in amounts.items():
-        changed = with_request(changed, container, resource, amount)
-    for old, new in (names or {}).items():
-        changed = _with_name(changed, container, old, new)
-    before, after = (counted_requests(item, state.config) for item in (pod.admission, changed))
-    requests = {
-        name: pod.requests.get(name, 0) + after.get(name, 0) - before.get(name, 0)
-        for name in {**pod.requests, **after}
-    }
-    return replace(pod, admission=changed, requests=requests)
-
-
-def with_request(pod: Pod, container: str, resource: str, amount: int) -> Pod:
-    """Return the pod with another request (and limit, where there is one) for one of its containers."""
-    value = quantity.parse(quantity.format_bytes(amount) if is_memory(resource) else amount)
-    return _with_amounts(pod, container, lambda name, old: (name, value if name == resource else old))
-
-
-def _with_name(pod: Pod, container: str, before: str, after: str) -> Pod:
-    return _with_amounts(pod, container, lambda name, old: (after if name == before else name, old))
-
-
-def _with_amounts(
-    pod: Pod,
-    container: str,
-    change: Callable[[str, quantity.Quantity], tuple[str, quantity.Quantity]],
-) -> Pod:
-    def changed(
-        amounts: tuple[tuple[str, quantity.Quantity], ...],
-    ) -> tuple[tuple[str, quantity.Quantity], ...]:
-        return tuple(change(name, old) for name, old in amounts)
-
-    return replace(
-        pod,
-        containers=tuple(
-            item._replace(requests=changed(item.requests), limits=changed(item.limits))
-            if item.name == container
-            else item
-            for item in pod.containers
-        ),
-    )
-
-
-def _round_down(resource: str, amount: int) -> int:
-    """Round memory down to what people can write, and pages to whole ones."""
-    if resource == MEMORY:
-        return amount // _MEBI * _MEBI
-    if is_memory(resource):
-        page = quantity.parse(resource.partition("-")[2]).value()
-        return amount // page * page
-    return amount
-
-
 def _request_advice(
     node: ClusterNode, container: Container, resource: str, amount: int, before: int
 ) -> Advice:
-    instead = f"instead of {_amount(resource, before)} in container {container.name}"
-    sentence = f"ask for {_amount_with_resource(resource, amount)} {instead}"
+    instead = f"instead of {amount_in_words(resource, before)} in container {container.name}"
+    sentence = f"ask for {amount_with_resource(resource, amount)} {instead}"
     if amount > before:
         cost = Cost.ROUNDING
     else:
         cost = Cost.LITTLE_LESS if before - amount <= _LITTLE * before else Cost.MUCH_LESS
     return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
-
-
-def _amount_with_resource(resource: str, amount: int) -> str:
-    if resource == CPU:
-        return f"{amount} CPU" if amount == 1 else f"{amount} CPUs"
-    return f"{_amount(resource, amount)} {resource}"
-
-
-def _amount(resource: str, amount: int) -> str:
-    return quantity.format_bytes(amount) if is_memory(resource) else str(amount)
 
 
 # Who else is there
@@ -434,9 +355,9 @@ def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) ->
         missing = next((lack.resource for lack in scheduling.lacks(pod.requests, node)), CPU)
         if missing != CPU:
             asked = other.requests.get(missing, 0)
-            return _amount_with_resource(missing, asked) if asked else ""
+            return amount_with_resource(missing, asked) if asked else ""
     cpus = state.cpus.held_by(other.kubelet_uid).bit_count()
-    return _amount_with_resource(CPU, cpus) if cpus else ""
+    return amount_with_resource(CPU, cpus) if cpus else ""
 
 
 # How the node is set

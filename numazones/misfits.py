@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from numazones.advice import managed_amounts, with_request
 from numazones.demand import Container, QOSClass, Reading
 from numazones.errors import NumazonesError
 from numazones.fragmentation import Shape, full_core_cpus, room, zones_of
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import POLICY_NONE, SCOPE_POD
 from numazones.kubelet.node import Node
+from numazones.other_requests import managed_amounts, with_request
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, is_memory
 

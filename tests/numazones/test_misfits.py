@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.advice import with_request
 from numazones.fragmentation import Shape, zones_of
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.machine import Machine
 from numazones.misfits import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
+from numazones.other_requests import with_request
 from numazones.pod import Pod
 from tests.numazones.kubelet import building
 
