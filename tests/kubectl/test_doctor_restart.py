@@ -77,6 +77,8 @@ def test_a_configuration_that_no_kubelet_takes_is_told_in_its_words(run: Run, du
     (finding,) = document["findings"]
     assert finding["message"].startswith("its kubelet would not start: invalid configuration: ")
     assert finding["cure"] == "correct the configuration"
+    result = run("doctor", "--restart", "worker-1", "--set", "topologyManagerPolicy=sngle", "-f", dump)
+    assert result.output.endswith("worker-1: no kubelet would start with this configuration\n")
 
 
 WRONG: dict[str, tuple[list[str], str]] = {

@@ -53,6 +53,8 @@ class Forecast:
     admitted: int = 0
     """Pods that the kubelet would admit again, whatever chance has it do."""
     pods: int = 0
+    starts: bool = True
+    """Whether a kubelet would start with the configuration at all."""
     unknown: str = ""
     """Why nothing can be foreseen."""
 
@@ -61,6 +63,8 @@ class Forecast:
         """One line for people."""
         if self.unknown:
             return f"{self.node}: not foreseen: {self.unknown}"
+        if not self.starts:
+            return f"{self.node}: no kubelet would start with this configuration"
         return f"{self.node}: {self.admitted} of {pluralize(self.pods, 'pod')} would be admitted again"
 
 
@@ -99,7 +103,8 @@ def _of_node(node: ClusterNode, running: Mapping[str, frozenset[str]], change: C
         return Forecast(node.name, unknown=str(problem))
     findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
     admitted = sum(one.admitted for one in said.readmissions)
-    return Forecast(node.name, tuple(findings), admitted, len(pods))
+    starts = all(refusal.file for refusal in said.refusals)
+    return Forecast(node.name, tuple(findings), admitted, len(pods), starts)
 
 
 def _running_pod(pod: ClusterPod, running: Mapping[str, frozenset[str]]) -> RunningPod:
