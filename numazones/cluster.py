@@ -18,6 +18,7 @@ from numazones import requests
 from numazones.api_object import MALFORMED, invalid, parts_of
 from numazones.constraints import Constraints, Taint
 from numazones.dra.amounts import NodeDevices
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
@@ -371,6 +372,8 @@ class ClusterNode:
     os: str = "linux"
     device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
+    device_selectors: Mapping[str, DeviceClass] = field(default_factory=dict, hash=False, repr=False)
+    """Name of a DeviceClass of the cluster → which devices it selects."""
     dra: NodeDevices | None = field(default=None, hash=False, repr=False)
     """Its devices of dynamic resource allocation, and who has them; None: not known."""
     claimed: Mapping[str, Mapping[str, frozenset[Key]]] = field(default_factory=dict, hash=False, repr=False)

@@ -13,6 +13,7 @@ from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.zones import node_from_zones
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
@@ -125,6 +126,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
     classes = device_classes(dump.of_kind("DeviceClass"))
+    selectors = {one.name: one for one in map(DeviceClass.from_api, dump.of_kind("DeviceClass"))}
     devices = _devices(dump)
 
     @cache
@@ -141,7 +143,12 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     nodes = []
     for body in dump.nodes:
         node = ClusterNode.from_api(body)
-        node = replace(node, device_classes=classes, dra=None if devices is None else devices.of(node.name))
+        node = replace(
+            node,
+            device_classes=classes,
+            device_selectors=selectors,
+            dra=None if devices is None else devices.of(node.name),
+        )
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, own, dump.sharing)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
-from numazones import cpuset, headline, scheduling
+from numazones import cpuset, device_allocation, headline, scheduling
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.constraints import Constraints
 from numazones.demand import PodLevel, QOSClass
@@ -422,17 +422,19 @@ def _exclusion(
 def _allocating(
     kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
 ) -> NodeVerdict:
-    """Take back "admits" where devices are still to be allocated, of which nothing is known here."""
+    """Take back "admits" where devices are still to be allocated: what the allocator finds is not known."""
     if verdict.standing is not Standing.ADMITS or kind.allocated:
         return verdict
     why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
     if not why:
         return verdict
+    classes = frozenset() if kind.claims else scheduling.classes_asked(requests, node)
+    known = device_allocation.outlook(node, verdict.zones, classes)
     return replace(
         verdict,
         standing=Standing.UNKNOWN,
         source=UNKNOWN_SOURCE,
-        obstacles=((scheduling.NOT_ALLOCATED, why),),
+        obstacles=((scheduling.NOT_ALLOCATED, f"{why}; {known}" if known else why),),
     )
 
 

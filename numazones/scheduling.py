@@ -132,12 +132,21 @@ def is_dynamic(resource: str, node: ClusterNode) -> bool:
     return mapped and node.allocatable.get(resource, 0) <= 0
 
 
+def classes_asked(requests: Mapping[str, int], node: ClusterNode) -> frozenset[str]:
+    """Return the DeviceClasses of which devices are to be allocated for a pod's requests; mostly none."""
+    return frozenset(
+        node.device_classes.get(name, name.removeprefix(IMPLICIT_RESOURCE))
+        for name, amount in requests.items()
+        if amount > 0 and is_dynamic(name, node)
+    )
+
+
 def unallocated(requests: Mapping[str, int], node: ClusterNode) -> str:
     """Return the sentence that names what of a pod's requests is still to be allocated; mostly none."""
     found = [name for name, amount in requests.items() if amount > 0 and is_dynamic(name, node)]
     if not found:
         return ""
-    classes = {node.device_classes.get(name, name.removeprefix(IMPLICIT_RESOURCE)) for name in found}
+    classes = classes_asked(requests, node)
     return (
         f"it asks for {enumeration(sorted(found))}, which dynamic resource allocation serves "
         f"(DeviceClass {enumeration(sorted(classes))}): {ALLOCATOR_DECIDES}"

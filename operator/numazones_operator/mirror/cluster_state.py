@@ -16,6 +16,7 @@ from itertools import islice
 from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, device_classes
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones.held_room import RELEASED
@@ -102,6 +103,8 @@ class ClusterState:
         self.device_classes: Table[DeviceClass] = Table(lambda one: one.name, self._device_class_changed)
         self._device_classes: dict[str, str] = {}
         """Extended resource → DeviceClass."""
+        self._device_selectors: dict[str, SelectingClass] = {}
+        """Name of a DeviceClass → which devices it selects."""
         self.resource_slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
         self.resource_claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
         self._devices = Inventory()
@@ -123,6 +126,7 @@ class ClusterState:
                 known = replace(
                     known,
                     device_classes=self._device_classes,
+                    device_selectors=self._device_selectors,
                     dra=self._devices.of(name) if len(self.resource_slices) else None,
                     claimed=record.claimed,
                 )
@@ -288,9 +292,10 @@ class ClusterState:
     def _device_class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
         self.changed_placements.update(zone.node for zone in self.zones if zone.dynamic_resources)
         found = device_classes(item.body for item in self.device_classes)
-        if found == self._device_classes:
+        selectors = {item.name: item.selecting for item in self.device_classes}
+        if (found, selectors) == (self._device_classes, self._device_selectors):
             return
-        self._device_classes = found
+        self._device_classes, self._device_selectors = found, selectors
         for name in list(self._records):
             self._touch(name)
 
