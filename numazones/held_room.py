@@ -19,12 +19,17 @@ RELEASE_SECONDS = 60.0
 """Seconds after which a released pod without a node no longer holds room."""
 
 
-def released_at(pod: ClusterPod) -> float:
-    """Return when a pod was released from the gate, seconds since the epoch; 0: never."""
+def was_released_lately(pod: ClusterPod, now: float) -> bool:
+    """Whether a pod was released from the gate not long before ``now``, seconds since the epoch.
+
+    Clocks that differ by some seconds may call it a moment to come; one that is far off was written before
+    the clock was set back, and would hold room until the clock is there again.
+    """
     try:
-        return timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
+        released = timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
     except timestamp.InvalidTimestamp:
-        return 0.0
+        return False
+    return abs(now - released) < RELEASE_SECONDS
 
 
 def holders(
@@ -40,7 +45,7 @@ def holders(
         if pod.nominated:
             if (pod.priority or 0) >= (asking.priority or 0):
                 yield pod.nominated, pod
-        elif RELEASED in pod.annotations and now - released_at(pod) < RELEASE_SECONDS:
+        elif was_released_lately(pod, now):
             chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
             yield from ((name, pod) for name in chosen if len(chosen) <= MAX_NODES)
 

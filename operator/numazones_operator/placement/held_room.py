@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, released_at
+from numazones.held_room import MAX_NODES, was_released_lately
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -37,9 +37,16 @@ class _Hold:
 class HeldRoom:
     """Who is on the way to which node."""
 
-    def __init__(self, state: ClusterState, *, wall: Callable[[], float] = time.time) -> None:
-        """``wall``: the time of day, seconds."""
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock`` measures how long room is held; ``wall`` is the time of day, as pods are marked with it."""
         self._state = state
+        self._clock = clock
         self._wall = wall
         self._own: dict[str, _Hold] = {}
         self._nominated: dict[str, tuple[str, float]] = {}
@@ -50,7 +57,7 @@ class HeldRoom:
     def hold(self, pod: ClusterPod, nodes: Iterable[str], *, seconds: float) -> None:
         """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
         mirrored = self._state.pods.get(pod.uid) is not None
-        self._own[pod.uid] = _Hold(pod, tuple(nodes), self._wall() + seconds, mirrored)
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), self._clock() + seconds, mirrored)
 
     def drop(self, uid: str) -> None:
         """Hold nothing more for a pod that this process sent on its way."""
@@ -94,7 +101,7 @@ class HeldRoom:
             return ()
         if asking is not None and (pod.priority or 0) < (asking.priority or 0):
             return ()
-        now = self._wall()
+        now = self._clock()
         node, since = self._nominated.get(pod.uid, ("", now))
         if node != pod.nominated:
             since = now
@@ -103,7 +110,7 @@ class HeldRoom:
 
     def _released_nodes(self, pod: ClusterPod) -> tuple[str, ...]:
         """Return the nodes that a pod was released to, not long ago."""
-        if self._wall() - released_at(pod) >= RELEASE_SECONDS:
+        if not was_released_lately(pod, self._wall()):
             return ()
         known = self._chosen.get(pod.uid)
         if known is None or known[0] is not pod:
@@ -114,7 +121,7 @@ class HeldRoom:
 
     def _forget(self) -> None:
         """Drop what has ended: the pod has a node, or is gone, or its time is up."""
-        now = self._wall()
+        now = self._clock()
         for uid, hold in list(self._own.items()):
             pod = self._state.pods.get(uid)
             gone = hold.mirrored if pod is None else bool(pod.node) or pod.terminal or pod.deleting
