@@ -44,7 +44,7 @@ class HeldRoom:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``clock`` measures how long room is held; ``wall`` is the time of day, as pods are marked with it."""
+        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with."""
         self._state = state
         self._clock = clock
         self._wall = wall
