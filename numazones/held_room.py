@@ -43,12 +43,18 @@ class Held:
     """When that ends by itself, seconds since the epoch; None: when the scheduler nominates it no longer."""
 
 
-def released_at(pod: ClusterPod) -> float:
-    """Return when a pod was released from the gate, seconds since the epoch; 0: never."""
+def release_ends(pod: ClusterPod, now: float) -> float | None:
+    """Return when the room of a pod that the gate released ends; None: it holds none, or no longer.
+
+    Both in seconds since the epoch. Clocks that differ by some seconds may call the release a moment to come;
+    one that is far off was written before the clock was set back, and would hold room until the clock is
+    there again.
+    """
     try:
-        return timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
+        released = timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
     except timestamp.InvalidTimestamp:
-        return 0.0
+        return None
+    return released + RELEASE_SECONDS if abs(now - released) < RELEASE_SECONDS else None
 
 
 def held(
@@ -72,10 +78,10 @@ def held(
         if pod.nominated:
             if asking is None or (pod.priority or 0) >= (asking.priority or 0):
                 yield Held(pod, (pod.nominated,), Way.NOMINATED)
-        elif RELEASED in pod.annotations and now - released_at(pod) < RELEASE_SECONDS:
+        elif (until := release_ends(pod, now)) is not None:
             chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
             if 0 < len(chosen) <= MAX_NODES:
-                yield Held(pod, tuple(chosen), Way.RELEASED, released_at(pod) + RELEASE_SECONDS)
+                yield Held(pod, tuple(chosen), Way.RELEASED, until)
 
 
 def holders(

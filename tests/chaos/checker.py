@@ -14,6 +14,7 @@ The model behind it is that of the clusters that are driven: the topology policy
 Guaranteed container with whole CPUs, the kubelet taking the lowest zone that has enough of them.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,10 +97,9 @@ class World:
 
     def window(self, start: float, end: float) -> Iterator[Moment]:
         """Yield what was the case at some time between."""
-        for index, moment in enumerate(self.moments):
-            ends = self.moments[index + 1].t if index + 1 < len(self.moments) else float("inf")
-            if moment.t <= end and ends >= start:
-                yield moment
+        first = max(0, bisect_left(self.moments, start, key=lambda moment: moment.t) - 1)
+        last = bisect_right(self.moments, end, key=lambda moment: moment.t)
+        yield from self.moments[first:last]
 
     def known_since(self, t: float) -> float:
         """From when on what a program knows at a time may be: since before the faults that it suffered."""

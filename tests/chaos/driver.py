@@ -324,18 +324,22 @@ async def drive(
     defect: str = "",
     say: Callable[[str], None] = lambda _line: None,
 ) -> list[Violation]:
-    """Run rounds of turmoil and calm while ``rounds`` of their number and the seconds so far wants it."""
+    """Run rounds of turmoil and calm while ``rounds`` of their number and the seconds so far wants it.
+
+    It ends after the first round that broke a rule. The history is left in the directory.
+    """
     async with running(directory, defect=defect) as cluster:
         driver = Driver(cluster, random.Random(seed), say)
         await driver.calm()
         await driver.set_policy()
         number = 0
-        while rounds(number, cluster.history.now()):
+        found: list[Violation] = []
+        while not found and rounds(number, cluster.history.now()):
             number += 1
             say(f"round {number}")
             await driver.turmoil()
             await driver.calm()
+            cluster.history.write(directory / "history.jsonl")
+            found = checker.violations(cluster.history.events)
             assert cluster.ended() == [], cluster.ended()
-            await driver.set_policy()
-        cluster.history.write(directory / "history.jsonl")
-        return checker.violations(cluster.history.events)
+        return found

@@ -111,6 +111,7 @@ class AdmissionGates:
         timeout: float,
         metrics: Metrics,
         leads: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """Release pods by what the parts given know.
@@ -129,7 +130,8 @@ class AdmissionGates:
             timeout: seconds after which a pod is released of which nothing is known; 0: never.
             metrics: where releases are counted.
             leads: whether no other replica can lead at this moment; asked right before each release.
-            wall: the time of day.
+            clock: measures the timeout, in seconds.
+            wall: the time of day, which released pods are marked with.
         """
         self._client = client
         self._state = state
@@ -144,6 +146,7 @@ class AdmissionGates:
         self._timeout = timeout
         self._metrics = metrics
         self._leads = leads
+        self._clock = clock
         self._wall = wall
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._arrivals = ArrivalsByNode()
@@ -233,7 +236,7 @@ class AdmissionGates:
         if prediction is not None and prediction.verdict != UNKNOWN:
             self._unknown_since.pop(pod.uid, None)
             return False
-        now = self._wall()
+        now = self._clock()
         since = self._unknown_since.setdefault(pod.uid, now)
         return bool(self._timeout) and now - since >= self._timeout
 

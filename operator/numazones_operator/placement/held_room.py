@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, released_at
+from numazones.held_room import MAX_NODES, Held, Way, release_ends
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -38,9 +38,16 @@ class _Hold:
 class HeldRoom:
     """Who is on the way to which node."""
 
-    def __init__(self, state: ClusterState, *, wall: Callable[[], float] = time.time) -> None:
-        """``wall``: the time of day, seconds."""
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with."""
         self._state = state
+        self._clock = clock
         self._wall = wall
         self._own: dict[str, _Hold] = {}
         self._nominated: dict[str, tuple[str, float]] = {}
@@ -51,7 +58,7 @@ class HeldRoom:
     def hold(self, pod: ClusterPod, nodes: Iterable[str], way: Way, *, seconds: float) -> None:
         """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
         mirrored = self._state.pods.get(pod.uid) is not None
-        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._wall() + seconds, mirrored)
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._clock() + seconds, mirrored)
 
     def drop(self, uid: str) -> None:
         """Hold nothing more for a pod that this process sent on its way."""
@@ -84,7 +91,7 @@ class HeldRoom:
                 continue
             hold = self._own.get(uid)
             if hold is not None:
-                yield Held(hold.pod, hold.nodes, hold.way, hold.until)
+                yield Held(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
                 continue
             pod = self._state.on_their_way[uid]
             if found := self._nomination(pod, asking) or self._release(pod):
@@ -96,18 +103,18 @@ class HeldRoom:
             return None
         if asking is not None and (pod.priority or 0) < (asking.priority or 0):
             return None
-        now = self._wall()
+        now = self._clock()
         node, since = self._nominated.get(pod.uid, ("", now))
         if node != pod.nominated:
             since = now
             self._nominated[pod.uid] = (pod.nominated, now)
         until = since + NOMINATION_SECONDS
-        return Held(pod, (pod.nominated,), Way.NOMINATED, until) if now < until else None
+        return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until)) if now < until else None
 
     def _release(self, pod: ClusterPod) -> Held | None:
         """Return the room that a pod was released to, not long ago."""
-        until = released_at(pod) + RELEASE_SECONDS
-        if self._wall() >= until:
+        until = release_ends(pod, self._wall())
+        if until is None:
             return None
         known = self._chosen.get(pod.uid)
         if known is None or known[0] is not pod:
@@ -116,9 +123,13 @@ class HeldRoom:
             known = self._chosen[pod.uid] = (pod, tuple(nodes) if len(nodes) <= MAX_NODES else ())
         return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
 
+    def _time_of(self, moment: float) -> float:
+        """Return the time of day at a moment of the clock, seconds since the epoch."""
+        return self._wall() + moment - self._clock()
+
     def _forget(self) -> None:
         """Drop what has ended: the pod has a node, or is gone, or its time is up."""
-        now = self._wall()
+        now = self._clock()
         for uid, hold in list(self._own.items()):
             pod = self._state.pods.get(uid)
             gone = hold.mirrored if pod is None else bool(pod.node) or pod.terminal or pod.deleting

@@ -118,7 +118,7 @@ class Proposer:
         stuck = self._stuck_pods(policy) | next_pods.keys()
         pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
         early = search.is_due_early or edited
-        if search.last is not None and not early and now - search.last < pause:
+        if search.last is not None and not early and _is_recent(search.last, now, pause):
             return
         if self._is_busy() or not await self._intent.is_current(policy) or self._is_busy():
             return
@@ -171,7 +171,7 @@ class Proposer:
         if not policy.spec.goals.pending_pods:
             return {}
         since, known = self._next_pods
-        if now - since >= _JUDGEMENT_INTERVAL:
+        if not _is_recent(since, now, _JUDGEMENT_INTERVAL):
             since, known = self._next_pods = now, self._steps.next_pods(now)
         return known
 
@@ -328,10 +328,15 @@ class Proposer:
 
     def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
         """Whether a proposal was last judged long enough ago; notes the time if so."""
-        if now - self._judged.get(item.name, _NEVER) < interval:
+        if _is_recent(self._judged.get(item.name, _NEVER), now, interval):
             return False
         self._judged[item.name] = now
         return True
+
+
+def _is_recent(then: datetime, now: datetime, span: timedelta) -> bool:
+    """Whether a moment is not long ago; one to come is not: the clock was set back since."""
+    return timedelta(0) <= now - then < span
 
 
 def _status_with(made: Plan, name: str, now: datetime) -> dict[str, Any]:

@@ -31,6 +31,7 @@ def offline_gates(cluster: Cluster) -> AdmissionGates:
         changed=asyncio.Event(),
         timeout=0,
         metrics=cluster.offline.metrics,
+        clock=cluster.offline.clock,
         wall=cluster.offline.clock,
     )
 

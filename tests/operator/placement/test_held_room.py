@@ -25,7 +25,7 @@ class Cluster:
         for name in nodes or ("a", "b"):
             self.offline.add_node(name)
         self.state = self.offline.state
-        self.held = HeldRoom(self.state, wall=self.offline.clock)
+        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.offline.clock)
 
     def pod(self, name: str, **parts: Any) -> ClusterPod:
         pod = waiting_pod(name, **parts)
@@ -70,6 +70,20 @@ def test_room_held_for_a_released_pod_ends_after_a_minute() -> None:
     cluster.offline.clock.now += RELEASE_SECONDS - 1
     assert cluster.at() == {"a": ["p"]}
     cluster.offline.clock.now += 1
+    assert cluster.at() == {}
+
+
+@pytest.mark.parametrize("step", [-3600.0, 3600.0], ids=["set back", "set forward"])
+def test_a_clock_that_is_set_neither_ends_nor_prolongs_what_is_held(step: float) -> None:
+    cluster = Cluster()
+    wall = EPOCH
+    cluster.held = HeldRoom(cluster.state, clock=cluster.offline.clock, wall=lambda: wall)
+    pod = cluster.pod("p")
+    cluster.held.hold(pod, ("a",), Way.RELEASED, seconds=RELEASE_SECONDS)
+    cluster.pod("p", released=wall, nodes=("a",))
+    wall += step
+    assert cluster.at() == {"a": ["p"]}
+    cluster.offline.clock.now += RELEASE_SECONDS
     assert cluster.at() == {}
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -73,6 +74,17 @@ async def test_nobody_is_evicted_while_a_watch_is_dead_without_a_word(tmp_path: 
         ended = await here.reach("Superseded")
         assert ended["status"]["evictions"] == 0
         assert await here.is_alive()
+
+
+async def test_plans_are_looked_for_and_judged_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    async with stage(tmp_path) as here:
+        await here.policy("Recommend")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        operator.rebalancing.statuses._wall = lambda: time.time() - 3600.0
+        await here.prolonged(item)  # another search has found it
+        await fill_the_hole(here)
+        await here.reach("Superseded")
 
 
 @asynccontextmanager

@@ -74,7 +74,7 @@ class Cluster:
             self.offline.add_node(name)
         self.state = self.offline.state
         self.server = Server()
-        self.held = HeldRoom(self.state, wall=self.offline.clock)
+        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.offline.clock)
         self.registry = CollectorRegistry()
         self.ready = True
         self.extender = Extender(
