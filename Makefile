@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs pictures crds dashboards reference version images plugin \
+.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images plugin \
   clean
 
 help:  ## list the targets
@@ -19,10 +19,13 @@ $(STAMP): requirements.txt pyproject.toml scripts/make-venv
 	scripts/make-venv $(VENV)
 	@touch $@
 
-lock:  ## renew requirements.txt from pyproject.toml
+lock:  ## renew requirements.txt from pyproject.toml, and scripts/audit-tools.txt
 	$(BIN)/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file requirements.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
+	  --output-file scripts/audit-tools.txt scripts/audit-tools.in
 
 lint: venv types imports  ## ruff, mypy, import contracts
 	$(BIN)/ruff check $(PRESENT)
@@ -71,6 +74,13 @@ demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; t
 
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
+
+audit: venv  ## known vulnerabilities of what is locked, and the workflow linted; the first needs pypi.org
+	scripts/audit .cache/audit
+
+sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
+	$(BIN)/python -m hatchling build --target wheel --directory dist
+	$(BIN)/python scripts/wheel_sbom.py dist/*.whl > dist/numazones.cdx.json
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m scripts.pictures

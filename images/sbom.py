@@ -8,6 +8,7 @@ Equal contexts give equal bills.
 
 import hashlib
 import os
+import platform
 import sys
 import tarfile
 import uuid
@@ -24,7 +25,8 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-LOCK = Path(__file__).with_name("base.lock")
+_LOCKS = {"x86_64": "base.lock", "aarch64": "base.arm64.lock"}
+LOCK = Path(__file__).with_name(_LOCKS.get(platform.machine(), "base.lock"))
 _STATUS = "./var/lib/dpkg/status.d/"
 
 

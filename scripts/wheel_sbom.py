@@ -1,0 +1,62 @@
+"""Prints the bill of materials of a wheel (CycloneDX 1.6): what its extras need, as requirements.txt pins it.
+
+    python scripts/wheel_sbom.py dist/numazones-X.Y.Z-py3-none-any.whl
+
+Equal wheels and locks give equal bills.
+"""
+
+import hashlib
+import os
+import sys
+import tomllib
+import uuid
+from datetime import UTC, datetime
+from email.parser import HeaderParser
+from importlib.metadata import requires
+from pathlib import Path
+from zipfile import ZipFile
+
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from locked import ROOT, locked, needed
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def bill(wheel: Path, moment: datetime) -> str:
+    """The bill of a wheel, as JSON."""
+    with ZipFile(wheel) as content:
+        (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = HeaderParser().parsestr(content.read(name).decode())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [extra for extra in project["optional-dependencies"] if extra != "dev"]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    library = _component(metadata["Name"], metadata["Version"], ComponentType.LIBRARY, digest)
+    pins = [line.split()[0].split("==") for line in locked(needed(extras)).splitlines() if line[0] != " "]
+    packages = {canonicalize_name(name): _component(name, version) for name, version in pins}
+    bom = Bom(
+        components=packages.values(),
+        metadata=BomMetaData(component=library, timestamp=moment),
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, digest),
+    )
+    bom.register_dependency(library, packages.values())
+    for name, package in packages.items():
+        wanted = {canonicalize_name(Requirement(text).name) for text in requires(name) or ()}
+        bom.register_dependency(package, [packages[other] for other in sorted(wanted & packages.keys())])
+    return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
+
+
+def _component(
+    name: str, version: str, kind: ComponentType = ComponentType.LIBRARY, digest: str = ""
+) -> Component:
+    purl = PackageURL("pypi", name=name.lower(), version=version)
+    hashes = [HashType(alg=HashAlgorithm.SHA_256, content=digest)] if digest else []
+    return Component(name=name, version=version, type=kind, purl=purl, bom_ref=str(purl), hashes=hashes)
+
+
+if __name__ == "__main__":
+    stamp = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
+    print(bill(Path(sys.argv[1]), datetime.fromtimestamp(stamp, UTC)), end="")
