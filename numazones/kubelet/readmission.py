@@ -149,15 +149,14 @@ def restart(
         node, state=found, pods={}, ended=frozenset(), pressures=(), allocatable=_allocatable(node, config)
     )
     orders = list(_orders(pods))
-    late, in_time = (
-        _agreed([tuple(_readmissions(after, state, order, late=late)) for order in orders])
-        for late in (True, False)
-    )
+    late = in_time = _agreed(_played(after, state, orders, late=True))
+    if state.kubelet.devices.resources:
+        in_time = _agreed(_played(after, state, orders, late=False))
     return Restart(refusals, tuple(_whatever_plugins_do(late, in_time)))
 
 
 def _orders(pods: Iterable[RunningPod]) -> Iterator[list[RunningPod]]:
-    """Yield orders in which a kubelet may take the pods, at least one."""
+    """Yield orders in which a kubelet may take the pods, at least one; the second reverses the first."""
     ordered = sorted(pods, key=lambda pod: (not pod.info.static, pod.created, pod.name))
     groups = [list(found) for _, found in groupby(ordered, lambda pod: (pod.info.static, pod.created))]
     turns = min(max(map(len, groups), default=1), _TURNS)
@@ -170,6 +169,21 @@ def _turned(group: list[RunningPod], turn: int) -> list[RunningPod]:
     """The pods with another one of them first."""
     first = turn % len(group)
     return group[first:] + group[:first]
+
+
+def _played(
+    node: NodeInfo, before: Node, orders: Sequence[list[RunningPod]], *, late: bool
+) -> list[tuple[Readmission, ...]]:
+    """Play orders of the pods; where the first of them and its reverse agree in everything, no others."""
+    played = [tuple(_readmissions(node, before, order, late=late)) for order in orders[:2]]
+    if len({frozenset((one.name, *_fate(one)) for one in order) for order in played}) > 1:
+        played += (tuple(_readmissions(node, before, order, late=late)) for order in orders[2:])
+    return played
+
+
+def _fate(one: Readmission) -> tuple[bool, str, tuple[int, int] | None, Chance | None]:
+    """What matters of what becomes of a pod: messages have figures that depend on what came before."""
+    return one.admitted, one.reason, one.cpus, one.chance
 
 
 def _agreed(foreseen: Sequence[tuple[Readmission, ...]]) -> list[Readmission]:
@@ -187,7 +201,7 @@ def _whatever_plugins_do(late: list[Readmission], in_time: list[Readmission]) ->
 
 def _worst(found: Sequence[Readmission], chance: Chance) -> Readmission:
     """The worst of what may become of a pod, which depends on chance unless all is the same."""
-    if len({(one.admitted, one.reason, one.cpus, one.chance) for one in found}) == 1:
+    if len({_fate(one) for one in found}) == 1:
         return found[0]
     return replace(min(found, key=lambda one: (one.admitted, one.cpus is None)), chance=chance)
 
