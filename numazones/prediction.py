@@ -50,6 +50,7 @@ __all__ = [
     "ask_placement",
     "beside",
     "deciding",
+    "devices_to_allocate",
     "newcomer",
     "place_beside",
     "predict",
@@ -419,22 +420,39 @@ def _exclusion(
     )
 
 
+def devices_to_allocate(
+    requests: Mapping[str, int], node: ClusterNode, *, claims: bool, zones: tuple[int, ...] | None
+) -> str:
+    """Return the sentence about devices that the scheduler still has to allocate for a pod; mostly none.
+
+    Args:
+        requests: the pod's.
+        node: the one in question.
+        claims: whether the pod has resourceClaims.
+        zones: NUMA nodes that the pod would get something of there; None: placement does not admit it.
+    """
+    why = CLAIMS_UNALLOCATED if claims else scheduling.unallocated(requests, node)
+    if not why or zones is None:
+        return why
+    classes = frozenset() if claims else scheduling.classes_asked(requests, node)
+    known = device_allocation.outlook(node, zones, classes)
+    return f"{why}; {known}" if known else why
+
+
 def _allocating(
     kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
 ) -> NodeVerdict:
     """Take back "admits" where devices are still to be allocated: what the allocator finds is not known."""
     if verdict.standing is not Standing.ADMITS or kind.allocated:
         return verdict
-    why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
+    why = devices_to_allocate(requests, node, claims=kind.claims, zones=verdict.zones)
     if not why:
         return verdict
-    classes = frozenset() if kind.claims else scheduling.classes_asked(requests, node)
-    known = device_allocation.outlook(node, verdict.zones, classes)
     return replace(
         verdict,
         standing=Standing.UNKNOWN,
         source=UNKNOWN_SOURCE,
-        obstacles=((scheduling.NOT_ALLOCATED, f"{why}; {known}" if known else why),),
+        obstacles=((scheduling.NOT_ALLOCATED, why),),
     )
 
 

@@ -357,6 +357,15 @@ _POLICY_BINDING = (
 )
 
 
+def _claim_state(claim: Object) -> str:
+    deleted = bool(claim["metadata"].get("deletionTimestamp"))
+    if not get(claim, "status", "allocation"):
+        return "deleted" if deleted else "pending"
+    reserved = bool(get(claim, "status", "reservedFor"))
+    states = (("deleted", deleted), ("allocated", True), ("reserved", reserved))
+    return ",".join(name for name, holds in states if holds)
+
+
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "Pod": _with_age(
         Column("Ready", _pod_ready),
@@ -479,6 +488,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("ReclaimPolicy", _field("reclaimPolicy", default="Delete")),
         Column("VolumeBindingMode", _field("volumeBindingMode", default="Immediate")),
         Column("AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion")), type="boolean"),
+    ),
+    "ResourceClaim": _with_age(Column("State", _claim_state)),
+    "ResourceSlice": _with_age(
+        Column("Node", _field("spec", "nodeName")),
+        Column("Driver", _field("spec", "driver")),
+        Column("Pool", _field("spec", "pool", "name")),
     ),
     "NetworkPolicy": _with_age(
         Column("Pod-Selector", _selector("spec", "podSelector")),

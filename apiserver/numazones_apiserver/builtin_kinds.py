@@ -374,6 +374,11 @@ storage.k8s.io:
   StorageClass                      cluster     sc        -               -                        -
 node.k8s.io:
   RuntimeClass                      cluster     -         -               -                        -
+resource.k8s.io:
+  DeviceClass                       cluster     -         -               -                        counted
+  ResourceClaim                     namespaced  -         -               status                   -
+  ResourceClaimTemplate             namespaced  -         -               -                        -
+  ResourceSlice                     cluster     -         -               -                        counted
 apps:
   Deployment                        namespaced  deploy    all             status,scale             counted
   ReplicaSet                        namespaced  rs        all             status,scale             counted
@@ -434,6 +439,7 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("storage.k8s.io", "StorageClass"): Plain(
         _top_defaults(reclaimPolicy="Delete", volumeBindingMode="Immediate")
     ),
+    ("resource.k8s.io", "ResourceClaim"): Plain(has_status=True),
     ("apps", "Deployment"): _workload(_deployment, {}),
     ("apps", "ReplicaSet"): _workload(_replica_set, {"replicas": 0}),
     ("apps", "StatefulSet"): _workload(_stateful_set, {"replicas": 0, "availableReplicas": 0}),
@@ -465,6 +471,7 @@ _SELECTABLE: Mapping[tuple[str, str], Mapping[str, Callable[[Object], str]]] = {
     ("", "Service"): _fields("spec.clusterIP", "spec.type"),
     ("events.k8s.io", "Event"): _NEW_EVENT_FIELDS,
     ("apps", "ReplicaSet"): _fields("status.replicas"),
+    ("resource.k8s.io", "ResourceSlice"): _fields("spec.nodeName", "spec.driver"),
     ("batch", "Job"): _fields("status.successful"),
 }
 

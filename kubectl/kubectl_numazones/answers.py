@@ -100,7 +100,6 @@ def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
     return (
         *scheduling.placement_obstacles(pod.constraints, node),
         *map(str, scheduling.lacks(pod.requests, node)),
-        *((still,) if (still := scheduling.unallocated(pod.requests, node)) else ()),
     )
 
 

@@ -84,7 +84,7 @@ class FakeAPI:
         zone = self.zones.get(request.match_info["name"])
         if zone is None:
             return web.json_response({"kind": "Status", "code": 404, "details": {"name": "x"}}, status=404)
-        own = {"silence", "placement"}
+        own = {"silence", "placement", "dynamicResources"}
         operators = {key: value for key, value in zone.get("status", {}).items() if key in own}
         zone["status"] = {**operators, **body["status"]}
         return web.json_response(zone)

@@ -171,12 +171,18 @@ async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
     assert fake.requests == [("GET", ZONES)]
 
 
-async def test_what_the_operator_says_of_a_placement_model_is_left_to_the_operator(
-    publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("placement", {"model": "pinned", "assigned": "4", "free": "2", "record": "{}"}),
+        ("dynamicResources", {"drivers": [{"driver": "gpu.example", "devices": 2, "available": 1}]}),
+    ],
+)
+async def test_what_the_operator_says_of_models_and_devices_is_left_to_the_operator(
+    publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, field: str, said: dict[str, Any]
 ) -> None:
     await publisher.publish([zone(0)])
-    said = {"model": "pinned", "assigned": "4", "free": "2", "record": "{}"}
-    fake.zones["worker-3-numa-0"]["status"]["placement"] = said
+    fake.zones["worker-3-numa-0"]["status"][field] = said
     fake.requests.clear()
     again = new_publisher(publisher, clocks)
     assert await again.publish([zone(0)]) == 0
@@ -184,7 +190,7 @@ async def test_what_the_operator_says_of_a_placement_model_is_left_to_the_operat
     assert await again.publish([zone(0, snapshot="s2")]) == 1
     clocks.monotonic += RESYNC_SECONDS
     assert await again.publish([zone(0, snapshot="s2")]) == 0
-    assert fake.zones["worker-3-numa-0"]["status"]["placement"] == said
+    assert fake.zones["worker-3-numa-0"]["status"][field] == said
 
 
 @pytest.mark.parametrize("snapshot", ["s1", "s2"], ids=["unchanged", "changed"])

@@ -15,6 +15,7 @@ from numazones.kubelet.versions import NEWEST
 from numazones.machine import Machine
 from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
 from tests.models.koordinator import building as koordinator
+from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
 from tests.numazones.kubelet import building
 
 Run = Callable[..., Result]
@@ -112,14 +113,18 @@ def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, 
     dump = written(tmp_path / "dump.json", [*cluster(), device_class])
     result = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
     assert result.return_value == 2
-    why = (
+    assert result.output == (
+        "0 of 1 fit; for 1 node that is not known\n"
         "it asks for gpu.example/large, which dynamic resource allocation serves (DeviceClass gpus): "
-        "which nodes have such devices free is for the scheduler's allocator to say"
+        "which nodes have such devices free is for the scheduler's allocator to say\n"
+        "\n"
+        "Not on 2 nodes:\n"
+        "NODES   NEAREST    VERDICT    WHY\n"
+        "    1   worker-1   Unknown    it asks for gpu.example/large, which dynamic resource allocation "
+        "serves (DeviceClass gpus): which nodes have such devices free is for the scheduler's allocator "
+        "to say\n"
+        "    1   worker-2   Excluded   node(s) were unschedulable\n"
     )
-    assert result.output.startswith(f"0 of 1 fit; for 1 node that is not known\n{why}\n")
-    worker_1, worker_2 = result.output.splitlines()[-2:]
-    assert worker_1.split(maxsplit=3) == ["1", "worker-1", "Unknown", why]
-    assert worker_2.split(maxsplit=3) == ["1", "worker-2", "Excluded", f"node(s) were unschedulable; {why}"]
     unmapped = run("fit", "cpu=1,memory=1Gi,gpu.example/small=1", "-f", dump)
     assert unmapped.return_value == 1
     assert "no node offers gpu.example/small" in unmapped.output
@@ -446,3 +451,31 @@ def test_the_pods_of_a_deployment_are_found_in_a_dump_without_replicasets(run: R
     ), found
     assert problem("deploy/web").endswith("pods read; there is one in namespace team: -n team")
     assert problem("sts/x").endswith("pods read; no StatefulSet does; see the pods' ownerReferences")
+
+
+def test_fit_says_where_devices_and_cpus_are_that_the_scheduler_may_choose(run: Run, tmp_path: Path) -> None:
+    slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1), device("gpu-2", 1))
+    taken = claim(result("gpu-2"))
+    classes = device_class("gpus", f'device.driver == "{GPU}"', resource="gpu.example/large")
+    dump = written(tmp_path / "dump.json", [*cluster(), classes, slices, taken])
+    expected = (
+        "worker-1 would place the pod on NUMA node 0, and has free gpu.example: 1 on NUMA node 0, 1 on NUMA "
+        "node 1; alignment is not guaranteed, since no policy of the kubelet sees such devices"
+    )
+    fits = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
+    assert fits.return_value == 2
+    assert expected in fits.output.splitlines()[1]
+    shown = json.loads(run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump, "-o", "json").output)
+    assert expected in shown["sentence"]
+    (reason,) = [one for one in shown["reasons"] if one["reason"] == "DevicesNotAllocated"]
+    assert reason["sentence"] == shown["sentence"]
+
+
+def test_why_on_a_node_says_where_its_free_devices_are(run: Run, tmp_path: Path) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "mine"}]
+    waiting = pod_body("claims", 1, spec={"resourceClaims": claims})
+    slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1))
+    dump = written(tmp_path / "dump.json", [*cluster(), waiting, slices])
+    shown = run("why", "claims", "-n", "team", "--node", "worker-1", "-f", dump).output
+    assert "scheduler: it claims devices by resourceClaims" in shown
+    assert "has free gpu.example: 1 on NUMA node 0, 1 on NUMA node 1; alignment is not guaranteed" in shown

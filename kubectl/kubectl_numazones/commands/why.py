@@ -12,6 +12,7 @@ from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.why_document import why_document
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.label_selector import LabelSelector
+from numazones.prediction import devices_to_allocate
 
 _EPILOG = """
 \b
@@ -113,6 +114,9 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     for obstacle in answers.scheduler_obstacles(pod, node):
         screen.say(f"  scheduler: {obstacle}")
     decision = answers.decide(pod, node)
+    zones = None if isinstance(decision, str) or not decision.admitted else decision.zones
+    if devices := devices_to_allocate(pod.requests, node, claims=pod.resource_claims, zones=zones):
+        screen.say(f"  scheduler: {devices}")
     if isinstance(decision, str):
         screen.say(f"  {decision}")
         return
