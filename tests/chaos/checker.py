@@ -23,10 +23,18 @@ Event = dict[str, Any]
 Free = dict[str, dict[str, int]]
 """Node → zone → free CPUs."""
 
-LAG = 5.0
-"""Seconds that a program may need from hearing of something to acting on it, on a busy machine."""
-PROMISED = 90.0
-"""Seconds after the last fault within which everything is right again."""
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a machine is held to; seconds."""
+
+    lag: float = 5.0
+    """What a program may need from hearing of something to acting on it."""
+    promised: float = 90.0
+    """Within which everything is right again after the last fault."""
+
+
+PACE = Pace()
 
 GATE = "numazones.io/admission"
 _PLAN = ("Proposed", "Approved", "Executing", "ended")
@@ -67,6 +75,7 @@ class World:
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """(resource, name) → object of any other kind."""
     faults: list[tuple[float, float]] = field(default_factory=list)
+    pace: Pace = PACE
     released: dict[str, float] = field(default_factory=dict)
     """uid → when the operator took its gate away to certain nodes."""
 
@@ -103,20 +112,20 @@ class World:
 
     def known_since(self, t: float) -> float:
         """From when on what a program knows at a time may be: since before the faults that it suffered."""
-        since = t - LAG
+        since = t - self.pace.lag
         for begin, end in sorted(self.faults, reverse=True):
-            if end + LAG >= since and begin <= t:
-                since = min(since, begin - LAG)
+            if end + self.pace.lag >= since and begin <= t:
+                since = min(since, begin - self.pace.lag)
         return since
 
 
-def violations(history: Sequence[Event]) -> list[Violation]:
+def violations(history: Sequence[Event], pace: Pace = PACE) -> list[Violation]:
     """Return every rule that was broken, in the order of time."""
-    final = World()
+    final = World(pace=pace)
     for event in history:
         final.take(event)
     found: list[Violation] = []
-    world = World()
+    world = World(pace=pace)
     statuses = _Statuses()
     zones = _ZoneOrder(final)
     for event in history:
@@ -128,7 +137,7 @@ def violations(history: Sequence[Event]) -> list[Violation]:
         elif event["kind"] == "kubelet" and event["what"] == "rejected":
             found += _opening(event, world, history)
         world.take(event)
-    return sorted([*found, *_calms(history)], key=lambda violation: violation.t)
+    return sorted([*found, *_calms(history, pace)], key=lambda violation: violation.t)
 
 
 # No eviction without a proof that held at that moment; no budget exceeded
@@ -148,7 +157,7 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
     policy = world.objects.get(("rebalancepolicies", plan["spec"]["policy"]))
     if policy is None or not _allows(policy, plan):
         yield Violation("eviction", t, f"{name} was evicted, and the policy did not want it")
-    if not any(_gains(plan, pod, moment, policy) for moment in final.window(t - LAG, t)):
+    if not any(_gains(plan, pod, moment, policy) for moment in final.window(t - final.pace.lag, t)):
         yield Violation("eviction", t, f"{name} was evicted, and at no moment before would that have gained")
     for (resource, budget), body in world.objects.items():
         if resource == "poddisruptionbudgets" and _covers(body, pod):
@@ -240,7 +249,7 @@ def _opening(event: Event, world: World, history: Sequence[Event]) -> Iterator[V
             continue
         if since <= other["t"] <= event["t"] and other["uid"] not in world.released:
             return
-    if since < released - LAG:  # released on what was known before a fault
+    if since < released - world.pace.lag:  # released on what was known before a fault
         return
     pod = (world.pods.get(event["uid"]) or {"metadata": {"name": event["uid"]}})["metadata"]["name"]
     yield Violation("opening", event["t"], f"{pod} came through the gate, and {event['node']} rejected it")
@@ -266,7 +275,7 @@ def _prediction(event: Event, world: World, final: World) -> Iterator[Violation]
     if verdict not in ("Admissible", "Inadmissible"):
         return
     t, cpus = event["t"], cpus_of(pod)
-    window = final.window(world.known_since(t), t + LAG)
+    window = final.window(world.known_since(t), t + final.pace.lag)
     if not any(_fits(moment.free, cpus) == (verdict == "Admissible") for moment in window):
         yield Violation("prediction", t, f"{after['metadata']['name']} with {cpus} CPUs was called {verdict}")
 
@@ -357,7 +366,7 @@ def free_of(zone: Mapping[str, Any]) -> int | None:
 # Everything right again within the promised time
 
 
-def _calms(history: Sequence[Event]) -> Iterator[Violation]:
+def _calms(history: Sequence[Event], pace: Pace) -> Iterator[Violation]:
     world = World()
     began: float | None = None
     for event in history:
@@ -370,7 +379,7 @@ def _calms(history: Sequence[Event]) -> Iterator[Violation]:
                 yield Violation(
                     "calm", event["t"], f"{event['t'] - began:.0f} s without faults, and {wrong[0]}"
                 )
-            elif event["t"] - began > PROMISED:
+            elif event["t"] - began > pace.promised:
                 yield Violation("calm", event["t"], f"it took {event['t'] - began:.0f} s until all was right")
             began = None
 

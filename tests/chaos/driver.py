@@ -20,7 +20,7 @@ from numazones_client.resources import (
     REPLICA_SETS,
 )
 from tests.chaos import checker
-from tests.chaos.checker import Violation
+from tests.chaos.checker import Pace, Violation
 from tests.chaos.cluster import NODES, REPLICAS, Cluster, running
 
 SHAPE = 24
@@ -277,7 +277,7 @@ class Driver:
             await asyncio.sleep(self._draw.uniform(0.05, 1.5))
         await asyncio.gather(*background)
 
-    async def calm(self, *, patience: float = checker.PROMISED) -> None:
+    async def calm(self, *, patience: float = checker.PACE.promised) -> None:
         """Let everything come to rest, without faults."""
         self._faults.clear()
         await self.set_policy()
@@ -321,25 +321,24 @@ async def drive(
     *,
     seed: int,
     rounds: Callable[[int, float], bool],
-    defect: str = "",
+    pace: Pace = checker.PACE,
     say: Callable[[str], None] = lambda _line: None,
 ) -> list[Violation]:
     """Run rounds of turmoil and calm while ``rounds`` of their number and the seconds so far wants it.
 
     It ends after the first round that broke a rule. The history is left in the directory.
     """
-    async with running(directory, defect=defect) as cluster:
+    async with running(directory) as cluster:
         driver = Driver(cluster, random.Random(seed), say)
-        await driver.calm()
-        await driver.set_policy()
+        await driver.calm(patience=pace.promised)
         number = 0
         found: list[Violation] = []
         while not found and rounds(number, cluster.history.now()):
             number += 1
             say(f"round {number}")
             await driver.turmoil()
-            await driver.calm()
+            await driver.calm(patience=pace.promised)
             cluster.history.write(directory / "history.jsonl")
-            found = checker.violations(cluster.history.events)
+            found = checker.violations(cluster.history.events, pace)
             assert cluster.ended() == [], cluster.ended()
         return found
