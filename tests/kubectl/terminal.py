@@ -16,6 +16,12 @@ _SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
     """Run the plugin on a terminal, where it must end without a traceback; return what it shows."""
+    shown = sent_to_terminal(columns, *arguments, lines=lines)
+    return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")
+
+
+def sent_to_terminal(columns: int, *arguments: object, lines: int = 40) -> bytes:
+    """Run the plugin as ``on_terminal`` does; return all that it sends, colours included."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
@@ -38,4 +44,4 @@ def on_terminal(columns: int, *arguments: object, lines: int = 40) -> str:
     _, errors = process.communicate()
     assert b"Traceback" not in errors + shown
     assert process.returncode in {0, 1, 2}
-    return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")
+    return shown

@@ -139,7 +139,7 @@ def command(
         pluralize(len(waiting), "waiting pod"),
         pluralize(len(made), "plan"),
     )
-    click.echo(f"{output}: {', '.join(figures)}")
+    screen.echo(f"{output}: {', '.join(figures)}")
     return 0
 
 

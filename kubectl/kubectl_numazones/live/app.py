@@ -34,7 +34,7 @@ from kubectl_numazones.live.lines import Line
 from kubectl_numazones.zone_figures import ORDERS
 from numazones import timestamp
 from numazones.errors import NumazonesError
-from numazones.wording import pluralize
+from numazones.wording import pluralize, visible
 
 ZONES, STUCK, PLANS = "zones", "stuck", "plans"
 _TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans"}
@@ -64,8 +64,8 @@ class Details(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
-        box = VerticalScroll(Static(self._content))
-        box.border_title = Content(self._title)
+        box = VerticalScroll(Static(screen.Visible(self._content)))
+        box.border_title = Content(visible(self._title, lines=False))
         yield box
         yield Footer(show_command_palette=False)
 
@@ -276,7 +276,7 @@ class Live(App[None]):
         """Show beside the list what is chosen."""
         if self.query_one("#beside").has_class("open"):
             line = self._chosen_line()
-            self.query_one("#chosen", Static).update("" if line is None else line.details())
+            self.query_one("#chosen", Static).update("" if line is None else screen.Visible(line.details()))
 
     def _chosen_line(self) -> Line | None:
         row = self.query_one(DataTable).cursor_row
@@ -319,7 +319,7 @@ class Live(App[None]):
         forbidden = self.query_one("#forbidden", Static)
         forbidden.display = bool(self._forbidden)
         told = lines.forbidden(self._forbidden, self.size.width - 2)
-        forbidden.update(Text(told, no_wrap=True, overflow="ellipsis"))
+        forbidden.update(Text(visible(told), no_wrap=True, overflow="ellipsis"))
         tabs = Text()
         counts = {ZONES: None, STUCK: None, PLANS: None} if self._board is None else self._counts(self._board)
         for number, (tab, name) in enumerate(_TABS.items(), 1):
@@ -344,7 +344,7 @@ class Live(App[None]):
             text.append(f"dumped {moment}" if self._source.files else f"live {moment[11:19]}", "dim")
         problem = self._problem or self._unreadable
         if problem:
-            text.append(f"  {problem}", "bold red")
+            text.append(f"  {visible(problem)}", "bold red")
         return text
 
     def _reason_for_no_lines(self) -> str:
