@@ -3,6 +3,7 @@
 One place, so that no message says "1 pods".
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -34,3 +35,31 @@ def enumeration(parts: Iterable[str]) -> str:
     """Return ``a``, ``a and b``, or ``a, b and c``; each item once."""
     listed = list(dict.fromkeys(parts))
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+# Control characters of ASCII and ISO 8859, which begin commands to a terminal, and marks that turn text.
+_INVISIBLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    """Return a text with every character that a terminal or a log would obey written as its code.
+
+    What others wrote may clear the screen, hide what stands beside it or look like a line of our own.
+
+    Args:
+        text: from anywhere.
+        lines: whether ends of lines and tabs are kept.
+
+    >>> visible("a\\x1b[2Jb") == "a" + chr(92) + "x1b[2Jb"
+    True
+    """
+    kept = "\n\t" if lines else ""
+    return _INVISIBLE.sub(lambda match: match[0] if match[0] in kept else _code(match[0]), text)
+
+
+def _code(character: str) -> str:
+    return {"\n": "\\n", "\t": "\\t"}.get(character) or (
+        f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{ord(character):04x}"  # noqa: PLR2004
+    )

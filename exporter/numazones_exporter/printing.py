@@ -4,6 +4,7 @@ import json
 from typing import TextIO
 
 from numazones.api.numazone import NUMAZone
+from numazones.wording import visible
 from numazones_exporter import table, zones
 from numazones_exporter.observation import Observation
 from numazones_exporter.options import Options, Output
@@ -19,7 +20,9 @@ async def print_zones(options: Options, *, out: TextIO, err: TextIO) -> int:
         await sources.close()
     snapshot = zones.snapshot_of(observation)
     found = [] if snapshot is None else zones.build(snapshot)
-    err.writelines(f"numazones-exporter: {line}\n" for line in _error_lines(observation, found))
+    err.writelines(
+        f"numazones-exporter: {visible(line, lines=False)}\n" for line in _error_lines(observation, found)
+    )
     if not found:
         return 1
     out.write(render(found, options.output))

@@ -9,6 +9,7 @@ from typing import Any
 
 from numazones import jsonpath
 from numazones.api.numazone import NUMAZONE, NUMAZone
+from numazones.wording import visible
 
 _GAP = "   "
 
@@ -30,4 +31,4 @@ def render(zones: Sequence[NUMAZone]) -> str:
 def _cell(document: Any, path: str) -> str:
     """Follow a printer column's path; of several results the first counts, and none is an empty cell."""
     found = jsonpath.find(document, path)
-    return str(found[0]) if found else ""
+    return visible(str(found[0]), lines=False) if found else ""

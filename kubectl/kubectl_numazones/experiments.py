@@ -188,7 +188,7 @@ def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison
     if len(done) < runs:
         again = "" if asked.keep is None else "; the same command goes on from there"
         made = f"{len(done)} of {runs} runs were made"
-        click.echo(f"interrupted: {made}, and the figures are theirs{again}", err=True)
+        screen.echo(f"interrupted: {made}, and the figures are theirs{again}", err=True)
     return compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
 
 

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem  # noqa: E402
 
 from kubectl_numazones.garbage_collection import without_collection  # noqa: E402
 from numazones.errors import NumazonesError  # noqa: E402
+from numazones.wording import visible  # noqa: E402
 
 if _INTERRUPTIBLE:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,7 +145,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         sys.exit(_INTERRUPTED)
     except NumazonesError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {visible(str(error))}", err=True)
         sys.exit(_ERROR)
     except OSError as error:
         # The reader (head, less) has gone, or the disk is full; what is buffered must not fail again.

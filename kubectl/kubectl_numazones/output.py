@@ -23,6 +23,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _LITERAL = re.compile(r"""^(['"])(.*)\1$""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_COMMANDING = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _RANGE = "range "
 _Part = Callable[[Any], str]
 
@@ -47,9 +48,23 @@ class Output:
         if self.form == _JSONPATH:
             click.echo(filled(self.template, document))
         elif self.form == "yaml":
-            click.echo(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True), nl=False)
+            click.echo(_yaml(dict(document)), nl=False)
         else:
-            click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+            click.echo(_json(document))
+
+
+def _yaml(document: Any) -> str:
+    """Write YAML, with characters of all languages unless some would command a terminal."""
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    if _COMMANDING.search(text) is not None:
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=False)
+    return text
+
+
+def _json(document: Any) -> str:
+    """Write JSON; characters that would command a terminal are escaped, and read back as they were."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return _COMMANDING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class _OutputType(click.ParamType[Output]):

@@ -4,20 +4,20 @@ Tables carry no lines, as kubectl's, and are folded to the terminal; where there
 nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
 """
 
-import json
 import shutil
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from kubectl_numazones.folding import GAP, NARROW_GAP, column_widths, folded, natural_widths
 from numazones import timestamp
 from numazones.duration import human_duration
+from numazones.wording import visible
 
 _PIPE_WIDTH = 400
 _BAR = "█▉▊▋▌▍▎▏"
@@ -25,10 +25,39 @@ _BAR = "█▉▊▋▌▍▎▏"
 
 def console() -> Console:
     """Return the console of standard output."""
-    found = Console(highlight=False, soft_wrap=False, legacy_windows=False)
+    found = _Console(highlight=False, soft_wrap=False, legacy_windows=False)
     if not found.is_terminal:
-        found = Console(highlight=False, width=_PIPE_WIDTH, legacy_windows=False)
+        found = _Console(highlight=False, width=_PIPE_WIDTH, legacy_windows=False)
     return found
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text, as ``click.echo`` does; nothing in it can command the terminal."""
+    click.echo(visible(text), err=err, nl=nl)
+
+
+class Visible:
+    """What rich shows, without anything in it that could command the terminal."""
+
+    def __init__(self, content: RenderableType) -> None:
+        """``content``: may hold text from anywhere."""
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the content."""
+        yield from map(_visible_segment, console.render(self._content, options))
+
+
+class _Console(Console):
+    """Shows what text from anywhere holds, and does not obey it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render, text being text."""
+        return map(_visible_segment, super().render(renderable, options))
+
+
+def _visible_segment(segment: Segment) -> Segment:
+    return segment if segment.control else segment._replace(text=visible(segment.text))
 
 
 def print_table(
@@ -42,7 +71,7 @@ def print_table(
 
     ``fold``: whether a table that is wider than the terminal is made to fit.
     """
-    rows = [tuple(row) for row in rows]
+    rows = [tuple(map(_cell, row)) for row in rows]
     aligned = set(right)
     target = console()
     if not target.is_terminal or not (fold or _fits(columns, rows, target.width)):
@@ -76,7 +105,7 @@ def print_node_groups(groups: Iterable[tuple[int, str, str, str]]) -> None:
 
 def say(line: str) -> None:
     """Print a line of an answer; on a terminal it is folded at words, what follows indented beneath."""
-    target = console()
+    line, target = visible(line), console()
     if not target.is_terminal or len(line) <= target.width:
         click.echo(line)
         return
@@ -105,7 +134,12 @@ def _needed(
 
 def literal(cell: str | Text) -> Text:
     """Show text as it is: names and messages may hold brackets, which rich would take for its markup."""
-    return cell if isinstance(cell, Text) else Text(cell)
+    return cell if isinstance(cell, Text) else Text(visible(cell, lines=False))
+
+
+def _cell(cell: str | Text) -> str | Text:
+    """A cell of a table, which is one line."""
+    return cell if isinstance(cell, Text) else visible(cell, lines=False)
 
 
 def _folded(cell: str | Text, width: int) -> Text:
@@ -124,15 +158,10 @@ def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], r
         click.echo(line.rstrip())
 
 
-def print_json(document: Any) -> None:
-    """Print a document for programs."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
 def warn(message: str) -> None:
     """Say something beside the answer, on standard error; an empty message is none."""
     if message:
-        click.echo(f"warning: {message}", err=True)
+        echo(f"warning: {message}", err=True)
 
 
 def bar(share: float, *, width: int = 10) -> Text:

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import click
-
 from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source
 from kubectl_numazones.output import Output
@@ -32,10 +30,10 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
-                click.echo(f"pod/{pod.name}")
+                screen.echo(f"pod/{pod.name}")
     elif not items:
         where = "" if everywhere else f" in namespace {seen.namespace}"
-        click.echo(f"no such pod{where} waits or was rejected", err=True)
+        screen.echo(f"no such pod{where} waits or was rejected", err=True)
     else:
         _print(items, seen, everywhere=everywhere, wide=output.form == "wide")
     codes = {exit_code(item.example, item.prediction.verdict, background) for item, background in items}

@@ -86,6 +86,7 @@ def fuzz(name: str, *, minutes: float, seed: int) -> None:
         f"-max_total_time={round(minutes * 60)}",
         f"-max_len={_MOST_BYTES}",
         f"-timeout={_SECONDS_PER_INPUT}",
+        f"-report_slow_units={_SECONDS_PER_INPUT}",
         f"-rss_limit_mb={_MEGABYTES}",
         f"-artifact_prefix={CACHE / name}.found/",
         f"-seed={seed}",

@@ -19,6 +19,12 @@ def on_terminal(columns: int, *arguments: object, lines: int = 40, typed: str = 
 
     ``typed``: what somebody types meanwhile; the terminal echoes it.
     """
+    shown = sent_to_terminal(columns, *arguments, lines=lines, typed=typed)
+    return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")
+
+
+def sent_to_terminal(columns: int, *arguments: object, lines: int = 40, typed: str = "") -> bytes:
+    """Run the plugin as ``on_terminal`` does; return all that it sends, colours included."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
@@ -42,4 +48,4 @@ def on_terminal(columns: int, *arguments: object, lines: int = 40, typed: str = 
     _, errors = process.communicate()
     assert b"Traceback" not in (errors or b"") + shown
     assert process.returncode in {0, 1, 2}
-    return _SEQUENCE.sub(b"", shown).decode().replace("\r\n", "\n")
+    return shown

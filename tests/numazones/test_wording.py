@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.wording import first_of, pluralize, some_of
+from numazones.wording import first_of, pluralize, some_of, visible
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
@@ -15,3 +15,22 @@ def test_of_many_names_some_are_told_and_how_many_more_there_are() -> None:
     assert some_of("abcd", most=2) == "a, b and 2 more"
     assert first_of(["a"]) == "a"
     assert first_of(["a", "b", "c"]) == "a (and 2 more)"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("worker-1 [bold] \N{GREEK SMALL LETTER ALPHA} \N{GRINNING FACE}", None),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("a\rb\x00\x7f\x9b", r"a\x0db\x00\x7f\x9b"),
+        ("\N{RIGHT-TO-LEFT OVERRIDE}\N{LEFT-TO-RIGHT ISOLATE}", r"\u202e\u2066"),
+        ("\N{ZERO WIDTH SPACE}\N{LINE SEPARATOR}\ud800", r"\u200b\u2028\ud800"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown_as_its_code(text: str, shown: str | None) -> None:
+    assert visible(text) == (text if shown is None else shown)
+
+
+def test_ends_of_lines_are_kept_only_where_there_may_be_lines() -> None:
+    assert visible("a\tb\nc") == "a\tb\nc"
+    assert visible("a\tb\nc", lines=False) == r"a\tb\nc"

@@ -45,3 +45,22 @@ def test_text_logs_are_plain_lines_from_the_level_up() -> None:
     logging.getLogger("x").error("shown")
     (line,) = stream.getvalue().splitlines()
     assert line.endswith("ERROR   x: shown")
+
+
+def test_what_a_message_quotes_neither_begins_a_line_of_its_own_nor_commands_the_terminal() -> None:
+    stream = io.StringIO()
+    logs.configure(style="text", level="warning", stream=stream)
+    logging.getLogger("x").error("pod %s cannot be read", "a\n2026-01-31 ERROR forged\x1b[2J\x9b31m\u202e")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(r"ERROR   x: pod a\n2026-01-31 ERROR forged\x1b[2J\x9b31m\u202e cannot be read")
+    assert line.isprintable()
+
+
+def test_an_exception_in_a_text_log_keeps_its_lines() -> None:
+    stream = io.StringIO()
+    logs.configure(style="text", level="warning", stream=stream)
+    try:
+        raise ValueError("broken")  # noqa: TRY301 - it is what is logged
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    assert "x: failed\nTraceback" in stream.getvalue()

@@ -74,12 +74,12 @@ def command(source: Source, output: Output, *, all_namespaces: bool, selector: s
     shown = rows if output.form == "wide" else [row for row in rows if not row.found.aligned]
     if output.form == "name":
         for row in shown:
-            click.echo(f"pod/{row.pod.name}")
+            screen.echo(f"pod/{row.pod.name}")
         return 0
     _print(shown, wide=output.form == "wide")
-    click.echo(_summary(rows, "" if all_namespaces else seen.namespace))
+    screen.echo(_summary(rows, "" if all_namespaces else seen.namespace))
     for name, message in unknown:
-        click.echo(f"{name}: {message}")
+        screen.echo(f"{name}: {message}")
     return 0
 
 

@@ -137,7 +137,7 @@ def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Se
     elif forecasts:
         _print_each(outcomes)
         for forecast in forecasts:
-            click.echo(forecast.summary)
+            screen.echo(forecast.summary)
     else:
         _print_findings(outcomes)
     wrong = {Severity.ERROR, Severity(fail_on)}
@@ -157,7 +157,7 @@ def _print_findings(outcomes: list[Outcome]) -> None:
     counts = Counter(finding.severity for outcome in outcomes for finding in outcome.findings)
     said = ", ".join(pluralize(counts[severity], severity) for severity in Severity)
     made = sum(1 for outcome in outcomes if not outcome.not_checked)
-    click.echo(f"{said} from {pluralize(made, 'check')}")
+    screen.echo(f"{said} from {pluralize(made, 'check')}")
     for outcome in outcomes:
         if outcome.not_checked:
             screen.say(f"not checked: {outcome.check}: {outcome.not_checked}")
@@ -170,7 +170,7 @@ def _print_finding(check: str, finding: Finding) -> None:
     line.append(some_of(finding.subjects), "bold")
     screen.console().print(line)
     for text in (finding.message, f"cure: {finding.cure}"):
-        click.echo(textwrap.indent(_fold(text), _INDENT))
+        screen.echo(textwrap.indent(_fold(text), _INDENT))
 
 
 def _fold(text: str) -> str:

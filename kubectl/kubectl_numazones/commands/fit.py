@@ -97,7 +97,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
         screen.say(f"no further one: {last.sentence}" if placed else last.sentence)
     if refusals:
         number = pluralize(sum(group.number for group in refusals), "node")
-        click.echo(f"\nNot on {number}:")
+        screen.echo(f"\nNot on {number}:")
         screen.print_node_groups(refusals)
     return answers.EXIT_CODES[verdict]
 

@@ -80,7 +80,7 @@ def command(
     screen.say(f"injection: {found.injection.said}")
     screen.say(f"operator: {found.operator}")
     if not found.waiting:
-        click.echo("no pod waits at the gate")
+        screen.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
     rows = [(f"{it.namespace}/{it.name}", screen.age(it.since, now), it.why) for it in found.waiting]
@@ -153,12 +153,12 @@ def off(source: Source, *, dry_run: bool) -> int:
         injection = await gate_control.injection(client)
         where = "/".join(injection.parameters)
         if injection.on is False or not injection.parameters[1]:
-            click.echo(f"injection: {injection.said}")
+            screen.echo(f"injection: {injection.said}")
         elif dry_run:
-            click.echo(f"would delete ConfigMap {where}, so that no more pods get the gate")
+            screen.echo(f"would delete ConfigMap {where}, so that no more pods get the gate")
         else:
             await gate_control.switch_off(client, injection)
-            click.echo(f"ConfigMap {where} is deleted: no more pods get the gate")
+            screen.echo(f"ConfigMap {where} is deleted: no more pods get the gate")
         code = await _release(client, await gate_control.gated(client), dry_run=dry_run)
         return 1 if injection.on is None and not injection.parameters[1] else code
 
@@ -199,18 +199,18 @@ async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run:
     from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
 
     if not pods:
-        click.echo("no pod waits at the gate")
+        screen.echo("no pod waits at the gate")
         return 0
     if dry_run:
-        click.echo(f"would release {pluralize(len(pods), 'pod')}:")
+        screen.echo(f"would release {pluralize(len(pods), 'pod')}:")
         for pod in pods:
-            click.echo(f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}")
+            screen.echo(f"  {pod['metadata']['namespace']}/{pod['metadata']['name']}")
         return 0
     with click.progressbar(length=len(pods), label="releasing pods", file=sys.stderr) as bar:
         found = await gate_control.release(client, pods, lambda through: bar.update(through - bar.pos))
-    click.echo(f"released {pluralize(found.done, 'pod')}")
+    screen.echo(f"released {pluralize(found.done, 'pod')}")
     if found.gone:
-        click.echo(f"{pluralize(found.gone, 'pod')} had gone meanwhile")
+        screen.echo(f"{pluralize(found.gone, 'pod')} had gone meanwhile")
     for name, why in sorted(found.failed.items()):
-        click.echo(f"error: {name} still waits: {why}", err=True)
+        screen.echo(f"error: {name} still waits: {why}", err=True)
     return int(bool(found.failed))

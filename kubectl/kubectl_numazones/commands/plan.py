@@ -113,12 +113,12 @@ def command(
     if output.is_document:
         output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
     elif output.form == "script":
-        click.echo(_SCRIPT_HEAD)
+        screen.echo(_SCRIPT_HEAD)
         for goal, item in found:
             _script(goal, item)
     else:
         if not found:
-            click.echo("no pod waits; --shape makes room for pods that are still to come")
+            screen.echo("no pod waits; --shape makes room for pods that are still to come")
         for goal, item in found:
             _print_plans(goal, item)
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
@@ -185,7 +185,7 @@ def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
 
 
 def _script(goal: Goal, item: Report) -> None:
-    click.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
+    screen.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {
@@ -195,10 +195,10 @@ def _script(goal: Goal, item: Report) -> None:
                 "deleteOptions": {"preconditions": {"uid": move.pod.uid}},
             }
             path = f"/api/v1/namespaces/{move.pod.namespace}/pods/{move.pod.name}/eviction"
-            click.echo(
+            screen.echo(
                 f"# to {move.node}{' (its replacement must go nowhere else)' if move.affinity else ''}"
             )
-            click.echo(
+            screen.echo(
                 f"echo {shlex.quote(json.dumps(body))} | kubectl create --raw {shlex.quote(path)} -f -"
             )
 
@@ -211,5 +211,5 @@ def _why_not(seen: Seen, policy: Policy, name: str) -> int:
     for objection in found:
         screen.say(f"{objection.rule}: {objection.message}")
     if not found:
-        click.echo("nothing keeps it from being moved")
+        screen.echo("nothing keeps it from being moved")
     return 1 if found else 0

@@ -58,7 +58,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
         for why in left_out:
             screen.warn(f"left out, for no name in it can be changed: {why}")
     directory.write(found, output)
-    click.echo(
+    screen.echo(
         f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "
         f"of {found.name}"
     )

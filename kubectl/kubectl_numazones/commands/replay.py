@@ -76,7 +76,7 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
             ("the model now", _outcome_text(now)),
         ),
     )
-    click.echo("the model still differs: please report it" if differs else "the model agrees now")
+    screen.echo("the model still differs: please report it" if differs else "the model agrees now")
     return int(differs)
 
 

@@ -146,7 +146,7 @@ def command(
         pluralize(len(waiting), "waiting pod"),
         pluralize(len(shown), "plan"),
     )
-    click.echo(f"{output}: {', '.join(figures)}")
+    screen.echo(f"{output}: {', '.join(figures)}")
     return 0
 
 

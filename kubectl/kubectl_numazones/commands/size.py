@@ -110,7 +110,7 @@ def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Gro
             else f"at least {found.at_least} are needed"
         )
         screen.say(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
-    click.echo()
+    screen.echo()
     heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
     screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])
 

@@ -104,7 +104,7 @@ def command(
         output.write(comparison.document())
         return
     screen.say(summary(comparison, happens))
-    click.echo()
+    screen.echo()
     keys = _keys(varied)
     rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
     heads = (*(_short(key).upper() for key in keys), *_HEADS)

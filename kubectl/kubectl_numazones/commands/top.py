@@ -78,12 +78,12 @@ def command(
             output.write(_document(zones, unknown, held))
         elif output.form == "name":
             for zone in zones:
-                click.echo(f"{_KIND}/{zone.name}")
+                screen.echo(f"{_KIND}/{zone.name}")
         else:
             if zones:
                 _print(zones, wide=output.form == "wide")
             elif not unknown:
-                click.echo("no node has these labels", err=True)
+                screen.echo("no node has these labels", err=True)
             for name, message in unknown:
                 screen.say(f"{name}: {message}")
             _print_held(held or {})

@@ -57,7 +57,7 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
         return
     screen.say(summary(comparison, happens))
     screen.say(f"new: {experiment.variants[1]}")
-    click.echo()
+    screen.echo()
     rows = list(_rows(comparison))
     columns = ("", *_HEADS) if comparison.runs > 1 else ("", *_HEADS[:3])
     kept = screen.columns_that_fit(columns, rows, expendable=range(len(columns) - 1, 3, -1))

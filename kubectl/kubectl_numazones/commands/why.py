@@ -95,12 +95,12 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
     if output.is_document:
         output.write(why_document(Stuck(pods, pod, prediction), seen, background))
     elif output.form == "name":
-        click.echo(f"pod/{pod.name}")
+        screen.echo(f"pod/{pod.name}")
     else:
         for line in explanation_lines(pods, pod, prediction, seen, background):
             screen.say(line)
         if not is_running(pod):
-            click.echo()
+            screen.echo()
             if output.form == "wide":
                 screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
             else:
@@ -125,5 +125,5 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
         screen.say(f"  {line}")
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
-        click.echo("\nWho holds what:")
+        screen.echo("\nWho holds what:")
         screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))

@@ -21,7 +21,7 @@ from textual.events import Resize
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerError
 
-from kubectl_numazones import plan_decisions
+from kubectl_numazones import plan_decisions, screen
 from kubectl_numazones.cluster import Seen, Source, connect, read_cluster
 from kubectl_numazones.files import Object
 from kubectl_numazones.kinds import Kind
@@ -39,6 +39,7 @@ from kubectl_numazones.live.style import CSS
 from kubectl_numazones.plan_decisions import Decision
 from kubectl_numazones.zone_figures import ORDERS
 from numazones.errors import NumazonesError
+from numazones.wording import visible
 from numazones_client import Client
 
 _WIDE = 140
@@ -316,7 +317,7 @@ class Live(App[None]):
         chosen = self.query_one("#chosen", Static)
         if line is None or not line.slow:
             self.workers.cancel_group(self, "beside")
-            chosen.update("" if line is None else line.details())
+            chosen.update("" if line is None else screen.Visible(line.details()))
             return
         chosen.update(Text("working it out …", "dim"))
         self.run_worker(self._fill_beside(line), exclusive=True, group="beside")
@@ -324,7 +325,7 @@ class Live(App[None]):
     async def _fill_beside(self, line: Line) -> None:
         await asyncio.sleep(_HOLD)  # nothing is worked out for those who only pass by
         content = await asyncio.to_thread(line.details)
-        self.query_one("#chosen", Static).update(content)
+        self.query_one("#chosen", Static).update(screen.Visible(content))
 
     def _chosen_line(self) -> Line | None:
         return self._table.chosen
@@ -339,7 +340,7 @@ class Live(App[None]):
         self._table.show(columns, found)
         empty = self.screen_stack[0].query_one("#empty", Static)
         empty.display = not found
-        empty.update(Text(self._reason_for_no_lines()))
+        empty.update(Text(visible(self._reason_for_no_lines())))
         if self.screen is self.screen_stack[0]:
             self.on_data_table_row_highlighted()
 
@@ -355,7 +356,7 @@ class Live(App[None]):
         for name, text in told.items():
             line = base.query_one(name, Static)
             line.display = bool(text)
-            line.update(Text(text, no_wrap=True, overflow="ellipsis"))
+            line.update(Text(visible(text), no_wrap=True, overflow="ellipsis"))
         counts = {} if self._board is None else self._counts(self._board)
         base.query_one("#tabs", Static).update(head.tabs(self._view, counts))
 

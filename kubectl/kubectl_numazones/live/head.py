@@ -7,7 +7,7 @@ from rich.text import Text
 from kubectl_numazones.live.board import Board
 from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View
 from numazones import timestamp
-from numazones.wording import pluralize
+from numazones.wording import pluralize, visible
 
 TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}
 
@@ -22,7 +22,7 @@ def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
         moment = timestamp.format(situation.surroundings.now)
         text.append(f"dumped {moment}" if dumped else f"live {moment[11:19]}", "dim")
     if problem:
-        text.append(f"  {problem}", "bold red")
+        text.append(f"  {visible(problem, lines=False)}", "bold red")
     return text
 
 
@@ -36,5 +36,5 @@ def tabs(view: View, counts: Mapping[str, int | None]) -> Text:
     if view.tab == ZONES:
         text.append(f"by {view.order}", "dim italic")
     if view.group:
-        text.append(f" only {view.group} (escape: all)", "italic")
+        text.append(f" only {visible(view.group, lines=False)} (escape: all)", "italic")
     return text

@@ -321,5 +321,5 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(screen.literal, row))
     return table

@@ -13,8 +13,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
+from kubectl_numazones import screen
 from kubectl_numazones.files import Object
 from kubectl_numazones.live.events import EventSource, event_table
+from numazones.wording import visible
 
 _PERIOD = 2.0
 """Seconds between two looks at the events of what is shown."""
@@ -39,8 +41,8 @@ class Details(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
-        box = VerticalScroll(Static(self._content))
-        box.border_title = Content(self._title)
+        box = VerticalScroll(Static(screen.Visible(self._content)))
+        box.border_title = Content(visible(self._title, lines=False))
         yield box
         yield Footer(show_command_palette=False)
 
@@ -61,7 +63,7 @@ class Details(ModalScreen[None]):
 
     def _show(self, events: Iterable[Object] | None) -> None:
         below = () if events is None else (Text(), event_table(events))
-        self.query_one(Static).update(Group(self._content, *below))
+        self.query_one(Static).update(screen.Visible(Group(self._content, *below)))
 
 
 class Confirm(ModalScreen[bool]):
@@ -80,8 +82,8 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         asked = Text.assemble((self._question, "bold"), "  y: yes, n: no")
-        box = VerticalScroll(Static(Group(self._content, Text(), asked)))
-        box.border_title = Content(self._title)
+        box = VerticalScroll(Static(screen.Visible(Group(self._content, Text(), asked))))
+        box.border_title = Content(visible(self._title, lines=False))
         yield box
         yield Footer(show_command_palette=False)
 

@@ -1,14 +1,24 @@
 """Every rule that keeps a pod where it is, with the message people get to read."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from numazones import timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.label_selector import InvalidSelector
 from numazones.rebalance.budgets import Budget, Headroom
-from numazones.rebalance.filter import EVICT, Surroundings, eviction_cost, objections, order
+from numazones.rebalance.filter import (
+    EVICT,
+    Surroundings,
+    eviction_cost,
+    objections,
+    order,
+    protection,
+    qos_rank,
+)
 from numazones.rebalance.protections import InvalidProtections, Protections
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
@@ -411,6 +421,86 @@ def test_what_speaks_against_evicting_a_pod(
     assert [objection.message for objection in found] == messages
 
 
+RULES = {
+    "pod is a mirror pod": "MirrorPods",
+    "pod is a static pod": "StaticPods",
+    "pod is terminating": "TerminatingPods",
+    "pod asks not to be evicted": "PreferNoEviction",
+    "pod has the highest eviction cost": "EvictionCost",
+    "pod does not have any ownerRefs": "FailedBarePods",
+    "daemonset pods are protected": "DaemonSetPods",
+    "pod has ResourceClaims": "PodsWithResourceClaims",
+    "pod has system critical priority": "SystemCriticalPods",
+    "pod has higher priority than": "PriorityThreshold",
+    "pod has local storage": "PodsWithLocalStorage",
+    "pod with PVC": "PodsWithPVC",
+    "storage class of PVC": "PodsWithPVC",
+    "pod using protected storage class": "PodsWithPVC",
+    "pod does not have a PodDisruptionBudget": "PodsWithoutPDB",
+    "pod labels do not match": "LabelSelector",
+    "namespace ": "Namespaces",
+    "owner has ": "MinReplicas",
+    "pod age is not older": "MinPodAge",
+    "labels of the pod's namespace": "NamespaceLabelSelector",
+    "pod does not fit on any other node": "NodeFit",
+    "node ": "NodeSelector",
+}
+"""Beginnings of what is said → the rule as policies and metrics name it."""
+
+
+def test_each_objection_names_its_rule() -> None:
+    seen = set()
+    for _, subject, settings, _ in ROWS:
+        protections = Protections.from_api(settings, priority_classes={"batch": 500})
+        for found in objections(subject, protections, SURROUNDINGS, cluster=CLUSTER):
+            (rule,) = (rule for text, rule in RULES.items() if found.message.startswith(text))
+            assert found.rule == rule, found.message
+            seen.add(rule)
+    assert seen == set(RULES.values())
+
+
+def test_the_pods_of_each_owner_are_counted() -> None:
+    pods = [pod(name="a"), pod(name="b"), pod(name="c", owners=())]
+    (owner,) = {one.uid for one in pods[0].owners}
+    assert Surroundings.count_replicas(pods) == {owner: 2}
+    assert Surroundings.count_replicas([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted", "kept"), [(1, 2, True), (2, 2, False), (2, 3, True), (0, 1, False), (None, 2, True)]
+)
+def test_an_owner_keeps_its_least_number_of_pods(number: int | None, wanted: int, kept: bool) -> None:  # noqa: FBT001
+    subject = pod()
+    replicas = {} if number is None else {subject.owners[0].uid: number}
+    found = objections(
+        subject, Protections.from_api({"minReplicas": wanted}), replace(SURROUNDINGS, replicas=replicas)
+    )
+    replica = "1 replica" if number == 1 else f"{number or 0} replicas"
+    message = f"owner has {replica} which is less than minReplicas of {wanted}"
+    assert [one.message for one in found] == ([message] if kept else [])
+
+
+def test_a_pod_is_old_enough_at_the_age_that_is_asked_for() -> None:
+    protections = Protections.from_api({"minPodAge": "1h"})
+    for minutes, kept in ((59, True), (60, False)):
+        started = timestamp.format(SURROUNDINGS.now - timedelta(minutes=minutes))
+        assert bool(objections(pod(started=started), protections, SURROUNDINGS)) is kept
+
+
+def test_what_protects_a_pod_by_default_is_told_by_what_it_shows_itself() -> None:
+    assert protection(pod()) == ""
+    assert protection(pod(deleting=True)) == "pod is terminating"
+    assert (
+        protection(pod(volumes=volumes({"emptyDir": {}})))
+        == "pod has local storage and is protected against eviction"
+    )
+
+
+def test_a_pod_that_cannot_be_read_is_evicted_as_gladly_as_a_guaranteed_one() -> None:
+    unread = replace(pod(), admission=None)
+    assert [qos_rank(one) for one in (pod(guaranteed=False), pod(), unread)] == [1, 2, 2]
+
+
 def test_there_are_some_sixty_rows_and_none_twice() -> None:
     assert len(ROWS) >= 60
     assert len({row[0] for row in ROWS}) == len(ROWS)
@@ -534,7 +624,10 @@ def test_candidates_are_in_a_total_order_of_how_gladly_they_are_evicted() -> Non
 
 @pytest.mark.parametrize(
     ("text", "cost"),
-    [("5", 5), ("-7", -7), ("0", 0), ("05", 0), ("", 0), ("1.5", 0), ("2147483648", 0), ("٣", 0)],
+    [
+        *[("5", 5), ("-7", -7), ("+7", 7), ("0", 0), ("05", 0), ("", 0), ("1.5", 0), ("٣", 0)],
+        *[("2147483647", 2**31 - 1), ("2147483648", 0), ("-2147483648", -(2**31)), ("-2147483649", 0)],
+    ],
 )
 def test_eviction_costs_are_read_as_32_bit_numbers(text: str, cost: int) -> None:
     assert eviction_cost(pod(annotations={COST: text})) == cost

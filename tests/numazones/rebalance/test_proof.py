@@ -1,6 +1,7 @@
 """The proof by itself: a plan is believed only as far as every course of events bears it out."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from numazones.cluster import Cluster, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
+from numazones.rebalance.history import Emptied, History
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, Placement, Plan, evict, replacement
+from numazones.rebalance.moves import Move, Placement, Plan, evict, relocation, replacement
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, Target
 from numazones.rebalance.proof import choices, prove
@@ -211,3 +213,77 @@ def test_choices_are_what_the_scheduler_could_choose_within_the_affinity(build: 
     pod = build.pod("p", 1)
     assert [node.name for node in choices(pod, cluster)] == ["n1", "n3"]
     assert [node.name for node in choices(pod, cluster, ("n3", "n2", "n9"))] == ["n3"]
+
+
+def test_moves_that_the_limits_allow_one_by_one_are_counted_together(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1), build.pod("q", 1))
+    situation = build.situation([first, build.node("n2")])
+    moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
+    both, goal = Plan(moves, -2, 0), Vacate("n1")
+    assert prove(both, goal, situation, Policy(limits=Limits(total=2))).holds
+    reason = prove(both, goal, situation, Policy(limits=Limits(total=1))).reason
+    assert reason.startswith("pod default/q may not be moved: ")
+    assert "per a descheduling cycle reached" in reason
+
+
+def test_a_policy_that_moves_pods_to_other_nodes_leaves_none_where_it_is(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    situation = build.situation([first])
+    stay = Plan((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)
+    assert prove(stay, Vacate("n1"), situation, Policy(target=Target.SAME)).holds
+    assert prove(stay, Vacate("n1"), situation, Policy(target=Target.OTHER)).reason == (
+        "the replacement of default/p may be put on node n1, but the policy's target is Other"
+    )
+
+
+def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    pod, policy = first.pods["p"], Policy(cooldown=timedelta(hours=1))
+    same = relocation(pod, "n2")
+    assert same is not None
+    away = Plan((moved(pod, "n2", affinity=("n2",)),), -1, 0)
+    for age, reason in (
+        (59, "a plan that moved a pod of the same owner from n1 to there failed within the cooldown"),
+        (60, ""),
+    ):
+        failed = History(failed={same: build.now - timedelta(minutes=age)})
+        situation = replace(build.situation([first, build.node("n2")]), history=failed)
+        proof = prove(away, Vacate("n1"), situation, policy)
+        assert (proof.holds, proof.reason.endswith(reason)) == (not reason, True)
+
+
+def test_room_that_another_policy_made_is_for_pods_that_wait_alone(build: Any, two_ways: Any) -> None:
+    made_room = History(emptied={"n2": Emptied("other", build.now - timedelta(hours=23))})
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    closed = replace(build.situation([first, build.node("n2")]), history=made_room)
+    assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
+        "the replacement of default/p may be put on node n2, where a plan of policy other made room; before "
+        "2026-01-31T13:00:00Z only plans for pods that wait fill it"
+    )
+    older = History(emptied={"n2": Emptied("other", build.now - timedelta(hours=24))})
+    open_again = replace(closed, history=older)
+    assert holds(open_again, moved(first.pods["p"], "n2", affinity=("n2",))) == ""
+    big = replace(build.pod("big", 4), phase="Pending")
+    (goal,) = pending_goals([big])
+    waited_for = replace(build.situation(two_ways), history=made_room)
+    found = plan(goal, waited_for, Policy(), expired=never).plan
+    assert found is not None
+    assert found.moves[0].node == "n2"
+    assert prove(found, goal, waited_for, Policy()).holds
+
+
+def test_a_replacement_whose_node_cannot_be_foreseen_proves_nothing(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    situation = build.situation([first, build.node("n2")])
+    move = moved(first.pods["p"], "n2", affinity=("n2",))
+    unclear = replace(move.replacement, constraints=replace(move.replacement.constraints, beyond=("a", "b")))
+    assert holds(situation, replace(move, replacement=unclear)) == (
+        "where default/p will run cannot be foreseen: a, b"
+    )
+
+
+def test_so_many_nodes_as_can_be_played_through_are(build: Any) -> None:
+    first = replace(build.put(build.node("n1", zones=1), build.pod("p", 1)), unschedulable=True)
+    empty = build.node("n2", zones=1)
+    nodes = [first, *(replace(empty, name=f"n{index}") for index in range(2, 258))]
+    assert holds(build.situation(nodes), moved(first.pods["p"], "n2")) == ""

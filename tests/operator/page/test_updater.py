@@ -21,8 +21,11 @@ class Updates:
 
     def __init__(self) -> None:
         self.setting = OneNodePipeline()
-        self.wall = 1_700_000_000.0
-        self.held = HeldRoom(self.setting.state, wall=lambda: self.wall)
+        self.moment = 0.0
+        """Seconds that have passed for the room that is held."""
+        self.held = HeldRoom(
+            self.setting.state, clock=lambda: self.moment, wall=lambda: 1_700_000_000.0 + self.moment
+        )
         self.now = 0.0
         self.look = 0.0
         """Seconds that pass from one look at the clock to the next."""
@@ -101,6 +104,6 @@ async def test_held_room_is_shown_until_it_ends() -> None:
         assert (shown["way"], shown["until"]) == ("being bound by a scheduler", "2023-11-14T22:14:20Z")
         assert shown["places"] == [["node", [0]]]
         seen = updates.documents.version
-        updates.wall += 60
+        updates.moment += 60
         await updates.round()
         assert changes(updates.documents, seen) == {key: None}
