@@ -1,5 +1,6 @@
 """The room that pods on their way hold: of which pods, on which nodes, and against whom."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -122,6 +123,21 @@ def test_a_pod_that_may_go_to_many_nodes_was_given_no_choice() -> None:
     names = tuple(one.name for one in nodes)
     assert len(held_by(pod("p", released=NOW, nodes=names[:-1]), nodes=nodes)) == MAX_NODES
     assert held_by(pod("p", released=NOW, nodes=names), nodes=nodes) == []
+
+
+def test_labels_of_nodes_choose_them_too() -> None:
+    body = {
+        "metadata": {
+            "name": "p",
+            "namespace": "d",
+            "uid": "p",
+            "annotations": {RELEASED: "2023-11-14T22:13:20Z"},
+        },
+        "spec": {"containers": [_container("2")], "nodeSelector": {"rack": "1"}},
+        "status": {"phase": "Pending"},
+    }
+    labelled = [replace(NODES[0], labels={"rack": "1"}), replace(NODES[1], labels={"rack": "2"})]
+    assert held_by(ClusterPod.from_api(body), nodes=labelled) == [("a", "p")]
 
 
 def test_a_node_with_what_is_held_has_so_much_less() -> None:
