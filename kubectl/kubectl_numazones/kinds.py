@@ -8,8 +8,8 @@ from numazones.placement import models
 from numazones_client import resources
 from numazones_client.resources import Resource
 
-_PLANS, _MADE, _MODELS = "plans may err", "no recommendations", "no other models"
-_DEVICES = "no devices of claims"
+_PLANS, _MADE, _MODELS = "plans may err", "no proposals", "no other models"
+_DEVICES = "no DRA"
 
 
 class Kind(NamedTuple):

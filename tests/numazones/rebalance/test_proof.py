@@ -8,6 +8,7 @@ import pytest
 
 from numazones.cluster import Cluster, ClusterPod
 from numazones.fragmentation import Shape
+from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
 from numazones.rebalance.history import Emptied, History
@@ -224,6 +225,24 @@ def test_moves_that_the_limits_allow_one_by_one_are_counted_together(build: Any)
     reason = prove(both, goal, situation, Policy(limits=Limits(total=1))).reason
     assert reason.startswith("pod default/q may not be moved: ")
     assert "per a descheduling cycle reached" in reason
+
+
+def test_moves_that_a_disruption_budget_allows_one_by_one_are_counted_together(build: Any) -> None:
+    labelled = {"metadata": {"labels": {"app": "web"}}}
+    first = build.put(build.node("n1"), build.pod("p", 1, **labelled), build.pod("q", 1, **labelled))
+    for allowed in (2, 1):
+        budget = Budget.from_api(
+            {
+                "metadata": {"namespace": "default", "name": "web", "generation": 1},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}},
+                "status": {"disruptionsAllowed": allowed, "observedGeneration": 1},
+            }
+        )
+        situation = build.situation([first, build.node("n2")], headroom=Headroom.of([budget]))
+        moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
+        proof = prove(Plan(moves, -2, 0), Vacate("n1"), situation, Policy(limits=Limits(total=5)))
+        assert proof.holds is (allowed == len(moves))
+        assert proof.holds or proof.reason.startswith("pod default/q may not be moved: ")
 
 
 def test_a_policy_that_moves_pods_to_other_nodes_leaves_none_where_it_is(build: Any) -> None:
