@@ -167,7 +167,8 @@ async def test_zones_are_published_and_shown(node: Node) -> None:
     node.admit("first", cpus=2)
     async with node.exporting():
         await node.assigned(2)
-    header, *rows = node.server.kubectl("get", "numazones", "-o", "wide").splitlines()
+    ours = f"numazones.io/node={NODE}"
+    header, *rows = node.server.kubectl("get", "numazones", "-l", ours, "-o", "wide").splitlines()
     assert header.startswith("NAME"), header
     assert header.split()[1:7] == ["POLICY", "CPU", "FREE", "MEM-FREE", "DEVICES", "STATE"]
     assert [row.split()[0] for row in rows] == [f"{NODE}-numa-{number}" for number in (0, 1)]
