@@ -76,7 +76,16 @@ async def test_openings_beyond_the_room_are_noticed(tmp_path: Path) -> None:
     async with running(tmp_path, defect="open-gate") as cluster:
         people = Driver(cluster, random.Random(SEED), print)
         await people.calm(patience=PATIENT.promised)
+        for number, node in enumerate(NODES * 2):
+            await occupy(cluster, people, f"all-{number}", 30, node)
+        # All of them wait when a node has room for two, or by the scheduler's sums for three.
         await people.create_replica_set("large", 20, 9)
+        await people.calm(patience=PATIENT.promised)
+        assert "opening" not in rules(cluster)
+        # Pods that came past the gate excuse a rejection for so long.
+        await asyncio.sleep(checker.PACE.lag + 1)
+        await people.delete(PODS, "all-0")
+        await people.delete(PODS, f"all-{len(NODES)}")
         await eventually(lambda: "opening" in rules(cluster), what="the checker notices")
 
 

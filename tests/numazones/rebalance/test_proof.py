@@ -262,7 +262,7 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
     assert same is not None
     away = Plan((moved(pod, "n2", affinity=("n2",)),), -1, 0)
     for age, reason in (
-        (59, "a plan that moved a pod of the same owner from n1 to there failed within the cooldown"),
+        (59, "moved a pod of the same owner from n1 to there failed or was rejected within the cooldown"),
         (60, ""),
     ):
         failed = History(failed={same: build.now - timedelta(minutes=age)})
