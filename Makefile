@@ -75,7 +75,7 @@ demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; t
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
 
-audit: venv  ## known vulnerabilities of what is locked, and the workflow linted; the first needs pypi.org
+audit: venv  ## known vulnerabilities of what is locked, and the workflow linted; the first needs PyPI itself
 	scripts/audit .cache/audit
 
 sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
