@@ -8,6 +8,7 @@ operator knows whose scheduler asks it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from numazones import timestamp
@@ -41,6 +42,11 @@ class Held:
     way: Way
     until: float | None = None
     """When that ends by itself, seconds since the epoch; None: when the scheduler nominates it no longer."""
+
+    @property
+    def ends(self) -> str:
+        """The same, RFC 3339; empty: when the scheduler nominates it no longer."""
+        return "" if self.until is None else timestamp.format(datetime.fromtimestamp(self.until, UTC))
 
 
 def release_ends(pod: ClusterPod, now: float) -> float | None:
@@ -82,6 +88,15 @@ def held(
             chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
             if 0 < len(chosen) <= MAX_NODES:
                 yield Held(pod, tuple(chosen), Way.RELEASED, until)
+
+
+def by_node(items: Iterable[Held]) -> dict[str, list[ClusterPod]]:
+    """Return node → the pods that room is held for there; of one that may come to several, each has it."""
+    found: dict[str, list[ClusterPod]] = {}
+    for item in items:
+        for name in item.nodes:
+            found.setdefault(name, []).append(item.pod)
+    return found
 
 
 def holders(

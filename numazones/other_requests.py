@@ -10,6 +10,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import counted_requests
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY, STORAGE, is_memory
+from numazones.wording import pluralize
 
 _MEBI = 1 << 20
 
@@ -92,7 +93,7 @@ def round_down(resource: str, amount: int) -> int:
 def amount_with_resource(resource: str, amount: int) -> str:
     """Return an amount with the name of what it is of: ``4 CPUs``, ``2Gi memory``."""
     if resource == CPU:
-        return f"{amount} CPU" if amount == 1 else f"{amount} CPUs"
+        return pluralize(amount, "CPU")
     return f"{amount_in_words(resource, amount)} {resource}"
 
 

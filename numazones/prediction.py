@@ -146,6 +146,11 @@ class Prediction:
         return first.sentence or first.message or first.reason
 
     @property
+    def reason(self) -> str:
+        """What stands in the way, in a word or two that many pods share; empty where nothing does."""
+        return self.reasons[0].reason if self.reasons else ""
+
+    @property
     def hopeless(self) -> str:
         """That nobody has to be evicted, for nothing would come of it; empty where something might."""
         if self.possible:

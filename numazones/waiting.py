@@ -48,8 +48,19 @@ class Surroundings:
     """Events of the pod."""
 
 
-def waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[Wait, ...]:
-    """Return what a pod waits for, whatever the nodes say; ``admissible``: some node would admit it."""
+def waits(pod: ClusterPod, around: Surroundings, *, admissible: bool, held: bool = False) -> tuple[Wait, ...]:
+    """Return what a pod waits for, whatever the nodes say.
+
+    Args:
+        pod: the pod.
+        around: what is known around it.
+        admissible: whether some node would admit it.
+        held: whether the room for it is held for others (``held_room.in_the_way``), the last thing to say.
+    """
+    return _waits(pod, around, admissible=admissible) or ((HELD_ROOM,) if held else ())
+
+
+def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[Wait, ...]:
     if pod.node or pod.terminal:
         return ()
     told = latest_messages(around.events)
@@ -108,13 +119,14 @@ def _gates(
 
 def latest_messages(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return reason → message of the latest event with it."""
-
-    def time_of(event: Mapping[str, Any]) -> str:
-        series = event.get("series") or {}
-        times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-        return next((str(time) for time in times if time), "")
-
     return {
         str(event.get("reason") or ""): str(event.get("message") or "")
-        for event in sorted(events, key=time_of)
+        for event in sorted(events, key=last_seen)
     }
+
+
+def last_seen(event: Mapping[str, Any]) -> str:
+    """Return when an event was seen last, RFC 3339; empty if it does not say."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), "")

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from numazones import cpuset, timestamp
+from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Held, held, zones_held
+from numazones.held_room import Held, by_node, held, zones_held
 from numazones.kubelet.shortfall import name_numas
 from numazones.wording import pluralize
 
@@ -28,9 +28,7 @@ class Coming:
     @property
     def until(self) -> str | None:
         """When that ends by itself, RFC 3339; None: when the scheduler decides otherwise."""
-        if self.held.until is None:
-            return None
-        return timestamp.format(datetime.fromtimestamp(self.held.until, UTC))
+        return self.held.ends or None
 
     @property
     def sentence(self) -> str:
@@ -45,15 +43,9 @@ def coming(
     waiting: Iterable[ClusterPod], nodes: Mapping[str, ClusterNode], now: datetime
 ) -> dict[str, list[Coming]]:
     """Return node → the pods on their way to it; of one that may come to several, each has it."""
-    by_node: dict[str, dict[str, Held]] = {}
-    for item in held(waiting, list(nodes.values()), now=now.timestamp()):
-        for name in item.nodes:
-            by_node.setdefault(name, {})[item.pod.uid] = item
+    items = {item.pod.uid: item for item in held(waiting, list(nodes.values()), now=now.timestamp())}
     return {
-        name: [
-            Coming(items[pod.uid], zones)
-            for pod, zones in zones_held(nodes[name], (item.pod for item in items.values()))
-        ]
-        for name, items in by_node.items()
+        name: [Coming(items[pod.uid], zones) for pod, zones in zones_held(nodes[name], pods)]
+        for name, pods in by_node(items.values()).items()
         if name in nodes
     }

@@ -35,7 +35,12 @@ def _about(item: Object) -> Object:
     """Namespace, name and UID of what an event or a prediction is about."""
     if item["kind"] == _PREDICTION:
         return {**item["metadata"], "uid": (item.get("spec") or {}).get("podUID")}
-    return item.get("involvedObject") or item.get("regarding") or {}
+    return reference_of(item)
+
+
+def reference_of(event: Object) -> Object:
+    """Return what an event refers to, in the older form of events or the newer one."""
+    return event.get("involvedObject") or event.get("regarding") or {}
 
 
 async def _list_said(pods: Collection[ClusterPod], source: Source) -> list[Object]:

@@ -14,7 +14,7 @@ from numazones.helpful_changes import plan_made
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
-from numazones.waiting import HELD_ROOM, Surroundings, Wait, latest_messages, scheduler_says, waits
+from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
 
 NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
@@ -61,9 +61,7 @@ class Background:
         events = [item for item in said if item["kind"] == "Event"]
         admissible = prediction.verdict == ADMISSIBLE
         held = tuple(_held(pod, prediction, seen)) if admissible else ()
-        found = waits(pod, _surroundings(pod, seen, events), admissible=admissible)
-        if held and not found:
-            found = (HELD_ROOM,)
+        found = waits(pod, _surroundings(pod, seen, events), admissible=admissible, held=bool(held))
         return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
 
 

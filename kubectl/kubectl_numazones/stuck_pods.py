@@ -54,9 +54,7 @@ class Stuck:
     @property
     def reason(self) -> str:
         """What stands in the way, in a word or two that many pods share."""
-        if not self.waiting:
-            return self.example.reason
-        return self.prediction.reasons[0].reason if self.prediction.reasons else ""
+        return self.prediction.reason if self.waiting else self.example.reason
 
     @property
     def since(self) -> str:

@@ -5,14 +5,12 @@ Each yields documents with their keys, as ``documents`` describes them.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from numazones import timestamp
 from numazones.advice import Advice
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Held, zones_held
+from numazones.held_room import Held, by_node, zones_held
 from numazones.prediction import Prediction
 from numazones.quantity import format_bytes, format_milli
 from numazones.resources import is_memory
@@ -121,7 +119,7 @@ def _reason(item: Waiting) -> str:
     """What stands in the way, in a word or two that many pods share."""
     if item.waits:
         return item.waits[0].reason
-    return item.prediction.reasons[0].reason if item.prediction.reasons else ""
+    return item.prediction.reason
 
 
 def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
@@ -149,23 +147,18 @@ def held_documents(
         node: finds a node by name.
     """
     listed = list(held)
-    by_node: dict[str, list[ClusterPod]] = {}
-    for item in listed:
-        for name in item.nodes:
-            by_node.setdefault(name, []).append(item.pod)
     zones: dict[tuple[str, str], list[int]] = {}
-    for name, pods in by_node.items():
+    for name, pods in by_node(listed).items():
         there = node(name)
         for pod, numas in zones_held(there, pods) if there is not None else ():
             zones[name, pod.uid] = list(numas)
     for item in listed:
-        until = None if item.until is None else datetime.fromtimestamp(item.until, UTC)
         yield (
             f"held/{item.pod.full_name}",
             {
                 "asks": _asks(item.pod),
                 "way": str(item.way),
-                "until": "" if until is None else timestamp.format(until),
+                "until": item.ends,
                 "places": [[name, zones.get((name, item.pod.uid), [])] for name in item.nodes],
             },
         )

@@ -8,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kubectl_numazones.files import Object
+from kubectl_numazones.said import reference_of
+from numazones.waiting import last_seen
 
 if TYPE_CHECKING:
     from numazones_client import Client
@@ -22,10 +24,8 @@ EventSource = Callable[[], Awaitable[Sequence[Object]]]
 
 
 def time_of(event: Object) -> str:
-    """Return when an event was seen last, RFC 3339; empty if it does not say."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next((time for time in times if time), event["metadata"].get("creationTimestamp") or ""))
+    """Return when an event was seen last, or else was made, RFC 3339; empty if it does not say."""
+    return last_seen(event) or str(event["metadata"].get("creationTimestamp") or "")
 
 
 def latest_first(events: Iterable[Object]) -> list[Object]:
@@ -35,7 +35,7 @@ def latest_first(events: Iterable[Object]) -> list[Object]:
 
 def object_of(event: Object) -> str:
     """Name what an event is about: KIND NAMESPACE/NAME."""
-    about = event.get("involvedObject") or event.get("regarding") or {}
+    about = reference_of(event)
     name = "/".join(part for part in (about.get("namespace"), about.get("name")) if part)
     if about.get("kind") == "RebalanceRecommendation":
         name = str(about.get("name"))  # its events are in a namespace, it is not
@@ -44,7 +44,7 @@ def object_of(event: Object) -> str:
 
 def is_about(event: Object, kind: str, namespace: str, name: str) -> bool:
     """Whether an event is about an object."""
-    about = event.get("involvedObject") or event.get("regarding") or {}
+    about = reference_of(event)
     same = (about.get("kind"), about.get("name")) == (kind, name)
     return same and (not namespace or about.get("namespace") == namespace)
 

@@ -17,7 +17,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import in_the_way
 from numazones.helpful_changes import plan_made
 from numazones.prediction import ADMISSIBLE, Prediction, unreadable
-from numazones.waiting import HELD_ROOM, Surroundings, Wait, scheduler_says, waits
+from numazones.waiting import Surroundings, Wait, scheduler_says, waits
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
@@ -219,8 +219,7 @@ class PageUpdater:
         """What a pod waits for, whatever the nodes say."""
         namespace = self._intent.namespaces.get(pod.namespace)
         around = Surroundings(None if namespace is None else namespace.labels, events=self._told_of_gates)
-        known = waits(pod, around, admissible=found.verdict == ADMISSIBLE)
-        return (HELD_ROOM,) if held and not known else known
+        return waits(pod, around, admissible=found.verdict == ADMISSIBLE, held=bool(held))
 
     # Plans
 

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, Held, Way, release_ends
+from numazones.held_room import MAX_NODES, Held, Way, by_node, release_ends
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -75,11 +75,7 @@ class HeldRoom:
 
     def by_node(self, asking: ClusterPod | None = None) -> dict[str, list[ClusterPod]]:
         """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""
-        found: dict[str, list[ClusterPod]] = {}
-        for item in self.on_their_way(asking):
-            for name in item.nodes:
-                found.setdefault(name, []).append(item.pod)
-        return found
+        return by_node(self.on_their_way(asking))
 
     def on_their_way(self, asking: ClusterPod | None = None) -> Iterator[Held]:
         """Yield the room that is held, whom a pod that asks has to leave it."""
