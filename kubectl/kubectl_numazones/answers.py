@@ -126,9 +126,8 @@ def node_lines(
     forecast = forecast or forecast_of(pod, nodes)
     for name, node in sorted(nodes.items()):
         obstacles = scheduler_obstacles(pod, node)
-        still = scheduling.unallocated(pod.requests, node)
         if obstacles:
-            yield name, UNKNOWN if obstacles == (still,) else "Excluded", "; ".join(obstacles)
+            yield name, "Excluded", "; ".join(obstacles)
         elif forecast is None:
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:

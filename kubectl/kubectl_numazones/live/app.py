@@ -234,7 +234,7 @@ class Live(App[None]):
 
     def on_data_table_row_selected(self) -> None:
         """Show everything about the chosen line, or the lines of its group."""
-        line = self._chosen_line()
+        line = self._table.chosen
         if line is not None and line.groups:
             self._view.group = line.groups
             self._draw()
@@ -244,7 +244,7 @@ class Live(App[None]):
 
     def action_describe(self) -> None:
         """Show everything about the chosen line, with its events."""
-        line = self._chosen_line()
+        line = self._table.chosen
         if line is not None:
             self.push_screen(Details(line.key, line.details, self._events_of(line)))
 
@@ -260,7 +260,7 @@ class Live(App[None]):
         """Approve or reject the plan of the chosen line, after a question."""
         decision = Decision(verb)
         self.run_worker(
-            decide(self, self._client, self._chosen_line(), decision), exclusive=True, group="decide"
+            decide(self, self._client, self._table.chosen, decision), exclusive=True, group="decide"
         )
 
     def action_filter(self) -> None:
@@ -309,7 +309,7 @@ class Live(App[None]):
         """Show beside the list what is chosen."""
         if not self.query_one("#beside").has_class("open"):
             return
-        line = self._chosen_line()
+        line = self._table.chosen
         shown = (id(self._board), "" if line is None else line.key)
         if shown == self._beside and line is not None and line.slow:
             return
@@ -326,9 +326,6 @@ class Live(App[None]):
         await asyncio.sleep(_HOLD)  # nothing is worked out for those who only pass by
         content = await asyncio.to_thread(line.details)
         self.query_one("#chosen", Static).update(screen.Visible(content))
-
-    def _chosen_line(self) -> Line | None:
-        return self._table.chosen
 
     # Drawing
 

@@ -290,7 +290,6 @@ class ClusterState:
                 self._touch(name)
 
     def _device_class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
-        self.changed_placements.update(zone.node for zone in self.zones if zone.dynamic_resources)
         found = device_classes(item.body for item in self.device_classes)
         selectors = {item.name: item.selecting for item in self.device_classes}
         if (found, selectors) == (self._device_classes, self._device_selectors):
