@@ -38,15 +38,27 @@ def runs(cluster: Cluster, app: str) -> bool:
     )
 
 
+async def people_at_rest(cluster: Cluster) -> Driver:
+    """Who acts on a cluster that has come to rest."""
+    people = Driver(cluster, random.Random(SEED), print)
+    await people.calm(patience=PATIENT.promised)
+    return people
+
+
 async def occupy(cluster: Cluster, people: Driver, name: str, cpus: int, node: str) -> None:
     await people.create_pod(name, cpus, node=node)
     await eventually(lambda: runs(cluster, name), what=f"{name} runs")
 
 
+async def fill(cluster: Cluster, people: Driver) -> None:
+    """Occupy every zone: ``all-0`` and ``all-N`` are on the first of the N nodes."""
+    for number, node in enumerate(NODES * 2):
+        await occupy(cluster, people, f"all-{number}", 30, node)
+
+
 async def test_evictions_without_a_proof_are_noticed(tmp_path: Path) -> None:
     async with running(tmp_path, defect="unproven") as cluster:
-        people = Driver(cluster, random.Random(SEED), print)
-        await people.calm(patience=PATIENT.promised)
+        people = await people_at_rest(cluster)
         for name, cpus, node in (
             ("all-0", 30, "n2"),
             ("all-1", 30, "n2"),
@@ -74,10 +86,8 @@ async def test_evictions_without_a_proof_are_noticed(tmp_path: Path) -> None:
 
 async def test_openings_beyond_the_room_are_noticed(tmp_path: Path) -> None:
     async with running(tmp_path, defect="open-gate") as cluster:
-        people = Driver(cluster, random.Random(SEED), print)
-        await people.calm(patience=PATIENT.promised)
-        for number, node in enumerate(NODES * 2):
-            await occupy(cluster, people, f"all-{number}", 30, node)
+        people = await people_at_rest(cluster)
+        await fill(cluster, people)
         # All of them wait when a node has room for two, or by the scheduler's sums for three.
         await people.create_replica_set("large", 20, 9)
         await people.calm(patience=PATIENT.promised)
@@ -91,10 +101,8 @@ async def test_openings_beyond_the_room_are_noticed(tmp_path: Path) -> None:
 
 async def test_predictions_that_are_never_renewed_are_noticed(tmp_path: Path) -> None:
     async with running(tmp_path, defect="deaf") as cluster:
-        people = Driver(cluster, random.Random(SEED), print)
-        await people.calm(patience=PATIENT.promised)
-        for number, node in enumerate(NODES * 2):
-            await occupy(cluster, people, f"all-{number}", 30, node)
+        people = await people_at_rest(cluster)
+        await fill(cluster, people)
         await people.create_replica_set("waits", 20, 1)
 
         def told() -> bool:

@@ -620,6 +620,23 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
     assert granted - {("get", "", "nodes/configz")} == called
 
 
+async def started(node: SimulatedNode, *settings: str) -> asyncio.subprocess.Process:
+    """Start the real program on the node's files."""
+    options = node.options
+    return await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("numazones-exporter")),
+        f"--node-name={NODE}",
+        f"--sysfs={options.sysfs}",
+        f"--procfs={options.procfs}",
+        f"--kubelet-dir={options.kubelet_dir}",
+        f"--kubelet-config={options.kubelet_config}",
+        "--metrics-address=127.0.0.1:0",
+        *settings,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+
 async def test_the_real_program_follows_the_kubelets_files_when_the_kernel_confines_it(
     node: SimulatedNode,
 ) -> None:
@@ -627,21 +644,7 @@ async def test_the_real_program_follows_the_kubelets_files_when_the_kernel_confi
         landlock.version()
     except landlock.LandlockUnavailable as error:
         pytest.skip(str(error))
-    options = node.options
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).with_name("numazones-exporter")),
-        f"--node-name={NODE}",
-        f"--sysfs={options.sysfs}",
-        f"--procfs={options.procfs}",
-        f"--kubelet-dir={options.kubelet_dir}",
-        f"--kubelet-config={options.kubelet_config}",
-        f"--server={node.server.url}",
-        "--landlock=required",
-        "--interval=1h",
-        "--metrics-address=127.0.0.1:0",
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
+    process = await started(node, f"--server={node.server.url}", "--landlock=required", "--interval=1h")
 
     async def assigned(cpus: list[str]) -> bool:
         return await node.assigned() == cpus
@@ -663,19 +666,7 @@ async def test_the_real_program_logs_json_and_stops_on_sigterm(
     node: SimulatedNode, number: signal.Signals
 ) -> None:
     kubeconfig = node.server.kubeconfig(node.folder / "kubeconfig")
-    options = node.options
-    process = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).with_name("numazones-exporter")),
-        f"--node-name={NODE}",
-        f"--sysfs={options.sysfs}",
-        f"--procfs={options.procfs}",
-        f"--kubelet-dir={options.kubelet_dir}",
-        f"--kubelet-config={options.kubelet_config}",
-        f"--kubeconfig={kubeconfig}",
-        "--metrics-address=127.0.0.1:0",
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
+    process = await started(node, f"--kubeconfig={kubeconfig}")
 
     async def published() -> bool:
         return await node.assigned() == ["0", "0"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from numazones_client.resources import (
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.node_spec import NodeSpec
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 from tests.operator.test_recovery import assert_state_equals_a_fresh_list, busy_cluster, storm
 
@@ -34,6 +36,15 @@ RELEASES = ROOT / "tests" / "data" / "releases"
 
 async def has_verdict(loop: Loop, name: str, verdict: str) -> bool:
     return await loop.verdict(name) == verdict
+
+
+async def foresees_a_waiting_pod(loop: Loop, nodes: Sequence[NodeSpec]) -> Operator:
+    """Start nodes and an operator, and have it say that the pod ``waits`` would be admitted."""
+    await loop.start_nodes(nodes)
+    operator = await loop.start_operator()
+    await loop.create_pod("waits", cpu=4)
+    await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
+    return operator
 
 
 async def lacks_verdict(loop: Loop, name: str, verdict: str) -> bool:
@@ -59,10 +70,7 @@ async def test_five_minutes_without_an_api_server_make_nodes_unknown_until_expor
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
-        await loop.start_nodes(node_kinds.mixed(2))
-        operator = await loop.start_operator()
-        await loop.create_pod("waits", cpu=4)
-        await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
+        operator = await foresees_a_waiting_pod(loop, node_kinds.mixed(2))
         await loop.server.stop()
         pass_time(operator, 300.0)
         await asyncio.sleep(1.5)  # it looks once a second
@@ -132,10 +140,7 @@ async def test_zones_that_go_with_their_definition_make_nodes_unknown_until_both
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
-        await loop.start_nodes(node_kinds.mixed(2))
-        operator = await loop.start_operator()
-        await loop.create_pod("waits", cpu=4)
-        await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
+        operator = await foresees_a_waiting_pod(loop, node_kinds.mixed(2))
         await loop.client.delete(DEFINITIONS, "numazones.numazones.io")
         await eventually(lambda: has_verdict(loop, "waits", "Unknown"))
         assert not operator.failed
@@ -156,10 +161,7 @@ async def test_zones_that_go_with_their_definition_make_nodes_unknown_until_both
 
 async def test_a_node_that_is_deleted_and_back_under_its_name_is_the_new_one(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
-        await loop.start_operator()
-        await loop.create_pod("waits", cpu=4)
-        await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
+        await foresees_a_waiting_pod(loop, [node_kinds.single_numa_node("n1", "10.0.0.1")])
         await loop.client.delete(NODES, "n1")
         await eventually(lambda: lacks_verdict(loop, "waits", "Admissible"))
         assert loop.fleet is not None
