@@ -21,6 +21,8 @@ ReadFile: TypeAlias = Callable[[Path], bytes]
 """Return a file's content; raises OSError as ``Path.read_bytes`` does."""
 
 _MESSAGE_BYTES = 4096
+_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""It goes when the process goes that it opens files for."""
 _ERRNO = struct.Struct("=i")
 
 
@@ -40,12 +42,15 @@ class FileOpener:
         allowed = frozenset(os.fsencode(path) for path in paths)
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # What ends this process goes to both at times; it must not end the child before that can ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
         gc.freeze()  # a collection in either process would write to, and so copy, what both share
         self.pid = os.fork()
         """The other process."""
         if self.pid == 0:
             self._socket.close()
-            _serve(theirs, allowed, restrict)
+            _serve(theirs, allowed, restrict, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         gc.unfreeze()
 
@@ -77,12 +82,21 @@ class FileOpener:
             return file.read()
 
 
-def _serve(asked: socket.socket, allowed: frozenset[bytes], restrict: Callable[[], None]) -> NoReturn:
-    """Open what is asked for until nobody is there to ask; never returns to the caller's code."""
+def _serve(
+    asked: socket.socket,
+    allowed: frozenset[bytes],
+    restrict: Callable[[], None],
+    mask: set[int],
+) -> NoReturn:
+    """Open what is asked for until nobody is there to ask; never returns to the caller's code.
+
+    ``mask``: the signals that are blocked once the others are ignored.
+    """
     status = 1
     try:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         restrict()
         while path := asked.recv(_MESSAGE_BYTES):
             _answer(asked, path, allowed)

@@ -208,6 +208,26 @@ def test_no_descriptors_are_left_open(opener: FileOpener, kubelet_dir: Path) -> 
     assert others <= before[1] + 1, "the last file may be about to be closed"
 
 
+def test_what_ends_the_exporter_does_not_end_the_other_process_before_it_can_ignore_that(
+    kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = os.fork
+
+    def signalled() -> int:
+        pid = fork()
+        if pid == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return pid
+
+    monkeypatch.setattr(os, "fork", signalled)
+    made = FileOpener([kubelet_dir / name for name in NEEDED], lambda: None)
+    try:
+        assert made.read(kubelet_dir / NEEDED[0]) == b"cpu_manager_state"
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        made.close()
+
+
 def test_where_the_other_process_has_ended_the_cure_is_said(opener: FileOpener, kubelet_dir: Path) -> None:
     os.kill(opener.pid, signal.SIGTERM)  # it goes when the exporter goes, not before
     assert opener.read(kubelet_dir / NEEDED[0])
