@@ -1,5 +1,6 @@
 """``live`` acts where rights allow: plans are approved and rejected, events followed, many lines grouped."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_numazones.cluster import Source, read_cluster
+from kubectl_numazones.cluster import Source, connect, read_cluster
 from kubectl_numazones.kinds import ACCESS_REVIEWS
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
@@ -16,6 +17,8 @@ from kubectl_numazones.live.lines import Line, node_details, zone_line
 from kubectl_numazones.live.listing import STUCK, ZONES, View, listing
 from kubectl_numazones.plan_decisions import Decision
 from numazones.held_room import RELEASED
+from numazones_apiserver.errors import ApiError
+from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator import node_kinds
@@ -124,6 +127,37 @@ async def test_events_are_followed_in_a_list_and_below_the_details(tmp_path: Pat
         await said(loop.client, "second", "it is carried out")
         await until(pilot, r"Told +it is carried out")
         await pilot.press("escape", "q")
+
+
+async def test_events_that_are_looked_at_before_the_cluster_is_there_are_followed_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = asyncio.Event()
+
+    async def late(source: Source) -> Client:
+        await there.wait()
+        return await connect(source)
+
+    monkeypatch.setattr("kubectl_numazones.live.app.connect", late)
+    async with planned(tmp_path) as (loop, app), app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("4")
+        await until(pilot, "reading the cluster")
+        await said(loop.client, "first", "a plan was found")
+        there.set()
+        await until(pilot, r"Normal +Told +RebalanceRecommendation keep-room-1 +a plan was found")
+        await pilot.press("q")
+
+
+async def test_that_events_have_not_been_read_yet_is_said_no_longer_than_that(tmp_path: Path) -> None:
+    async with planned(tmp_path) as (loop, app), app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, "worker-1 +0 ")
+        refused = ApiError(403, "Forbidden", "no")
+        fault = loop.server.faults.add(Fault(verb="list", resource="events", count=None, error=refused))
+        await pilot.press("4")
+        await until(pilot, "list events: no")
+        loop.server.faults.remove(fault)
+        await until(pilot, "the operator has written no events")
+        await pilot.press("q")
 
 
 async def said(client: Client, name: str, message: str) -> None:

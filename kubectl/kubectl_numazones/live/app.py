@@ -163,6 +163,7 @@ class Live(App[None]):
         async with client, asyncio.TaskGroup() as tasks:
             following = ClusterMirror(client)
             self._client, self._mirror = client, following
+            self._follow_events_if_shown()
             tasks.create_task(following.run())
             tasks.create_task(self._watch_over(following))
             tasks.create_task(self._ask_for_rights(client))
@@ -181,8 +182,13 @@ class Live(App[None]):
     async def _ask_for_rights(self, client: Client) -> None:
         self._missing = await plan_decisions.missing_right(client)
 
+    def _follow_events_if_shown(self) -> None:
+        """Begin to follow the operator's events when they are first looked at and the cluster is there."""
+        if self._view.tab == EVENTS and self._mirror is not None and not self._follows_events:
+            self._follows_events = True
+            self.run_worker(self._follow_events(self._mirror), exit_on_error=False)
+
     async def _follow_events(self, following: ClusterMirror) -> None:
-        """Follow the operator's events from when they are first looked at."""
         changed = asyncio.Event()
         reading = asyncio.create_task(following.follow_events(changed.set))
         try:
@@ -217,9 +223,7 @@ class Live(App[None]):
     def action_show(self, tab: str) -> None:
         """Show one of the lists."""
         self._view.tab, self._view.group = tab, ""
-        if tab == EVENTS and self._mirror is not None and not self._follows_events:
-            self._follows_events = True
-            self.run_worker(self._follow_events(self._mirror), exit_on_error=False)
+        self._follow_events_if_shown()
         self.refresh_bindings()
         self._draw()
 
@@ -335,13 +339,12 @@ class Live(App[None]):
         columns, found = self._list()
         self._draw_head()
         self._table.show(columns, found)
-        empty = self.screen_stack[0].query_one("#empty", Static)
-        empty.display = not found
-        empty.update(Text(visible(self._reason_for_no_lines())))
+        self.screen_stack[0].query_one("#empty", Static).display = not found
         if self.screen is self.screen_stack[0]:
             self.on_data_table_row_highlighted()
 
     def _draw_head(self) -> None:
+        """Draw what changes by itself, without any object: what is wrong, and why there are no lines."""
         base = self.screen_stack[0]
         problem = self._problem or self._unreadable
         title = head.title(self._board, problem, dumped=bool(self._source.files))
@@ -356,6 +359,7 @@ class Live(App[None]):
             line.update(Text(visible(text), no_wrap=True, overflow="ellipsis"))
         counts = {} if self._board is None else self._counts(self._board)
         base.query_one("#tabs", Static).update(head.tabs(self._view, counts))
+        base.query_one("#empty", Static).update(Text(visible(self._reason_for_no_lines())))
 
     def _counts(self, board: Board) -> dict[str, int | None]:
         plans = None if self._plans is None else len(self._plans)
