@@ -10,7 +10,7 @@ nothing explains is held against the model.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
@@ -22,6 +22,8 @@ from numazones.pod import Pod
 
 _MAX_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""
+_MAX_PLACEMENTS = 64
+"""So many are tried in another model's place; each takes about a millisecond."""
 
 
 class Accuracy(StrEnum):
@@ -74,21 +76,49 @@ def cause(
     return Accuracy.MODEL
 
 
-def cause_elsewhere(pod: Pod, done: str, placements: Iterable[Placement]) -> Accuracy:
+def cause_elsewhere(
+    pod: Pod, done: str, *, found: Placement, untold: Iterable[Pod] = (), fates: Fates
+) -> Accuracy:
     """Return why a prediction for a node of another model than the kubelet's was wrong.
 
     Args:
         pod: the pod that was bound.
         done: what became of it, as ``Decision.outcome`` has it.
-        placements: what the model may have decided from.
+        found: what the model was believed to decide from.
+        untold: pods with containers that had not been created, as far as the API server told. The kubelet
+            tries them again and again; of one that it creates and that ends soon nobody ever hears.
+        fates: what became of the pods there.
     """
-    for placement in placements:
+    possible = islice(_possible_placements(found, tuple(untold), fates.gone), _MAX_PLACEMENTS)
+    for placement in chain(fates.placements, possible):
         try:
             if placement.remove(pod.uid).admit(pod).outcome == done:
                 return Accuracy.RACE
         except NumazonesError:
             continue
     return Accuracy.MODEL
+
+
+def _possible_placements(
+    found: Placement, untold: tuple[Pod, ...], gone: Iterable[str]
+) -> Iterator[Placement]:
+    """Yield what another model may have decided from: some pods went sooner, some were created after all."""
+    for left in _choices(sorted(gone)):
+        fewer = found
+        for uid in left:
+            fewer = fewer.remove(uid)
+        for created in _choices([other.uid for other in untold if other.uid not in left]):
+            try:
+                yield _created(fewer, [other for other in untold if other.uid in created])
+            except NumazonesError:
+                continue
+
+
+def _created(placement: Placement, pods: Iterable[Pod]) -> Placement:
+    """The placement after further attempts at pods that lacked containers."""
+    for pod in pods:
+        placement = placement.remove(pod.uid).admit(pod).placement
+    return placement
 
 
 def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) -> Iterator[NodeInfo]:

@@ -21,6 +21,7 @@ from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.rejection import SMT_ALIGNMENT, STATUS_PREFIX, TOPOLOGY_AFFINITY
 from numazones.placement import ADMITTED, BoundDecision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET
+from numazones.pod import Pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification import causes
 from numazones_operator.verification.causes import Accuracy, Fates
@@ -53,6 +54,12 @@ class Expectation:
     """The same with the pods that were believed to have gone, or to be rejected."""
     model: str | None = None
     """Who places pods on the node; None where nothing could be predicted."""
+    placement: Placement | None = field(default=None, repr=False)
+    """What it was decided from; None where nothing was predicted."""
+    beside: tuple[str, ...] = field(default=(), repr=False)
+    """UIDs, as the kubelet knows them, of the other pods that the node was believed to have."""
+    untold: tuple[Pod, ...] = field(default=(), repr=False)
+    """Pods of the node with containers that had not been created, as far as their statuses told."""
     decision: BoundDecision | None = field(default=None, repr=False)
     """What was decided; where nothing was predicted, what explains the outcome afterwards, or None."""
 
@@ -206,9 +213,14 @@ class Verifier:
 
     def _cause(self, expectation: Expectation, verification: Verification) -> Accuracy:
         pod = expectation.pod
-        if expectation.decision is not None and not expectation.by_kubelet:
-            placements = self._fates(pod.node, ()).placements
-            why = causes.cause_elsewhere(pod.info.pod, verification.done, placements)
+        if expectation.decision is not None and expectation.placement and not expectation.by_kubelet:
+            why = causes.cause_elsewhere(
+                pod.info.pod,
+                verification.done,
+                found=expectation.placement,
+                untold=expectation.untold,
+                fates=self._fates(pod.node, expectation.beside),
+            )
             # It was admitted, as foreseen; who came or went meanwhile changed but what it was given.
             as_foreseen = expectation.decision.admitted and verification.actual == ADMITTED
             return Accuracy.RIGHT if why is Accuracy.RACE and as_foreseen else why
@@ -262,6 +274,7 @@ class Verifier:
         verdict = decision.by_kubelet
         if verdict is not None and verdict.managers is not None and prediction.relevant(pod):
             self._count(verdict.managers, time.perf_counter() - started)
+        others = [other for other in node.pods.values() if other.uid != pod.uid]
         beside = None
         if verdict is not None and otherwise is not None and otherwise.state is not None:
             beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
@@ -273,6 +286,9 @@ class Verifier:
             found=None if verdict is None else found,
             otherwise=beside,
             model=placement.model,
+            placement=placement,
+            beside=tuple(other.kubelet_uid for other in others),
+            untold=tuple(other.info.pod for other in others if other.uncreated),
             decision=decision,
         )
 

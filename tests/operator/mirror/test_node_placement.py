@@ -540,3 +540,35 @@ def test_a_mixed_cluster_predicts_with_each_nodes_model(setting: Setting) -> Non
     found = predict(setting.pod("a", "2").placed(""), setting.state.all_nodes())
     assert [one.model for one in found.candidates] == ["topology-aware"]
     assert isinstance(setting.seen(), TopologyAwareNode)
+
+
+def test_an_attempt_that_nobody_ever_tells_of_explains_a_rejection(setting: Setting) -> None:
+    no_room = refused("NRI plugin topology-aware: no room")
+    setting.topology_aware()
+    for name in ("first", "second", "third", "fourth", "fifth"):
+        setting.bind(name, "3")
+    setting.take(setting.pod("waiting", "3"))
+    setting.state.pods.put(setting.pod("waiting", "3", **no_room))
+    assert "waiting/c" not in held(setting.policy)
+    setting.end("first")
+    setting.place(setting.pod("waiting", "3"))
+    assert "waiting/c" in held(setting.policy)
+    setting.bind("new", "3")
+    setting.end("waiting")
+    setting.state.pods.put(setting.pod("new", "3", **no_room))
+    assert [(one.expectation.predicted, one.hit) for one in setting.told][-1] == ("Admissible", False)
+    assert [one.accuracy for _, one in setting.verifier.judge()] == [Accuracy.RACE]
+
+
+def test_pods_that_ended_sooner_than_others_came_explain_an_admission(setting: Setting) -> None:
+    setting.topology_aware()
+    for name in ("first", "second", "third", "fourth", "fifth"):
+        setting.bind(name, "3")
+    new, younger = setting.pod("new", "3"), setting.pod("younger", "3")
+    setting.policy = remove(setting.policy, "first")
+    setting.take(new)
+    setting.state.pods.put(younger)
+    setting.state.pods.discard("first")
+    setting.state.pods.put(setting.pod("new", "3", **RUNNING))
+    assert [(one.expectation.predicted, one.hit) for one in setting.told][-1] == ("Inadmissible", False)
+    assert [one.accuracy for _, one in setting.verifier.judge()] == [Accuracy.RACE]
