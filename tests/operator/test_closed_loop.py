@@ -161,12 +161,16 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
         await eventually(lambda: _none_undecided(loop))
         counted = outcomes(await metrics(operator))
         judged = await eventually(lambda: _all_judged(operator, sum(counted.values())))
-        misses = [
-            record.getMessage() for record in caplog.records if getattr(record, "fields", {}).get("miss")
-        ]
-        assert not misses
+        logged = [(getattr(record, "fields", {}), record.getMessage()) for record in caplog.records]
+        misses = {fields["pod"]: message for fields, message in logged if fields.get("miss")}
+        overtaken = {
+            miss.expectation.pod.full_name
+            for miss in witness.missed
+            if witness.is_overtaken(miss.expectation.pod)
+        }
+        assert not misses.keys() - overtaken, misses
         assert not witness.unknown, (witness.unknown[:3], counted, judged)
-        assert not [miss for miss in witness.missed if not witness.is_overtaken(miss.expectation.pod)], judged
+        assert not {miss.expectation.pod.full_name for miss in witness.missed} - overtaken, judged
         wrong = {
             (predicted, actual): number
             for (predicted, actual), number in counted.items()
@@ -176,7 +180,9 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
         assert counted["Admissible", "Admitted"] > CONCERNED / 2
         assert sum(n for (predicted, _), n in counted.items() if predicted == "Inadmissible") > 50
         assert {model for model, _ in judged} == {"kubelet", "koordinator", "topology-aware"}
-        assert judged.pop(("topology-aware", "race"), 0) == len(witness.missed)
+        # Those overtaken: most by what the API server told later, one in a long while by what nobody told.
+        late = sum(judged.pop(("topology-aware", accuracy), 0) for accuracy in ("race", "model"))
+        assert late == len(witness.missed)
         assert {accuracy for _, accuracy in judged} == {"right"}, judged
 
 
