@@ -18,7 +18,9 @@ from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.demand import ContainerKind
+from numazones.dra.amounts import NodeDevices
 from numazones.dra.devices import Key
+from numazones.dra.uses import used_by
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import SINGLE_NUMA_NODE
@@ -209,8 +211,10 @@ def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod,
     started = {
         uid: started_containers(pod.admission) for uid, pod in pods.items() if pod.admission is not None
     }
-    if claims and node.claimed:
-        occupancy = replace(occupancy, holders=tuple(_with_claimed(node, occupancy.holders, pods)))
+    if claims and node.claimed and node.dra is not None:
+        occupancy = replace(
+            occupancy, holders=tuple(_with_claimed(node.dra, node.claimed, occupancy.holders, pods))
+        )
     return [(pods[found.uid], found) for found in alignments(occupancy, started) if found.uid in pods]
 
 
@@ -248,32 +252,39 @@ def possible(node: Node, pod: Pod) -> Possible:
     return Possible(ever=True, now=admit(remove(strict, pod.uid), pod).admitted)
 
 
+_Claimed = Mapping[str, Mapping[str, frozenset[Key]]]
+"""As ``ClusterNode.claimed``."""
+
+
 def _with_claimed(
-    node: ClusterNode, holders: Iterable[Holder], pods: Mapping[str, ClusterPod]
+    dra: NodeDevices, claimed: _Claimed, holders: Iterable[Holder], pods: Mapping[str, ClusterPod]
 ) -> Iterator[Holder]:
-    """The holders with the devices that their containers hold through claims, and those that hold no more."""
-    missing = dict(node.claimed)
+    """The holders with the devices that their containers use of claims, and those that hold no more."""
+    missing = dict(claimed)
     for holder in holders:
         containers = missing.pop(holder.uid, None)
-        yield holder if containers is None else _holding(node, holder, containers)
+        yield holder if containers is None else _holding(dra, pods.get(holder.uid), holder, containers)
     for uid, containers in missing.items():
         if uid in pods:
-            yield _holding(node, Holder(pods[uid].full_name, uid), containers)
+            yield _holding(dra, pods[uid], Holder(pods[uid].full_name, uid), containers)
 
 
-def _holding(node: ClusterNode, holder: Holder, claimed: Mapping[str, frozenset[Key]]) -> Holder:
+def _holding(
+    dra: NodeDevices, pod: ClusterPod | None, holder: Holder, claimed: Mapping[str, frozenset[Key]]
+) -> Holder:
+    uses = {} if pod is None else pod.claim_uses
     parts = {part.name: part for part in holder.containers}
     for container, keys in sorted(claimed.items()):
         part = parts.get(container, Holder(container))
-        parts[container] = replace(part, devices=(*part.devices, *_near(node, keys)))
+        used = [key for key in keys if used_by(container, uses, dra.allocated.get(key, ()))]
+        parts[container] = replace(part, devices=(*part.devices, *_near(dra, used)))
     return replace(holder, containers=tuple(parts.values()))
 
 
-def _near(node: ClusterNode, keys: Iterable[Key]) -> Iterator[HeldDevices]:
+def _near(dra: NodeDevices, keys: Iterable[Key]) -> Iterator[HeldDevices]:
     """Devices of which a driver says where they are; named by driver and device, each by itself."""
     for key in sorted(keys):
-        device = None if node.dra is None else node.dra.devices.get(key)
-        if device is not None and device.numas:
+        if (device := dra.devices.get(key)) is not None and device.numas:
             driver, _, name = key
             yield HeldDevices(f"{driver}/{name}", (name,), (cpuset.of(device.numas),))
 

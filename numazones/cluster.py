@@ -20,6 +20,7 @@ from numazones.constraints import Constraints, Taint
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key
+from numazones.dra.uses import Uses, uses_of
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
@@ -199,6 +200,8 @@ class ClusterPod:
     """Names of the PersistentVolumeClaims it mounts."""
     resource_claims: bool = False
     """Whether it claims devices through dynamic resource allocation."""
+    claim_uses: Mapping[str, Uses] = field(default_factory=dict, hash=False, repr=False)
+    """Container → what it uses of claims."""
     scheduled: tuple[str, str, str] | None = field(default=None, compare=False, repr=False)
     """Status, reason and message of the condition PodScheduled, while it has no node."""
     admission: Pod | None = field(default=None, repr=False)
@@ -286,6 +289,7 @@ class ClusterPod:
                 if volume.get("persistentVolumeClaim")
             ),
             resource_claims=bool(spec.get("resourceClaims")),
+            claim_uses=_claim_uses(metadata, spec, status),
             scheduled=None if spec.get("nodeName") else _scheduled(status),
             admission=template.admission,
             problem=template.problem,
@@ -760,6 +764,14 @@ def _create_errors(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if waiting.get("reason") == CREATE_CONTAINER_ERROR:
             name = str(item.get("name") or "")
             yield name, waiting.get("message") or f"container {name} could not be created"
+
+
+def _claim_uses(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+) -> Mapping[str, Uses]:
+    if not spec.get("resourceClaims") and not status.get("extendedResourceClaimStatus"):
+        return {}
+    return uses_of(metadata.get("namespace", ""), spec, status)
 
 
 def _owners(metadata: Mapping[str, Any]) -> tuple[Owner, ...]:

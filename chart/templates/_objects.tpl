@@ -32,10 +32,10 @@ Here is what values and release change in them.
 {{- $separator := "(?m)^---$" -}}
 {{- $shipped := regexSplit $separator $text -1 -}}
 {{- $text = regexReplaceAll "\\bnumazones-system\\b" $text $exporters -}}
-{{- $text = regexReplaceAll "(\\bnamespace: *|\\bresourceNamespace: *|--namespace=|:serviceaccount:)numazones-operator\\b" $text (printf "${1}%s" $operators) -}}
+{{- $text = regexReplaceAll "(\\bnamespace: *|\\bresourceNamespace: *|--namespace=|:serviceaccount:|serviceAccount\\('|\\.namespace\\(')numazones-operator\\b" $text (printf "${1}%s" $operators) -}}
 {{- range $program := list "exporter" "operator" -}}
 {{- with (index $values $program).serviceAccount.name -}}
-{{- $text = regexReplaceAll (printf "(serviceAccountName: |:serviceaccount:[-a-z0-9]+:|kind: ServiceAccount\\n(?:    |metadata:\\n  )name: )numazones-%s\\b" $program) $text (printf "${1}%s" .) -}}
+{{- $text = regexReplaceAll (printf "(serviceAccountName: |:serviceaccount:[-a-z0-9]+:|serviceAccount\\('[-a-z0-9]+', '|kind: ServiceAccount\\n(?:    |metadata:\\n  )name: )numazones-%s\\b" $program) $text (printf "${1}%s" .) -}}
 {{- end -}}
 {{- end -}}
 {{- $runbooks := include "numazones.runbooks" .root -}}

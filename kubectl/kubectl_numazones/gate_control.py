@@ -15,15 +15,15 @@ from numazones.errors import NumazonesError
 from numazones.waiting import GATE
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, Resource
 from numazones_client.client import STRATEGIC_MERGE_PATCH
-from numazones_client.resources import ADMISSION_PREDICTIONS, CONFIG_MAPS, LEASES, NAMESPACES, PODS
+from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, PODS
 
 BINDINGS = Resource("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", namespaced=False)
 INJECTION = "numazones-admission-gate"
-"""Name of the policy's binding, and of its parameters as shipped."""
+"""Name of the policy's binding, without which nothing is injected."""
 
 _AT_ONCE = 32
 _SETTLES = 2.0
-"""Seconds for which an API server may still inject after its parameters are gone."""
+"""Seconds for which an API server may still inject after the binding is gone; it looks once a second."""
 
 Object = dict[str, Any]
 
@@ -39,8 +39,6 @@ class Injection:
     on: bool | None
     """None: that could not be found out."""
     said: str
-    parameters: tuple[str, str] = ("", "")
-    """Namespace and name of the ConfigMap without which nothing is injected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,38 +166,28 @@ async def release(client: Client, pods: Sequence[Object], progress: Callable[[in
 async def injection(client: Client) -> Injection:
     """Find out whether new pods get the gate."""
     try:
-        binding = await client.get(BINDINGS, INJECTION)
+        await client.get(BINDINGS, INJECTION)
     except NotFound:
         return Injection(on=False, said="off: no policy injects the gate here")
     except APIError as error:
         return Injection(on=None, said=f"unknown: {error}")
-    reference = (binding.get("spec") or {}).get("paramRef") or {}
-    where, name = str(reference.get("namespace") or ""), str(reference.get("name") or "")
-    here = f"ConfigMap {where}/{name}"
-    try:
-        await client.get(CONFIG_MAPS, name, namespace=where)
-    except NotFound:
-        return Injection(on=False, said=f"off: there is no {here}", parameters=(where, name))
-    except APIError as error:
-        return Injection(on=None, said=f"unknown: {error}", parameters=(where, name))
-    return Injection(on=True, said=f"on, by {here}", parameters=(where, name))
+    return Injection(on=True, said=f"on, by MutatingAdmissionPolicyBinding {INJECTION}")
 
 
-async def switch_off(client: Client, found: Injection) -> None:
-    """Delete the parameters of the injection, so that nothing new is gated; wait until that is in force.
+async def switch_off(client: Client) -> None:
+    """Delete the binding of the policy, so that nothing new is gated; wait until that is in force.
 
     Raises:
         Unanswerable: the user may not.
     """
-    where, name = found.parameters
     try:
-        await client.delete(CONFIG_MAPS, name, namespace=where)
+        await client.delete(BINDINGS, INJECTION)
     except NotFound:
         return
     except Forbidden as error:
         raise Unanswerable(
-            f"you may not delete ConfigMap {where}/{name}, so new pods go on getting the gate "
-            f"(kubectl auth can-i delete configmaps -n {where}); let somebody who may run this"
+            f"you may not delete MutatingAdmissionPolicyBinding {INJECTION}, so new pods go on getting the "
+            f"gate (kubectl auth can-i delete {BINDINGS.plural}); let somebody who may run this"
         ) from error
     await asyncio.sleep(_SETTLES)
 

@@ -1,7 +1,8 @@
 """The dynamic resources (DRA) that zones say containers hold, as podresources listed them.
 
 The kubelet lists all devices of a claim for each container that uses one of its requests (1.36,
-``GetDynamicResources``): where several containers share a claim by requests, each is said to hold all of it.
+``GetDynamicResources``): where several containers share a claim by requests, each is said to hold all of it;
+``numazones.dra.uses`` tells them apart.
 """
 
 from collections.abc import Iterable, Mapping

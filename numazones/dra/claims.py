@@ -30,6 +30,8 @@ class Allocation:
     """Whether it is access for administration, which takes nothing from others."""
     consumed: Mapping[str, Quantity] = field(default_factory=dict, hash=False)
     """Qualified name of a capacity → amount taken of it."""
+    claim: str = ""
+    """NAMESPACE/NAME of the claim."""
 
     @property
     def main_request(self) -> str:
@@ -87,13 +89,16 @@ class DeviceClaim:
     ) -> "DeviceClaim":
         allocation = fields.part(status, "allocation")
         results = fields.part(allocation, "devices")
+        namespace, name = metadata.get("namespace") or "", metadata["name"]
         return cls(
-            namespace=metadata.get("namespace") or "",
-            name=metadata["name"],
+            namespace=namespace,
+            name=name,
             requests=tuple(_requests(wanted)),
             matches=tuple(_matches(wanted)),
             allocated=bool(allocation),
-            allocations=tuple(_allocation(one) for one in fields.parts(results, "results")),
+            allocations=tuple(
+                _allocation(f"{namespace}/{name}", one) for one in fields.parts(results, "results")
+            ),
             pods=frozenset(
                 fields.text(one, "uid")
                 for one in fields.parts(status, "reservedFor")
@@ -136,7 +141,7 @@ def _matches(wanted: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]
             yield attribute, tuple(name.partition("/")[0] for name in covered)
 
 
-def _allocation(result: Mapping[str, Any]) -> Allocation:
+def _allocation(claim: str, result: Mapping[str, Any]) -> Allocation:
     driver = fields.text(result, "driver")
     return Allocation(
         device=(driver, fields.text(result, "pool"), fields.text(result, "device")),
@@ -147,4 +152,5 @@ def _allocation(result: Mapping[str, Any]) -> Allocation:
             name if "/" in name else f"{driver}/{name}": amount
             for name, amount in fields.amounts(result, "consumedCapacity").items()
         },
+        claim=claim,
     )

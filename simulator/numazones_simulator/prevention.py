@@ -16,10 +16,9 @@ import yaml
 from numazones.errors import NumazonesError
 from numazones.waiting import OPT_IN
 from numazones_client import AlreadyExists, Client, Resource
-from numazones_client.resources import CONFIG_MAPS, NAMESPACES
+from numazones_client.resources import NAMESPACES
 from numazones_simulator import operators
 from numazones_simulator.addresses import free_address
-from numazones_simulator.control_plane import create_namespace
 from numazones_simulator.kube_scheduler import configuration
 from numazones_simulator.kube_scheduler.configuration import Configuration
 from numazones_simulator.programs import Programs
@@ -35,7 +34,6 @@ _PLACES: tuple[Traversable, ...] = (
 """Where manifests are: in an installed package, in a checkout."""
 _ADMISSION = "admissionregistration.k8s.io"
 _RESOURCES = {
-    "ConfigMap": CONFIG_MAPS,
     "MutatingAdmissionPolicy": Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", namespaced=False),
     "MutatingAdmissionPolicyBinding": Resource(
         _ADMISSION, "v1", "mutatingadmissionpolicybindings", namespaced=False
@@ -88,11 +86,9 @@ async def install_gate(client: Client, *, namespace: str) -> None:
     Raises:
         NoManifests: neither the installed package nor a checkout has them.
     """
-    await create_namespace(client, "numazones-operator")
     for document in _documents("gate-injection"):
-        resource = _RESOURCES[document["kind"]]
         try:
-            await client.create(resource, document, namespace=document["metadata"].get("namespace", ""))
+            await client.create(_RESOURCES[document["kind"]], document)
         except AlreadyExists:
             continue
     await client.patch(NAMESPACES, namespace, {"metadata": {"labels": dict([OPT_IN])}})

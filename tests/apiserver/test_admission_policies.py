@@ -569,6 +569,33 @@ def test_a_variable_is_what_its_expression_is(variable: str, expression: str, ex
     assert expressions.evaluate(expressions.compile(expression), Evaluation(values)) == expected
 
 
+_CHECK = "authorizer.serviceAccount('n', 'a').group('apps').resource('deployments')"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (f"{_CHECK}.subresource('scale').namespace('n').name('d').check('update').allowed()", True),
+        ("authorizer.path('/healthz').check('get').allowed()", True),
+        (f"{_CHECK}.check('get').errored()", False),
+        (f"{_CHECK}.check('get').reason() + {_CHECK}.check('get').error()", ""),
+    ],
+)
+def test_the_authorizer_allows_what_the_server_does(expression: str, expected: Any) -> None:
+    expressions = Expressions(params=False)
+    assert expressions.evaluate(expressions.compile(expression), Evaluation({})) == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["authorizer.allowed()", "authorizer.check('get').allowed()", f"{_CHECK}.allowed()", "b'x'.group('')"],
+)
+def test_a_step_of_the_authorizer_that_there_is_not_fails(expression: str) -> None:
+    expressions = Expressions(params=False)
+    with pytest.raises(FailedExpression, match="no such overload"):
+        expressions.evaluate(expressions.compile(expression), Evaluation({}))
+
+
 def test_a_variable_is_evaluated_once_for_a_request() -> None:
     expressions = Expressions(params=False)
     expressions.declare("v", f"'aaaa'.replace('a', '{'b' * 30_000}').size()")

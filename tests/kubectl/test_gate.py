@@ -15,7 +15,7 @@ from numazones import timestamp
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Resource
-from numazones_client.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS
+from numazones_client.resources import LEASES, NAMESPACES, PODS
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster as small_cluster
@@ -25,7 +25,6 @@ PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 GROUP = "admissionregistration.k8s.io"
 INJECTED = {
-    "ConfigMap": CONFIG_MAPS,
     "MutatingAdmissionPolicy": Resource(GROUP, "v1", "mutatingadmissionpolicies", namespaced=False),
     "MutatingAdmissionPolicyBinding": Resource(
         GROUP, "v1", "mutatingadmissionpolicybindings", namespaced=False
@@ -72,10 +71,8 @@ class Cluster:
         await self.client.create(NAMESPACES, body)
 
     async def inject(self) -> None:
-        for file in ("parameters.yaml", "policy.yaml"):
-            for body in yaml.safe_load_all((FOLDER / file).read_text()):
-                where = body["metadata"].get("namespace", "")
-                await self.client.create(INJECTED[body["kind"]], body, namespace=where)
+        for body in yaml.safe_load_all((FOLDER / "policy.yaml").read_text()):
+            await self.client.create(INJECTED[body["kind"]], body)
 
     async def operator(self, *, serves: bool = True, seconds_ago: float = 0) -> None:
         """A pod of an operator that is ready, and its Lease, renewed a while ago."""
@@ -211,7 +208,8 @@ async def test_off_stops_the_injection_and_opens_everything(cluster: Cluster) ->
     assert found["injection"]["on"] is True
     assert len(found["waiting"]) == 3
     code, output = await cluster.gate("off", "--dry-run")
-    assert (code, "would delete ConfigMap numazones-operator/numazones-admission-gate" in output) == (0, True)
+    assert code == 0
+    assert "would delete MutatingAdmissionPolicyBinding numazones-admission-gate" in output
     assert len(await cluster.gated()) == 3
     code, output = await cluster.gate("off")
     assert (code, "released 3 pods" in output) == (0, True), output
@@ -245,11 +243,11 @@ async def test_who_may_not_patch_pods_of_a_namespace_is_told_and_pods_of_others_
 async def test_who_may_not_stop_the_injection_is_told_and_nothing_is_released(cluster: Cluster) -> None:
     await cluster.inject()
     await cluster.pod("waits")
-    cluster.deny("delete", "configmaps", "numazones-operator")
+    cluster.deny("delete", "mutatingadmissionpolicybindings", "")
     code, output = await cluster.gate("off")
     assert (code, await cluster.gated()) == (2, ["waits"])
     assert output == (
-        "error: you may not delete ConfigMap numazones-operator/numazones-admission-gate, so new pods go on "
-        "getting the gate (kubectl auth can-i delete configmaps -n numazones-operator); "
+        "error: you may not delete MutatingAdmissionPolicyBinding numazones-admission-gate, so new pods go "
+        "on getting the gate (kubectl auth can-i delete mutatingadmissionpolicybindings); "
         "let somebody who may run this\n"
     )

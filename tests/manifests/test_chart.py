@@ -528,6 +528,18 @@ def test_other_namespaces_are_used_throughout(changed: dict[Key, Object]) -> Non
     assert not {"Namespace", "CustomResourceDefinition"} & {kind for kind, _, _ in changed}
 
 
+def test_the_injection_asks_for_the_rights_of_the_operator_as_it_is_named(tmp_path: Path) -> None:
+    options = ("--set=operator.namespace=control", "--set=operator.serviceAccount.name=controller")
+    made = template(tmp_path, *FOLDERS["gate-injection"], *options)
+    policy = made["MutatingAdmissionPolicy", "", "numazones-admission-gate"]["spec"]
+    asked = [
+        one["expression"] for one in policy["matchConditions"] if one["name"].startswith("operator-may-")
+    ]
+    assert len(asked) == 2
+    assert all(text.startswith("authorizer.serviceAccount('control', 'controller') ") for text in asked)
+    assert ".namespace('control').check('update')" in asked[1]
+
+
 def test_namespaces_are_named_as_asked(tmp_path: Path) -> None:
     options = ("--set=exporter.namespace=agents", "--set=operator.namespace=control")
     objects = template(tmp_path, *options)

@@ -20,7 +20,6 @@ from .test_chart import CHART
 
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 PATHS = {
-    "ConfigMap": "/api/v1/namespaces/numazones-operator/configmaps",
     "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 }
@@ -54,9 +53,8 @@ async def cluster() -> AsyncIterator[Cluster]:
             await found.post(
                 "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             )
-        for file in ("parameters.yaml", "policy.yaml"):
-            for document in yaml.safe_load_all((FOLDER / file).read_text()):
-                await found.post(PATHS[document["kind"]], document)
+        for document in yaml.safe_load_all((FOLDER / "policy.yaml").read_text()):
+            await found.post(PATHS[document["kind"]], document)
         yield found
 
 
@@ -173,16 +171,16 @@ async def test_pods_of_other_controllers_wait(kind: str, cluster: Cluster) -> No
     assert await cluster.gates(body) == [OURS]
 
 
-async def test_without_its_parameters_nothing_is_injected(cluster: Cluster) -> None:
+async def test_without_its_binding_nothing_is_injected(cluster: Cluster) -> None:
     async with cluster.session.delete(
-        f"{cluster.url}{PATHS['ConfigMap']}/numazones-admission-gate"
+        f"{cluster.url}{PATHS['MutatingAdmissionPolicyBinding']}/numazones-admission-gate"
     ) as answer:
         assert answer.status == 200
     assert await cluster.gates(pod()) == []
 
 
 async def test_whoever_uninstalls_the_chart_leaves_no_injection_behind(tmp_path: Path) -> None:
-    """Helm deletes the ConfigMap, without which nothing is injected, before the policy."""
+    """Helm deletes the operator's rights, without which nothing is injected, before other things."""
 
     async def run(*arguments: str) -> str:
         options = (f"--kubeconfig={kubeconfig}", "--debug")
@@ -205,10 +203,12 @@ async def test_whoever_uninstalls_the_chart_leaves_no_injection_behind(tmp_path:
             async with session.get(server.url + path) as answer:
                 assert (await answer.json())["items"] == []
     deleted = [
-        said.index(f'starting delete resource" {of} name=numazones-admission-gate kind={kind}')
-        for of, kind in (
-            ("namespace=numazones-operator", "ConfigMap"),
-            ('namespace=""', "MutatingAdmissionPolicy"),
+        said.index(f'starting delete resource" {of} name={name} kind={kind}')
+        for of, name, kind in (
+            ("namespace=numazones-operator", "numazones-operator", "Deployment"),
+            ("namespace=numazones-operator", "numazones-operator", "RoleBinding"),
+            ('namespace=""', "numazones-operator-admission-gate", "ClusterRoleBinding"),
+            ('namespace=""', "numazones-admission-gate", "MutatingAdmissionPolicy"),
         )
     ]
     assert deleted == sorted(deleted)

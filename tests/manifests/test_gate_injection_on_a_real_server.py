@@ -14,9 +14,15 @@ from numazones.waiting import GATE, OPT_IN
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
 from .test_gate_injection import CASES, CONCERNED, pod
 
-FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+FOLDER = MANIFESTS / "gate-injection"
+RIGHTS = (
+    MANIFESTS / "operator" / "rbac.yaml",
+    MANIFESTS / "components" / "operator-admission-gate" / "rbac.yaml",
+)
+BINDING = ("mutatingadmissionpolicybinding", "numazones-admission-gate")
 _SECONDS = 120
-"""How long the server may take to learn of a new policy."""
+"""How long the server may take to learn of what was applied or deleted."""
 
 pytestmark = pytest.mark.real_apiserver
 
@@ -34,17 +40,28 @@ def gates(stored: dict[str, Any]) -> list[str]:
     return [gate["name"] for gate in stored["spec"].get("schedulingGates") or ()]
 
 
+def wait_until(server: RealAPIServer, *, injects: bool) -> None:
+    """Wait until new pods get the gate, or none."""
+    end = time.monotonic() + _SECONDS
+    while (GATE in gates(made(server, pod()))) is not injects:
+        assert time.monotonic() < end, f"pods {'get no' if injects else 'still get the'} gate"
+        time.sleep(0.2)
+
+
+def install(server: RealAPIServer) -> None:
+    """Apply the rights of the operator and the injection, and wait until it works."""
+    for file in RIGHTS:
+        server.kubectl("apply", "-f", str(file))
+    server.kubectl("apply", "-k", str(FOLDER))
+    wait_until(server, injects=True)
+
+
 @pytest.fixture(scope="module")
 def server(real_apiserver: RealAPIServer) -> RealAPIServer:
-    for name, label in (("numazones-operator", ""), ("gated", "=".join(OPT_IN)), ("plain", "")):
+    for name in ("numazones-operator", "numazones-system", "gated", "plain"):
         real_apiserver.kubectl("create", "namespace", name)
-        if label:
-            real_apiserver.kubectl("label", "namespace", name, label)
-    real_apiserver.kubectl("apply", "-k", str(FOLDER))
-    end = time.monotonic() + _SECONDS
-    while GATE not in gates(made(real_apiserver, pod())):
-        assert time.monotonic() < end, "the policy is there, and does not put the gate on a Guaranteed pod"
-        time.sleep(0.2)
+    real_apiserver.kubectl("label", "namespace", "gated", "=".join(OPT_IN))
+    install(real_apiserver)
     return real_apiserver
 
 
@@ -70,9 +87,31 @@ def test_namespaces_that_do_not_opt_in_and_pods_that_have_a_node_are_left_alone(
     assert gates(made(server, pod(nodeName="node"))) == []
 
 
-def test_without_its_parameters_nothing_is_injected(server: RealAPIServer) -> None:
-    server.kubectl("-n", "numazones-operator", "delete", "configmap", "numazones-admission-gate")
-    end = time.monotonic() + _SECONDS
-    while GATE in gates(made(server, pod())):
-        assert time.monotonic() < end, "the parameters are gone, and pods still get the gate"
-        time.sleep(0.2)
+def test_the_injection_works_again_after_it_was_deleted_and_applied(server: RealAPIServer) -> None:
+    """With a parameter object of a built-in kind it would not, before the server is restarted."""
+    for _ in range(2):
+        server.kubectl("delete", "-k", str(FOLDER))
+        wait_until(server, injects=False)
+        install(server)
+
+
+def test_without_its_binding_nothing_is_injected(server: RealAPIServer) -> None:
+    server.kubectl("delete", *BINDING)
+    wait_until(server, injects=False)
+    install(server)
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        ("clusterrolebinding", "numazones-operator-admission-gate"),
+        ("--namespace=numazones-operator", "rolebinding", "numazones-operator"),
+    ],
+    ids=["to release pods", "of its namespace"],
+)
+def test_nothing_is_injected_when_the_operator_has_no_rights_any_more(
+    binding: tuple[str, ...], server: RealAPIServer
+) -> None:
+    server.kubectl("delete", *binding)
+    wait_until(server, injects=False)
+    install(server)

@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from numazones.errors import NumazonesError
-from numazones_apiserver.admission_policies.functions import Limits, declarations
+from numazones_apiserver.admission_policies.functions import AUTHORIZER, Limits, declarations
 from numazones_apiserver.admission_policies.syntax import (
     LIMIT,
     REPLACE,
@@ -75,7 +75,7 @@ class Expressions:
             params: whether the policy has a ``paramKind``, and expressions may name ``params``.
         """
         names = ["object", "oldObject", "request", "namespaceObject"] + ["params"] * params
-        self._names = dict.fromkeys(names, cel.Type.DYN)
+        self._names = {**dict.fromkeys(names, cel.Type.DYN), "authorizer": cel.Type.BYTES}
         self._limits = Limits()
         self._functions: list[Any] = declarations(self._limits)
         self._variables: dict[str, Program] = {}
@@ -169,7 +169,7 @@ class _NoResult(Exception):
 
 def _result(program: Program, values: Mapping[str, Any]) -> Any:
     try:
-        value = program.compiled.eval(data=values)
+        value = program.compiled.eval(data={**values, "authorizer": AUTHORIZER})
         if value.type() == cel.Type.ERROR:
             raise _NoResult(_reason(str(value.value())))
         return _plain(value, [_MAX_VALUES])

@@ -3,7 +3,7 @@
 ``quantity`` with its methods and ``jsonpatch.escapeKey`` follow kubernetes.io, "Common Expression Language in
 Kubernetes". The CEL library takes no types of others, so a quantity is bytes that no object can hold; two are
 equal when their amounts are. ``find`` and ``findAll`` are left out: Python's regular expressions may take for
-ever.
+ever. The server refuses nobody anything, so that every check of ``authorizer`` is allowed.
 
 Every parameter here is a text, bytes or a number: the library (0.1.3) crashes the process when it hands a
 function of Python's a list or map with an optional value in it.
@@ -20,6 +20,9 @@ from numazones_apiserver.admission_policies.syntax import LIMIT, REPLACE
 
 QUANTITY_MARK = b"\1quantity:"
 """What quantities begin with; the amount in units of 10**-9 follows."""
+AUTHORIZER = b"\1authorizer"
+"""The value of the variable of that name."""
+_CHECK, _DECISION = b"\1check", b"\1decision"
 _NANO = 10**9
 _INT64 = range(-(2**63), 2**63)
 _MAX_TEXT = 128 * 1024
@@ -65,7 +68,7 @@ def declarations(limits: Limits) -> list[cel.FunctionDecl]:
     """All functions for one environment, whose evaluations count together in ``limits``."""
     escape = _function("escape_key", _TEXT, _TEXT, impl=_escaped_key)
     found: dict[str, list[cel.Overload]] = {"jsonpatch.escapeKey": [escape]}
-    for name, overload in (*_quantity_functions(), *_limited_functions(limits)):
+    for name, overload in (*_quantity_functions(), *_limited_functions(limits), *_authorizer_functions()):
         found.setdefault(name, []).append(overload)
     return [cel.FunctionDecl(name, overloads) for name, overloads in found.items()]
 
@@ -80,6 +83,47 @@ def _limited_functions(limits: Limits) -> Iterator[tuple[str, cel.Overload]]:
 def _escaped_key(key: str) -> str:
     """A key as JSON pointers write it (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
+
+
+# --- the authorizer --------------------------------------------------------------------------
+
+
+def _authorizer_functions() -> Iterator[tuple[str, cel.Overload]]:
+    """The steps from ``authorizer`` to a check, and from there to the decision."""
+    opaque, text = cel.Type.BYTES, _TEXT
+    yield (
+        "serviceAccount",
+        _method("authorizer_account", opaque, opaque, text, text, impl=_step(AUTHORIZER, AUTHORIZER)),
+    )
+    for name, before, after in (
+        ("path", AUTHORIZER, _CHECK),
+        ("group", AUTHORIZER, _CHECK),
+        ("resource", _CHECK, _CHECK),
+        ("subresource", _CHECK, _CHECK),
+        ("namespace", _CHECK, _CHECK),
+        ("name", _CHECK, _CHECK),
+        ("check", _CHECK, _DECISION),
+    ):
+        yield name, _method(f"authorizer_{name}", opaque, opaque, text, impl=_step(before, after))
+    results = (
+        ("allowed", _BOOL, True),
+        ("errored", _BOOL, False),
+        ("reason", _TEXT, ""),
+        ("error", _TEXT, ""),
+    )
+    for name, kind, result in results:
+        yield name, _method(f"decision_{name}", kind, opaque, impl=_step(_DECISION, result))
+
+
+def _step(before: bytes, after: object) -> Callable[..., Any]:
+    """A method that only one kind of value has."""
+
+    def take(value: bytes, *_: str) -> object:
+        if value != before:
+            raise ValueError("no such overload: the value has no such method")
+        return after
+
+    return take
 
 
 # --- quantities ------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def release(
 def off(source: Source, *, dry_run: bool) -> int:
     """Stop the injection and take the gate away from every pod that waits at it.
 
-    The injection stops because its parameters, a ConfigMap, are deleted; if something applies them again,
+    The injection stops because the binding of its policy is deleted; if something applies that again,
     such as Argo CD or Flux, stop it there, too. `kubectl apply -k manifests/gate-injection` switches it on
     again. Pods whose own template carries the gate go on being made with it.
     """
@@ -151,16 +151,16 @@ def off(source: Source, *, dry_run: bool) -> int:
         from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
 
         injection = await gate_control.injection(client)
-        where = "/".join(injection.parameters)
-        if injection.on is False or not injection.parameters[1]:
+        binding = f"MutatingAdmissionPolicyBinding {gate_control.INJECTION}"
+        if not injection.on:
             screen.echo(f"injection: {injection.said}")
         elif dry_run:
-            screen.echo(f"would delete ConfigMap {where}, so that no more pods get the gate")
+            screen.echo(f"would delete {binding}, so that no more pods get the gate")
         else:
-            await gate_control.switch_off(client, injection)
-            screen.echo(f"ConfigMap {where} is deleted: no more pods get the gate")
+            await gate_control.switch_off(client)
+            screen.echo(f"{binding} is deleted: no more pods get the gate")
         code = await _release(client, await gate_control.gated(client), dry_run=dry_run)
-        return 1 if injection.on is None and not injection.parameters[1] else code
+        return 1 if injection.on is None else code
 
     return _on_cluster(source, act)
 

@@ -1,5 +1,6 @@
 """How the devices lie that pods hold through claims, beside their CPUs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,19 @@ def test_devices_of_claims_count(
     without = of_node(node, claims=False) or []
     assert all(one.aligned for _, one in without)
     assert bool(without) == bool(cpus)
+
+
+def test_containers_that_share_a_claim_count_with_their_own_requests() -> None:
+    """The kubelet lists both devices for both containers."""
+    found = dump("gpu-0", "gpu-1", cpus=4)
+    (pod,) = found.pods
+    name = next(iter(pod.admission.containers)).name if pod.admission else ""
+    one, other = (frozenset({("team/claim", request)}) for request in ("one", "two"))
+    (node,) = read_nodes(found, lambda: found.pods)
+    ((_, lying),) = of_node(node.with_pod(replace(pod, claim_uses={name: one}))) or []
+    assert lying.alignment is Alignment.SPANNING
+    ((_, lying),) = of_node(node.with_pod(replace(pod, claim_uses={name: other}))) or []
+    assert lying.aligned
 
 
 def test_without_slices_nothing_is_said_of_them() -> None:

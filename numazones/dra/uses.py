@@ -1,0 +1,68 @@
+"""Which devices of its claims a container uses.
+
+A container names the claims that it uses, and may name one request of each; extended resources that devices
+serve (KEP-5004) are mapped to requests in the pod's status. The kubelet does not look: it lists all devices
+of a claim for each container that uses any of it (1.36, ``GetContainerClaimInfos``).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from numazones.dra import fields
+from numazones.dra.claims import Allocation
+
+Uses = frozenset[tuple[str, str]]
+"""(NAMESPACE/NAME of a claim, request); an empty request: all of them."""
+
+
+def uses_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Uses]:
+    """Return container → what it uses of claims; claims that have no name yet are left out.
+
+    Args:
+        namespace: the pod's.
+        spec: the pod's.
+        status: the pod's.
+
+    Raises:
+        TypeError: a field is of another type.
+
+    >>> spec = {
+    ...     "resourceClaims": [{"name": "gpus", "resourceClaimName": "two"}],
+    ...     "containers": [{"name": "app", "resources": {"claims": [{"name": "gpus", "request": "first"}]}}],
+    ... }
+    >>> uses_of("team", spec, {})
+    {'app': frozenset({('team/two', 'first')})}
+    """
+    names = {
+        fields.text(one, "name"): fields.text(one, "resourceClaimName")
+        for one in (*fields.parts(spec, "resourceClaims"), *fields.parts(status, "resourceClaimStatuses"))
+        if one.get("resourceClaimName")
+    }
+    found: dict[str, set[tuple[str, str]]] = {}
+    for container in (*fields.parts(spec, "initContainers"), *fields.parts(spec, "containers")):
+        for one in fields.parts(fields.part(container, "resources"), "claims"):
+            if claim := names.get(fields.text(one, "name")):
+                used = found.setdefault(fields.text(container, "name"), set())
+                used.add((f"{namespace}/{claim}", fields.text(one, "request")))
+    extended = fields.part(status, "extendedResourceClaimStatus")
+    if claim := fields.text(extended, "resourceClaimName"):
+        for one in fields.parts(extended, "requestMappings"):
+            used = found.setdefault(fields.text(one, "containerName"), set())
+            used.add((f"{namespace}/{claim}", fields.text(one, "requestName")))
+    return {name: frozenset(used) for name, used in found.items()}
+
+
+def used_by(container: str, uses: Mapping[str, Uses], allocations: Iterable[Allocation]) -> bool:
+    """Return whether a container uses a device that its kubelet lists for it.
+
+    Where nothing is known of how the device came to the pod, the kubelet is believed.
+
+    Args:
+        container: its name.
+        uses: of all containers of its pod.
+        allocations: of the device, to whichever claims.
+    """
+    claims = {claim for used in uses.values() for claim, _ in used}
+    own = [one for one in allocations if one.claim in claims]
+    wanted = uses.get(container, frozenset())
+    return not own or any({(one.claim, ""), (one.claim, one.main_request)} & wanted for one in own)
