@@ -517,6 +517,11 @@ class Forecast:
         return True
 
     @property
+    def admits_anywhere(self) -> bool:
+        """Whether ``admitting`` names any node."""
+        return bool(self._counts[Standing.ADMITS]) or any(one.placement_admits for one in self._alike)
+
+    @property
     def admitting(self) -> tuple[str, ...]:
         """Names of the nodes whose placement would admit the pod, best first.
 

@@ -17,7 +17,7 @@ from numazones_operator.placement.extender.metrics import ExtenderMetrics
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.held_room import HeldRoom
 from tests.operator.closed_loop import pod_body
-from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.offline_pipeline import Clock, OfflinePipeline
 
 
 class Server:
@@ -74,7 +74,8 @@ class Cluster:
             self.offline.add_node(name)
         self.state = self.offline.state
         self.server = Server()
-        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.offline.clock)
+        self.wall = Clock()
+        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.wall)
         self.registry = CollectorRegistry()
         self.ready = True
         self.extender = Extender(
@@ -85,6 +86,8 @@ class Cluster:
             ranking=Ranking(),
             metrics=ExtenderMetrics(self.registry),
             ready=lambda: self.ready,
+            clock=self.offline.clock,
+            wall=self.wall,
         )
 
     def pod(self, name: str, *, mirrored: bool = True, **parts: Any) -> dict[str, Any]:
