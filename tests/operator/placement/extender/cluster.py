@@ -1,6 +1,7 @@
 """An extender on a mirror that tests feed by hand, with a stand-in for the API server that binds."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -99,6 +100,12 @@ class Cluster:
         if mirrored:
             self.mirror(name)
         return body
+
+    def offer(self, node: str, resource: str, amount: int) -> None:
+        """Let a node offer an extended resource, as a device plugin does."""
+        known = self.state.nodes.get(node)
+        assert known is not None
+        self.state.nodes.put(replace(known, allocatable={**known.allocatable, resource: amount}))
 
     def mirror(self, name: str) -> None:
         """Let the mirror see a pod as the server has it."""
