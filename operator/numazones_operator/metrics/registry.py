@@ -82,8 +82,8 @@ class Metrics:
         )
         self.gates_released = counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was taken away, by reason: admissible, devices (the same, but nodes are "
-            "only preferred, since the scheduler has to find devices for it), preemption (of less "
+            "Pods whose scheduling gate was taken away, by reason: admissible, devices (the same, but nodes "
+            "are only preferred, since the scheduler has to find devices for it), preemption (of less "
             "important pods, by the scheduler), unconcerned (by NUMA placement), or timeout.",
             ("reason",),
         )
