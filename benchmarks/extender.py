@@ -147,8 +147,10 @@ async def measure(port: int, options: argparse.Namespace, scheduler: Connection)
         await post(session, {"pods": pods_of_ten_kinds("placed", options.placed)})
         await until(lambda: len(operator.pipeline.state.pending) >= options.placed)
         await until(lambda: not operator.pipeline.forecasts.backlog)
+        used = time.process_time()
         scheduler.send("place")
         figures |= await asyncio.to_thread(scheduler.recv)
+        figures["cpu_seconds_per_pod"] = (time.process_time() - used) / max(figures["bound"], 1)
     figures["rss_mib"] = psutil.Process().memory_info().rss / 2**20
     operator.stop()
     await running

@@ -696,9 +696,14 @@ class Cluster:
 
 
 def device_classes(bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return extended resource → DeviceClass, of resource.k8s.io DeviceClasses; the newest has a name."""
+    """Return extended resource → DeviceClass, of resource.k8s.io DeviceClasses.
+
+    Of several that map one resource the newest counts, of equally old ones the first by name (KS
+    ``extendedresourcecache``).
+    """
     found = {}
-    for body in sorted(bodies, key=lambda body: body["metadata"].get("creationTimestamp") or ""):
+    by_name = sorted(bodies, key=lambda body: str(body["metadata"]["name"]), reverse=True)
+    for body in sorted(by_name, key=lambda body: body["metadata"].get("creationTimestamp") or ""):
         resource = (body.get("spec") or {}).get("extendedResourceName")
         if resource:
             found[resource] = body["metadata"]["name"]

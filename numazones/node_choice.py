@@ -74,10 +74,10 @@ class Ranking:
         ``node`` looks a node up by its name; it is asked only where verdicts don't tell. Room for shapes is
         counted on the nodes that are best by their verdicts, the others come after them.
         """
-        admitting = {name: one for name, one in verdicts.items() if one.placement_admits}
         by_verdict = _BY_VERDICT.get(self.choice)
         if by_verdict is not None:
-            return {name: by_verdict(one) for name, one in admitting.items()}
+            return _keys_by_verdict(verdicts, by_verdict)
+        admitting = {name: one for name, one in verdicts.items() if one.placement_admits}
         if self.choice is NodeChoice.SHAPES:
             best = set(nsmallest(_COUNTED, admitting, key=lambda name: _best_fit(admitting[name])))
             return {
@@ -95,6 +95,15 @@ class Ranking:
             for name, one in admitting.items()
             if (found := node(name)) is not None
         }
+
+
+def _keys_by_verdict(
+    verdicts: Mapping[str, NodeVerdict], key: Callable[[NodeVerdict], tuple[Any, ...]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the keys, worked out once for each verdict: thousands of nodes share a few hundred."""
+    distinct = {id(one): one for one in verdicts.values()}
+    keys = {number: key(one) for number, one in distinct.items() if one.placement_admits}
+    return {name: keys[number] for name, one in verdicts.items() if (number := id(one)) in keys}
 
 
 def choose(

@@ -9,7 +9,7 @@ that would hang on such nodes is Unknown: never is the unknown taken for "fits".
 of the nodes that changed; nodes in equal states are decided once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Any, Final, NamedTuple
@@ -25,7 +25,7 @@ from numazones.kubelet.node_admission import OS_LABEL, operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown, models
-from numazones.placement.kubelet import KUBELET, KubeletPlacement
+from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
 from numazones.pod import Pod
 from numazones.resources import CPU, figures, is_memory
 from numazones.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
@@ -401,6 +401,7 @@ def verdict_of(decision: Decision) -> NodeVerdict:
         stranding=effect.stranding,
         approximate=decision.approximate,
         model=decision.model,
+        by_amounts=isinstance(decision, KubeletDecision) and decision.follows_from_amounts,
     )
 
 
@@ -486,7 +487,9 @@ class Forecast:
         self._verdicts: dict[str, NodeVerdict] = {}
         self._alike: dict[NodeVerdict, Alike] = {}
         self._counts = dict.fromkeys(Standing, 0)
-        self._by_state: dict[Any, NodeVerdict] = {}
+        self._by_state: dict[Hashable, NodeVerdict] = {}
+        self._by_amounts: dict[Hashable, NodeVerdict] = {}
+        """Amounts of nodes that admit the pod, where that follows from the amounts → the verdict."""
         self._by_equipment: dict[Any, Decision | None] = {}
         """What decides alike on empty nodes → the rejection there, or None."""
         self._excluded: dict[str, ClusterNode] = {}
@@ -512,6 +515,11 @@ class Forecast:
             return False
         self._withdraw(name, old)
         return True
+
+    @property
+    def admits_anywhere(self) -> bool:
+        """Whether ``admitting`` names any node."""
+        return bool(self._counts[Standing.ADMITS]) or any(one.placement_admits for one in self._alike)
 
     @property
     def admitting(self) -> tuple[str, ...]:
@@ -574,17 +582,31 @@ class Forecast:
         return _allocating(self.kind, self._requests, node, verdict)
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
+        if not isinstance(placement, KubeletPlacement):
+            return self._verdict_of_state(node, placement)
+        amounts = (placement.amounts, placement.approximate)
+        known = self._by_amounts.get(amounts)
+        if known is None:
+            known = self._verdict_of_state(node, placement)
+            if known.by_amounts:
+                self._remember(self._by_amounts, amounts, known)
+        return known
+
+    def _verdict_of_state(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         key = placement.key
         known = self._by_state.get(key)
         if known is None:
-            if len(self._by_state) > _REMEMBERED * max(len(self._verdicts), 64):
-                self._by_state.clear()
             known = ask_placement(self._pod, placement)
             hopeless = self._rejection_when_empty(node) if known.standing is Standing.REJECTS else None
             if hopeless is not None:
                 known = replace(known, hopeless=hopeless, possible=False)
-            self._by_state[key] = known
+            self._remember(self._by_state, key, known)
         return known
+
+    def _remember(self, verdicts: dict[Hashable, NodeVerdict], key: Hashable, verdict: NodeVerdict) -> None:
+        if len(verdicts) > _REMEMBERED * max(len(self._verdicts), 64):
+            verdicts.clear()
+        verdicts[key] = verdict
 
     def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
         """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""

@@ -54,6 +54,8 @@ class NodeVerdict:
     """The rejection by the same node without any pod; None: there is none, or it is not known."""
     possible: bool = True
     """Whether the node would have what the pod asks for if no other pod were there."""
+    by_amounts: bool = field(default=False, compare=False, repr=False)
+    """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
 

@@ -14,6 +14,7 @@ from numazones.cpuset import CPUSet
 from numazones.demand import Demand
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, after_start, remove
+from numazones.kubelet.amounts import Amounts, amounts_of, follows_from_amounts
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
@@ -51,6 +52,7 @@ class KubeletPlacement:
 
     node: Node
     approximate: bool = False
+    _amounts: Amounts | None = field(default=None, init=False, compare=False, repr=False)
 
     model: ClassVar[str] = KUBELET
     decider: ClassVar[str] = DECIDER
@@ -60,6 +62,15 @@ class KubeletPlacement:
     def key(self) -> Hashable:
         """Placements with equal keys decide alike on pods that are new to them."""
         return (KUBELET, self.node.state_key, self.approximate)
+
+    @property
+    def amounts(self) -> Amounts:
+        """The node's amounts, which decide alike where ``KubeletDecision.follows_from_amounts``."""
+        known = self._amounts
+        if known is None:
+            known = amounts_of(self.node)
+            object.__setattr__(self, "_amounts", known)
+        return known
 
     @property
     def movable(self) -> bool:
@@ -240,6 +251,11 @@ class KubeletDecision:
         """What an admitted pod does to the room that is left."""
         before, after = fragmentation.room(self.admission.before), fragmentation.room(self.admission.node)
         return Effect.of(before, after, max(after.get(CPU, {}).values(), default=0))
+
+    @property
+    def follows_from_amounts(self) -> bool:
+        """Whether nodes with equal amounts admit the pod with the same effect, on the same NUMA nodes."""
+        return follows_from_amounts(self.admission)
 
     @property
     def closeness(self) -> float:

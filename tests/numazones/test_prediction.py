@@ -548,3 +548,13 @@ def test_placement_alone_admits_where_devices_are_still_to_be_allocated() -> Non
     made = forecast(wanted)
     made.renew([worker("full", node_state(held=(14, 16))), worker("empty", node_state())])
     assert made.admitting == ("empty",)
+    assert made.admits_anywhere
+
+
+@given(held=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 8)), max_size=4), claims=st.booleans())
+def test_a_pod_is_admitted_anywhere_if_some_node_is_named(held: list[tuple[int, int]], claims: bool) -> None:  # noqa: FBT001
+    claimed = [{"name": "gpu", "resourceClaimName": "mine"}] if claims else []
+    made = forecast(pod("p", cpu=8, resourceClaims=claimed))
+    states = [node_state(held=(2 * one, 2 * other)) for one, other in held]
+    made.renew([worker("unknown"), *(worker(f"worker-{n}", state) for n, state in enumerate(states))])
+    assert made.admits_anywhere == bool(made.admitting)

@@ -82,8 +82,9 @@ class Metrics:
         )
         self.gates_released = counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was taken away, by reason: admissible, preemption (of less important "
-            "pods, by the scheduler), unconcerned (by NUMA placement), or timeout.",
+            "Pods whose scheduling gate was taken away, by reason: admissible, devices (the same, but nodes "
+            "are only preferred, since the scheduler has to find devices for it), preemption (of less "
+            "important pods, by the scheduler), unconcerned (by NUMA placement), or timeout.",
             ("reason",),
         )
         self._start_at_zero()
@@ -92,7 +93,7 @@ class Metrics:
 
     def _start_at_zero(self) -> None:
         """Start series at 0 before they are counted: of one that begins at 1, no rate shows the first."""
-        for reason in ("admissible", "preemption", "unconcerned", "timeout"):
+        for reason in ("admissible", "devices", "preemption", "unconcerned", "timeout"):
             self.gates_released.labels(reason)
 
     def expect_accuracies(self, accuracies: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ and waits for nothing.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -70,6 +70,8 @@ class ClusterState:
         self._current: dict[str, ClusterNode] = {}
         self._without: dict[str, tuple[ClusterNode | None, frozenset[str], ClusterNode | None]] = {}
         """Node → as it is with pods that leave, which these are, and as it is without them."""
+        self._left: set[str] = set()
+        """Nodes that pods leave, or have left while others may have come."""
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
@@ -159,6 +161,11 @@ class ClusterState:
             known = self._without[name] = (self.node(name), leavers, self.as_found(name))
         return known[2]
 
+    @property
+    def left_by_pods(self) -> Collection[str]:
+        """Nodes of which ``without_leavers`` may return one; of all others it returns None."""
+        return self._left
+
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
         record = self._records.get(node)
@@ -224,6 +231,7 @@ class ClusterState:
         self._without.pop(name, None)
         self.version += 1
         self._touched.append(name)
+        self._note_leavers(name)
         record = self._records.get(name)
         if record is not None and not record.known:
             del self._records[name]
@@ -232,6 +240,14 @@ class ClusterState:
             self.changed_placements.add(name)
         self.changed_nodes.setdefault(name, self._clock())
         self.changed.set()
+
+    def _note_leavers(self, name: str) -> None:
+        """Note whether pods leave a node; whoever asks about thousands looks at these nodes only."""
+        record = self._records.get(name)
+        if record is not None and record.since.may_be_ambiguous:
+            self._left.add(name)
+        else:
+            self._left.discard(name)
 
     def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
         if new is None:
@@ -366,6 +382,7 @@ class ClusterState:
             self._touch(new.node)
         else:
             self._current.pop(new.node, None)
+            self._note_leavers(new.node)
 
     def _wait(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Keep the pods that wait for a node, and note those whose prediction may change."""

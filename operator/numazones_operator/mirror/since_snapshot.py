@@ -157,6 +157,11 @@ class SinceSnapshot:
         uid = pod.kubelet_uid
         self._events = [event for event in self._events if not (event.leaves and event.uid == uid)]
 
+    @property
+    def may_be_ambiguous(self) -> bool:
+        """Whether there are events of pods that leave, or have left after their deletion was asked for."""
+        return any(event.leaves or event.left is not None for event in self._events)
+
     def leavers(self, state: Node | None, now: float) -> frozenset[str]:
         """UIDs, as the kubelet knows them, of pods believed to have ended; ``state`` is that of the zones."""
         return frozenset(

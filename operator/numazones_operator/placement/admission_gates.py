@@ -9,7 +9,8 @@ leaves a node alone that a more important one could use, and a pod that fits now
 Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
 never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
 whatever order (``numazones.arrivals``). Gates of others go first: until ours is the last one, a pod holds no
-room. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
+room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes, but prefers
+them. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
 it is. A pod whose gate nobody takes away gets an event that says why.
@@ -26,7 +27,7 @@ from typing import Any
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import RELEASE_SECONDS, Way
-from numazones.prediction import UNKNOWN, Kind, relevant
+from numazones.prediction import UNKNOWN, Kind, devices_to_allocate, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -207,7 +208,9 @@ class AdmissionGates:
                 await self._start(pod, (), this, reason="unconcerned")
                 continue
             if nodes := self._free_nodes(pod, this):
-                await self._start(pod, nodes, this, reason="admissible")
+                sure = self._with_devices(pod, nodes)
+                reason = "admissible" if sure else "devices"
+                await self._start(pod, sure or nodes, this, reason=reason, only=bool(sure))
             elif self._is_overdue(pod):
                 await self._start(pod, (), this, reason="timeout")
             else:
@@ -330,6 +333,20 @@ class AdmissionGates:
         held = this.held.get(node.name, ())
         return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter).admits(kind)
 
+    def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes for which no devices of dynamic resource allocation have to be found first.
+
+        Which nodes have devices for a pod is for the scheduler's allocator to say. To be limited to others
+        would have it wait for ever.
+        """
+        claims = pod.resource_claims
+        found = ((name, self._state.node(name)) for name in nodes)
+        return tuple(
+            name
+            for name, node in found
+            if node is None or not devices_to_allocate(pod.requests, node, claims=claims, zones=None)
+        )
+
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Whether a more important pod, which goes on waiting so far, could use the node."""
         return any(
@@ -339,21 +356,28 @@ class AdmissionGates:
             for kind, other in this.passed_over.items()
         )
 
-    async def _start(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
-        """Hold the room, and release the pod while others have their turn."""
+    async def _start(
+        self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str, only: bool = True
+    ) -> None:
+        """Hold the room, and release the pod while others have their turn.
+
+        ``only``: whether it may go to no other nodes.
+        """
         self._held.hold(pod, nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
         for name in nodes:
             this.held.setdefault(name, []).append(pod)
         await self._slots.acquire()
-        task = this.tasks.create_task(self._release(pod, nodes, this, reason=reason))
+        task = this.tasks.create_task(self._release(pod, nodes, this, reason=reason, only=only))
         task.add_done_callback(lambda _task: self._slots.release())
 
-    async def _release(self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str) -> None:
+    async def _release(
+        self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str, only: bool
+    ) -> None:
         if not self._leads():  # another replica counts what is on its way by now
             self._held.drop(pod.uid)
             return
         try:
-            await self._patch(pod, nodes)
+            await self._patch(pod, nodes, only=only)
         except (NotFound, Conflict) as error:
             self._held.drop(pod.uid)
             self._metrics.count_write(PODS, error)
@@ -370,7 +394,7 @@ class AdmissionGates:
             self._metrics.count_write(PODS)
             self._count(pod, reason)
 
-    async def _patch(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
+    async def _patch(self, pod: ClusterPod, nodes: tuple[str, ...], *, only: bool) -> None:
         affinity: dict[str, Any] = {}
         version = ""
         if nodes and (pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes):
@@ -378,7 +402,9 @@ class AdmissionGates:
             affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
             version = body["metadata"]["resourceVersion"]
         now = _time_text(self._wall())
-        patch = release_patch(pod.uid, self._targets(nodes), affinity=affinity, version=version, now=now)
+        patch = release_patch(
+            pod.uid, self._targets(nodes), affinity=affinity, only=only, version=version, now=now
+        )
         await self._client.patch(
             PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH
         )

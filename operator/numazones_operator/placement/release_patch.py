@@ -35,17 +35,24 @@ def release_patch(
     targets: Sequence[Target],
     *,
     affinity: Mapping[str, Any] | None = None,
+    only: bool = True,
     version: str = "",
     now: str,
 ) -> dict[str, Any]:
     """Return the strategic merge patch that releases a pod to nodes, best first; none: to all.
 
-    ``affinity``: the pod's own node affinity, where it has any; ``version``: the resource version at which it
-    was read, for the server to refuse the patch if the pod has changed since.
+    Args:
+        uid: the pod's.
+        targets: the nodes.
+        affinity: the pod's own node affinity, where it has any.
+        only: whether it may go to no others; else the nodes are preferred.
+        version: the resource version at which the pod was read, for the server to refuse the patch if it has
+            changed since.
+        now: the time of day, RFC 3339.
     """
     spec: dict[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
-    if targets:
-        spec["affinity"] = {"nodeAffinity": _limits(affinity or {}, targets)}
+    if changes := (_limits if only else _preferences)(affinity or {}, targets):
+        spec["affinity"] = {"nodeAffinity": changes}
     # The server refuses a patch whose UID is that of another pod.
     metadata: dict[str, Any] = {"uid": uid, "annotations": {RELEASED: now}}
     if version:
@@ -54,7 +61,9 @@ def release_patch(
 
 
 def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
-    """Return what changes of a pod's node affinity."""
+    """Return what changes of a pod's node affinity for it to go to the nodes only."""
+    if not targets:
+        return {}
     terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     limits: dict[str, Any] = {
         _REQUIRED: {
@@ -66,6 +75,18 @@ def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str,
         best = {"matchFields": [_is_named(targets[0].name)]}
         limits[_PREFERRED] = [{"weight": _MOST, "preference": best}]
     return limits
+
+
+def _preferences(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+    """Return what changes of a pod's node affinity for it to go to the nodes if it can."""
+    if not targets or affinity.get(_PREFERRED):
+        return {}
+    return {
+        _PREFERRED: [
+            {"weight": _MOST // position, "preference": {"matchFields": [_is_named(target.name)]}}
+            for position, target in enumerate(targets, 1)
+        ]
+    }
 
 
 def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class Proposer:
         if not policy.spec.goals.pending_pods:
             return frozenset()
         forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
-        return frozenset(uid for uid, found in forecasts if found is not None and not found.admitting)
+        return frozenset(uid for uid, found in forecasts if found is not None and not found.admits_anywhere)
 
     def _next_pods_for(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
         """Return the next pods of owners in a loop of rejections, if the policy is about waiting pods."""

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from numazones.cluster import MIRROR, ClusterPod
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, OfflinePipeline, pod, zones_show
@@ -131,3 +133,40 @@ async def test_what_was_bound_before_the_deletion_was_decided_before_it(full: Of
     delete(full, "first")
     full.state.pods.put(pod("bound", phase="Failed", reason="TopologyAffinityError"))
     assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(("bind", "run", "delete", "vanish")), st.sampled_from("abc")),
+        st.tuples(st.just("zones"), st.sets(st.sampled_from("abc")).map(sorted).map(tuple)),
+        st.tuples(st.just("time"), st.sampled_from((1.0, 6.0, 70.0))),
+    ),
+    max_size=14,
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=60)
+def test_no_node_that_pods_leave_is_missing_among_those_to_look_at(
+    steps: list[tuple[str, Any]],
+) -> None:
+    setting = OfflinePipeline()
+    setting.add_node()
+    setting.pipeline.synced = True
+    there: dict[str, ClusterPod] = {}
+    for step, about in steps:
+        if step == "zones":
+            zones_show(setting, *about)
+        elif step == "time":
+            setting.clock.now += about
+        elif step == "vanish":
+            if about in there:
+                setting.state.pods.remove(there.pop(about))
+        elif step in {"bind", "run"} or about in there:
+            now = {} if step == "bind" else RUNNING
+            there[about] = replace(pod(about, cpu="2", **now), deleting=step == "delete")
+            setting.state.pods.put(there[about])
+        for node in setting.state.all_nodes():
+            event("left by pods" if setting.state.without_leavers(node.name) is not None else "as it is")
+            if setting.state.without_leavers(node.name) is not None:
+                assert node.name in setting.state.left_by_pods

@@ -39,13 +39,17 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def released(
-    client: Client, *targets: Target, gates: tuple[dict[str, str], ...] = (OURS,), **affinity: Any
+    client: Client,
+    *targets: Target,
+    gates: tuple[dict[str, str], ...] = (OURS,),
+    only: bool = True,
+    **affinity: Any,
 ) -> dict[str, Any]:
     """Create a pod, release it, and return what the server made of it."""
     body = pod_body("p", schedulingGates=list(gates))
     body["spec"] |= {"affinity": affinity} if affinity else {}
     uid = (await client.create(PODS, body, namespace="default"))["metadata"]["uid"]
-    patch = release_patch(uid, targets, affinity=affinity.get("nodeAffinity"), now="now")
+    patch = release_patch(uid, targets, affinity=affinity.get("nodeAffinity"), only=only, now="now")
     return await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
 
 
@@ -94,6 +98,28 @@ async def test_of_several_nodes_the_best_is_preferred(client: Client) -> None:
     """So that the scheduler, which spreads pods, does not scatter what was to be kept together."""
     pod = await released(client, A, B)
     assert pod["spec"]["affinity"]["nodeAffinity"][PREFERRED] == BEST_IS_A
+
+
+async def test_nodes_that_are_not_to_be_the_only_ones_are_preferred_the_best_most(client: Client) -> None:
+    pod = await released(client, A, B, only=False)
+    assert pod["spec"]["affinity"]["nodeAffinity"] == {
+        PREFERRED: [
+            {"weight": 100, "preference": {"matchFields": [is_named("a")]}},
+            {"weight": 50, "preference": {"matchFields": [is_named("b")]}},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "own", [{PREFERRED: OWN}, {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}}]
+)
+async def test_then_what_the_pod_itself_prefers_or_requires_stays(
+    client: Client, own: dict[str, Any]
+) -> None:
+    pod = await released(client, A, only=False, nodeAffinity=own)
+    after = pod["spec"]["affinity"]["nodeAffinity"]
+    assert after == {PREFERRED: BEST_IS_A} | own
+    assert not pod["spec"].get("schedulingGates")
 
 
 async def test_a_pods_own_preference_and_other_affinity_stay(client: Client) -> None:

@@ -51,8 +51,22 @@ class Extender:
         ranking: Ranking,
         metrics: ExtenderMetrics,
         ready: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        """Answer from what the parts given know; ``ready``: whether everything was listed."""
+        """Answer from what the parts given know.
+
+        Args:
+            client: where bindings are posted, and pods annotated.
+            state: the mirror.
+            held: the room held for pods on their way.
+            unknown: whether nodes of unknown state may get pods.
+            ranking: which nodes are the best.
+            metrics: where requests are counted.
+            ready: whether everything was listed.
+            clock: tells how long something has been so, in seconds.
+            wall: the time of day that pods are annotated with.
+        """
         self._ranking = ranking
         self._state = state
         self._held = held
@@ -60,8 +74,10 @@ class Extender:
         self._metrics = metrics
         self._ready = ready
         self._verdicts = CurrentVerdicts(state, held)
-        self._repetitions = Repetitions()
-        self.rejected = RejectedPods(client, state, held, self._verdicts, unknown=unknown, metrics=metrics)
+        self._repetitions = Repetitions(clock=clock)
+        self.rejected = RejectedPods(
+            client, state, held, self._verdicts, unknown=unknown, metrics=metrics, clock=clock, wall=wall
+        )
         self._binder = Binder(
             client, state, held, verdict=self._verdicts.on, unknown=unknown, metrics=metrics
         )

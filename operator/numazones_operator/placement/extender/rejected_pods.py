@@ -47,6 +47,7 @@ class RejectedPods:
         *,
         unknown: UnknownNodes,
         metrics: ExtenderMetrics,
+        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """Watch over pods.
@@ -58,7 +59,8 @@ class RejectedPods:
             verdicts: what nodes say.
             unknown: whether nodes of unknown state count as a chance.
             metrics: where pods that are woken are counted.
-            wall: the time of day.
+            clock: tells how long something has been so, in seconds.
+            wall: the time of day that pods are annotated with.
         """
         self._client = client
         self._state = state
@@ -66,16 +68,17 @@ class RejectedPods:
         self._verdicts = verdicts
         self._unknown = unknown
         self._metrics = metrics
+        self._clock = clock
         self._wall = wall
         self._rejected: dict[str, float] = {}
-        """UID → when it was rejected last."""
+        """UID → when it was rejected last, by the clock."""
         self._woken: set[str] = set()
         self._seen = (-1, 0.0)
         """What the state's version was when one looked last, and when that was."""
 
     def add(self, pod: ClusterPod) -> None:
         """Remember a pod that no node takes."""
-        self._rejected[pod.uid] = self._wall()
+        self._rejected[pod.uid] = self._clock()
         self._woken.discard(pod.uid)
 
     def discard(self, uid: str) -> None:
@@ -87,9 +90,12 @@ class RejectedPods:
         """Wake pods until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD)
-            now = self._wall()
-            if self._seen[0] == self._state.version and now - self._seen[1] < _UNCHANGED_PERIOD:
-                continue
+            await self.look()
+
+    async def look(self) -> None:
+        """Wake pods, unless one has just looked and no node has changed since."""
+        now = self._clock()
+        if self._seen[0] != self._state.version or now - self._seen[1] >= _UNCHANGED_PERIOD:
             self._seen = (self._state.version, now)
             await self.wake()
 
@@ -111,7 +117,7 @@ class RejectedPods:
                 await self._annotate(pod)
 
     def _waiting(self) -> Iterable[ClusterPod]:
-        now = self._wall()
+        now = self._clock()
         for uid, rejected in list(self._rejected.items()):
             pod = self._state.pods.get(uid)
             if pod is None:

@@ -69,8 +69,9 @@ class CurrentVerdicts:
         for name, pods in held.items():
             if name in found and (node := self._state.node(name)) is not None:
                 found[name] = _beside(kind, node, found[name], pods)
-        for name, verdict in found.items():
-            found[name] = self._unless_spoilt(kind, name, verdict, held.get(name, ()))
+        for name in self._state.left_by_pods:
+            if name in found:
+                found[name] = self._unless_spoilt(kind, name, found[name], held.get(name, ()))
         return found
 
     def on(self, pod: ClusterPod, name: str) -> NodeVerdict:

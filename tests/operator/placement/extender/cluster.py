@@ -1,6 +1,7 @@
 """An extender on a mirror that tests feed by hand, with a stand-in for the API server that binds."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from numazones_operator.placement.extender.metrics import ExtenderMetrics
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.held_room import HeldRoom
 from tests.operator.closed_loop import pod_body
-from tests.operator.offline_pipeline import OfflinePipeline
+from tests.operator.offline_pipeline import Clock, OfflinePipeline
 
 
 class Server:
@@ -74,7 +75,8 @@ class Cluster:
             self.offline.add_node(name)
         self.state = self.offline.state
         self.server = Server()
-        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.offline.clock)
+        self.wall = Clock()
+        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.wall)
         self.registry = CollectorRegistry()
         self.ready = True
         self.extender = Extender(
@@ -85,6 +87,8 @@ class Cluster:
             ranking=Ranking(),
             metrics=ExtenderMetrics(self.registry),
             ready=lambda: self.ready,
+            clock=self.offline.clock,
+            wall=self.wall,
         )
 
     def pod(self, name: str, *, mirrored: bool = True, **parts: Any) -> dict[str, Any]:
@@ -96,6 +100,12 @@ class Cluster:
         if mirrored:
             self.mirror(name)
         return body
+
+    def offer(self, node: str, resource: str, amount: int) -> None:
+        """Let a node offer an extended resource, as a device plugin does."""
+        known = self.state.nodes.get(node)
+        assert known is not None
+        self.state.nodes.put(replace(known, allocatable={**known.allocatable, resource: amount}))
 
     def mirror(self, name: str) -> None:
         """Let the mirror see a pod as the server has it."""

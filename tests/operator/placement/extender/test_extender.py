@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode
+from numazones.cluster import ClusterNode, ClusterPod
+from numazones.held_room import Way
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -15,6 +16,7 @@ from numazones_operator.placement.extender import extender as extender_module
 from numazones_operator.placement.extender.binding import BOUND
 from numazones_operator.placement.extender.extender import LEAST_SAMPLE
 from numazones_operator.placement.extender.messages import UnreadableRequest
+from numazones_operator.placement.extender.rejected_pods import TRY_AGAIN, RejectedPods
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_simulator import node_kinds
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, SETTLE
@@ -552,6 +554,59 @@ async def test_a_pod_that_is_gone_or_bound_is_not_woken() -> None:
     cluster.delete("there")
     await cluster.extender.rejected.wake()
     assert cluster.server.patches == []
+
+
+async def test_a_pod_is_woken_when_time_alone_gives_room_back_though_the_time_of_day_was_set_back() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    another = cluster.pod("another", cpu=20)
+    cluster.held.hold(ClusterPod.from_api(another), ["a"], Way.ASSUMED, seconds=5)
+    assert (await cluster.filter(cluster.pod("p", cpu=20), ["a"]))["NodeNames"] == []
+    await cluster.extender.rejected.look()
+    cluster.offline.clock.now += 6
+    cluster.wall.now -= 86_400
+    await cluster.extender.rejected.look()
+    ((name, patch),) = cluster.server.patches
+    assert name == "p"
+    since = patch["metadata"]["annotations"][TRY_AGAIN]
+    assert since == "1969-12-31T00:16:40.000000Z"  # the time of day
+
+
+async def test_while_no_node_changes_one_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a")
+    looks: list[float] = []
+
+    async def wake(_self: RejectedPods) -> None:
+        looks.append(cluster.offline.clock.now)
+
+    monkeypatch.setattr(RejectedPods, "wake", wake)
+    start = cluster.offline.clock.now
+    for _ in range(8):
+        await cluster.extender.rejected.look()
+        cluster.offline.clock.now += 0.25
+    assert looks == [start, start + 1.0]
+    node_object_anew(cluster)
+    await cluster.extender.rejected.look()
+    await cluster.extender.rejected.look()
+    assert looks == [start, start + 1.0, start + 2.0]
+
+
+async def test_a_pod_that_the_mirror_never_shows_is_forgotten_after_a_minute() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("also", cpu=20, nodeName="a")
+    for name in ("soon", "late"):
+        await cluster.filter(cluster.pod(name, cpu=20, mirrored=False), ["a"])
+    await cluster.extender.rejected.wake()
+    cluster.mirror("soon")
+    for _ in range(3):
+        cluster.offline.clock.now += 21
+        cluster.offline.beat("a")
+    await cluster.extender.rejected.wake()
+    cluster.mirror("late")
+    cluster.delete("also")
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["soon"]
 
 
 # What is counted

@@ -5,6 +5,7 @@ scheduler would decode, and then do harm with, is checked beside (specs/schedule
 """
 
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +16,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numazones_operator.placement.extender.certificates import Certificates
 from numazones_operator.placement.extender.metrics import ExtenderMetrics
 from numazones_operator.placement.extender.server import ExtenderServer
+from tests.operator.placement.extender.authority import Authority
 from tests.operator.placement.extender.cluster import Cluster
 
 KEPT = Path(__file__).parents[3] / "data" / "scheduler-extender"
@@ -71,10 +74,12 @@ def requests(path: Path) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]
 
 
 @asynccontextmanager
-async def serving(cluster: Cluster) -> AsyncIterator[str]:
-    server = ExtenderServer(cluster.extender, metrics=ExtenderMetrics(CollectorRegistry()))
+async def serving(cluster: Cluster, certificates: Certificates | None) -> AsyncIterator[str]:
+    server = ExtenderServer(
+        cluster.extender, metrics=ExtenderMetrics(CollectorRegistry()), certificates=certificates
+    )
     async with server.serve("127.0.0.1:0") as port:
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'https' if certificates else 'http'}://127.0.0.1:{port}"
 
 
 def check_filter(body: dict[str, Any], answer: bytes) -> None:
@@ -114,19 +119,26 @@ def check_bind(cluster: Cluster, body: dict[str, Any], answer: bytes) -> None:
     assert (result.Error == "") == (pod["spec"].get("nodeName") == body["Node"])
 
 
-async def replay(path: Path) -> int:
-    """Send the requests of a recording one after the other; return how many there were."""
+async def replay(
+    path: Path, certificates: Certificates | None = None, context: ssl.SSLContext | None = None
+) -> int:
+    """Send the requests of a recording one after the other; return how many there were.
+
+    ``certificates``: the server's, and ``context``: the scheduler's, where they speak TLS.
+    """
     cluster = Cluster("n1", "n2", "n3", "n4", "n5")
     checks = {"filter": check_filter, "prioritize": check_prioritize, "preempt": check_preempt}
     sent = list(requests(path))
-    async with serving(cluster) as url, aiohttp.ClientSession() as session:
+    async with serving(cluster, certificates) as url, aiohttp.ClientSession() as session:
         for verb, headers, body in sent:
             if "Pod" in body:
                 metadata = body["Pod"]["metadata"]
                 key = f"{metadata['namespace']}/{metadata['name']}"
                 cluster.server.pods.setdefault(key, json.loads(json.dumps(body["Pod"])))
             told = {name: value for name, value in headers.items() if name not in ("Content-Length", "Host")}
-            async with session.post(f"{url}/{verb}", data=json.dumps(body), headers=told) as answer:
+            async with session.post(
+                f"{url}/{verb}", data=json.dumps(body), headers=told, ssl=context or True
+            ) as answer:
                 content = await answer.read()
                 assert answer.status == 200, content
             if verb == "bind":
@@ -136,11 +148,54 @@ async def replay(path: Path) -> int:
     return len(sent)
 
 
+WITHOUT_REQUESTS = frozenset({"throughput-50", "throughput-5000", "tls-no-client-cert"})
+"""Recordings of figures, and of a scheduler that gets no connection."""
+OVER_TLS = frozenset({"tls-client-cert", "tls-servername"})
+
+
 @pytest.mark.parametrize("path", recordings(KEPT), ids=lambda path: path.stem)
 async def test_kept_recordings_are_answered_as_kube_scheduler_demands(path: Path) -> None:
-    assert await replay(path) > 0
+    assert (await replay(path) == 0) == (path.stem in WITHOUT_REQUESTS)
 
 
 async def test_all_recordings_are_answered_as_kube_scheduler_demands(shared: Path) -> None:
-    found = recordings(shared / "recordings" / "scheduler-extender")
-    assert sum([await replay(path) for path in found]) > 250
+    folder = shared / "recordings" / "scheduler-extender"
+    found = recordings(folder)
+    assert {path.name for path in folder.iterdir()} == {"README.md", *(path.name for path in found)}
+    sent = {path.stem: await replay(path) for path in found}
+    assert sent == {path.stem: lines_of(path, "request") for path in found}
+    assert {name for name, number in sent.items() if not number} == WITHOUT_REQUESTS & sent.keys()
+
+
+def lines_of(path: Path, kind: str) -> int:
+    """How many records of a kind a recording has."""
+    return sum(json.loads(line)["kind"] == kind for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(OVER_TLS))
+async def test_requests_over_tls_are_answered_to_the_scheduler_whose_certificate_is_known(
+    name: str, tmp_path: Path
+) -> None:
+    authority = Authority.make("schedulers")
+    ca = authority.write(tmp_path)
+    certificates = Certificates(*authority.issue(tmp_path, "extender"), ca)
+    context = ssl.create_default_context(cafile=str(ca))
+    context.load_cert_chain(*authority.issue(tmp_path, "scheduler"))
+    path = KEPT / f"{name}.jsonl"
+    assert await replay(path, certificates, context) == lines_of(path, "request")
+
+
+async def test_a_scheduler_without_a_certificate_gets_no_answer_and_no_binding(tmp_path: Path) -> None:
+    """What kube-scheduler then says was recorded: its connection is reset."""
+    path = KEPT / "tls-no-client-cert.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    said = {record["note"] for record in records if record["kind"] == "api-event"}
+    assert all("/filter" in one and "reset by peer" in one for one in said)
+    authority = Authority.make("schedulers")
+    ca = authority.write(tmp_path)
+    certificates = Certificates(*authority.issue(tmp_path, "extender"), ca)
+    # Without a CA to check by, kube-scheduler trusts every server (enableHTTPS).
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.raises(aiohttp.ClientError):
+        await replay(KEPT / "plain.jsonl", certificates, context)
