@@ -180,7 +180,7 @@ class Rounds:
     async def once(self, number: int) -> None:
         """One round."""
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(self._look())
+            beside = [tasks.create_task(self._look()), tasks.create_task(self._check())]
             coming = [tasks.create_task(one.run(PODS)) for one in self._turnovers]
             for app in range(APPS):
                 replicas = {"spec": {"replicas": self._draw.randint(1, 4)}}
@@ -197,12 +197,18 @@ class Rounds:
                     for zone in await self._client.list(NUMAZONES):
                         await self._client.delete(NUMAZONES, zone["metadata"]["name"])
             await asyncio.wait(coming)
-            looking.cancel()
+            for task in beside:
+                task.cancel()
         # The same is there at the end of each round, as far as chance allows.
         for app in range(APPS):
             await self._client.patch(REPLICA_SETS, f"app-{app}", {"spec": {"replicas": 2}}, namespace="apps")
         await asyncio.sleep(QUIET_SECONDS)
-        self._cluster.programs.check()
+
+    async def _check(self) -> None:
+        """Fail when a program ends; what waits for it would do so for ever."""
+        while True:
+            self._cluster.programs.check()
+            await asyncio.sleep(1)
 
     async def _look(self) -> None:
         """Look at what people and Prometheus look at, again and again."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from typing import Any
@@ -29,6 +30,9 @@ DISTINCT = 200
 """Different fillings of nodes, as long as states are not asked to be all distinct."""
 PREPARED = 5000
 """So many changes are made before the first is sent; a longer load repeats them."""
+LATER = 10_000_000
+"""The first of the fillings that nodes get later; DISTINCT different ones, too."""
+NAME = "name-of-the-node"
 FOLLOWED = {
     "/api/v1": ("namespaces", "Namespace"),
     "/apis/numazones.io/v1alpha1": ("rebalancepolicies", "RebalancePolicy"),
@@ -106,15 +110,21 @@ class Cluster:
 
     def zones(self, name: str, filling: int) -> list[dict[str, Any]]:
         """The zones of a node of which some CPUs are held."""
+        zones: list[dict[str, Any]] = json.loads(self.filled(filling).replace(NAME, name))
+        return zones
+
+    @cache  # noqa: B019 - there is one cluster, for as long as the process lives
+    def filled(self, filling: int) -> str:
+        """JSON of the zones of a node that has NAME for its name."""
         draw = random.Random(filling)
         spare = [cpu.id for cpu in self.machine.cpus if cpu.id not in self.reserved]
         held: dict[str, dict[str, int]] = {}
         for number in range(2 * self.zone_count):
             taken = draw.sample(spare, draw.randrange(2, 12))
             spare = [cpu for cpu in spare if cpu not in taken]
-            held[f"uid-{name}-{number}"] = {"main": cpuset.of(taken)}
+            held[f"uid-{NAME}-{number}"] = {"main": cpuset.of(taken)}
         node = Node.restore(Kubelet.start(self.config, self.machine, {}), cpu_assignments=held)
-        return [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
+        return json.dumps([zone.to_api() for zone in zones_from_node(node, node_name=NAME, pods={})])
 
     def pod(self, number: int) -> dict[str, Any]:
         """A running pod of some 4 KB; every tenth is Guaranteed and of a size that holds nothing."""

@@ -7,6 +7,7 @@ traces memory, the bytes in use and the lines of code whose use has grown most.
 
 import os
 import signal
+import sys
 from types import FrameType
 from typing import Any
 
@@ -32,10 +33,15 @@ class Counts:
         import gc  # noqa: PLC0415
         import logging  # noqa: PLC0415
         import threading  # noqa: PLC0415
+        import time  # noqa: PLC0415
         import tracemalloc  # noqa: PLC0415
         from collections import Counter  # noqa: PLC0415
 
         gc.collect()
+        # A reference to a tuple that another thread is making breaks it: none may go on meanwhile.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(3600)
+        time.sleep(0.02)  # a thread that waits already does so for the former interval
         objects = gc.get_objects()
         types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in objects)
         tasks = [one for one in objects if isinstance(one, asyncio.Task) and not one.done()]
@@ -48,6 +54,7 @@ class Counts:
             "threads": threading.active_count(),
         }
         del objects, tasks
+        sys.setswitchinterval(interval)
         if tracemalloc.is_tracing():
             counts["traced_bytes"] = tracemalloc.get_traced_memory()[0]
             counts["grown"] = self._grown()
