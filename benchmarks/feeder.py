@@ -5,8 +5,11 @@ import json
 import multiprocessing
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from itertools import cycle, islice
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -21,10 +24,15 @@ from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
 
 GIB = 1 << 30
-ZONES = 2
+ZONES = 2  # per node, unless told otherwise
 CORES = 16  # per zone, two threads each
 DISTINCT = 200
 """Different fillings of nodes, as long as states are not asked to be all distinct."""
+PREPARED = 5000
+"""So many changes are made before the first is sent; a longer load repeats them."""
+LATER = 10_000_000
+"""The first of the fillings that nodes get later; DISTINCT different ones, too."""
+NAME = "name-of-the-node"
 FOLLOWED = {
     "/api/v1": ("namespaces", "Namespace"),
     "/apis/numazones.io/v1alpha1": ("rebalancepolicies", "RebalancePolicy"),
@@ -61,28 +69,31 @@ DISCOVERY: dict[str, Any] = {
 """What kopf asks for when it starts."""
 
 
-def machine() -> Machine:
-    """Two sockets of 16 cores with two threads."""
+def machine(zones: int = ZONES) -> Machine:
+    """Two sockets, and so many NUMA nodes of 16 cores with two threads."""
     cpus = tuple(
-        CPU(thread * ZONES * CORES + core, core, core // CORES, 0, core // CORES)
-        for core in range(ZONES * CORES)
+        CPU(thread * zones * CORES + core, core, core * 2 // (zones * CORES), 0, core // CORES)
+        for core in range(zones * CORES)
         for thread in range(2)
     )
-    return Machine(cpus, tuple(NUMANode(zone, 128 * GIB) for zone in range(ZONES)))
+    return Machine(cpus, tuple(NUMANode(zone, 128 * GIB) for zone in range(zones)))
 
 
 class Cluster:
     """Objects as an API server would have them."""
 
-    def __init__(self, *, nodes: int, pods: int, distinct: bool) -> None:
-        self.machine = machine()
+    def __init__(self, *, nodes: int, pods: int, distinct: bool, zones: int = ZONES) -> None:
+        self.zone_count = zones
+        self.machine = machine(zones)
+        self.reserved = {cpu.id for cpu in self.machine.cpus if cpu.core % CORES == 0}
         self.config = KubeletConfiguration.from_api(
             {
                 "cpuManagerPolicy": "static",
-                "reservedSystemCPUs": "0,16,32,48",
+                "reservedSystemCPUs": ",".join(map(str, sorted(self.reserved))),
                 "memoryManagerPolicy": "Static",
-                "systemReserved": {"memory": "1948Mi"},
-                "reservedMemory": [{"numaNode": zone, "limits": {"memory": "1Gi"}} for zone in range(ZONES)],
+                # With the 100 MiB of the kubelet's threshold for evictions.
+                "systemReserved": {"memory": f"{zones * 1024 - 100}Mi"},
+                "reservedMemory": [{"numaNode": zone, "limits": {"memory": "1Gi"}} for zone in range(zones)],
                 "topologyManagerPolicy": "single-numa-node",
             }
         )
@@ -99,15 +110,21 @@ class Cluster:
 
     def zones(self, name: str, filling: int) -> list[dict[str, Any]]:
         """The zones of a node of which some CPUs are held."""
+        zones: list[dict[str, Any]] = json.loads(self.filled(filling).replace(NAME, name))
+        return zones
+
+    @cache  # noqa: B019 - there is one cluster, for as long as the process lives
+    def filled(self, filling: int) -> str:
+        """JSON of the zones of a node that has NAME for its name."""
         draw = random.Random(filling)
-        spare = [cpu.id for cpu in self.machine.cpus if cpu.id not in {0, 16, 32, 48}]
+        spare = [cpu.id for cpu in self.machine.cpus if cpu.id not in self.reserved]
         held: dict[str, dict[str, int]] = {}
-        for number in range(4):
+        for number in range(2 * self.zone_count):
             taken = draw.sample(spare, draw.randrange(2, 12))
             spare = [cpu for cpu in spare if cpu not in taken]
-            held[f"uid-{name}-{number}"] = {"main": cpuset.of(taken)}
+            held[f"uid-{NAME}-{number}"] = {"main": cpuset.of(taken)}
         node = Node.restore(Kubelet.start(self.config, self.machine, {}), cpu_assignments=held)
-        return [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
+        return json.dumps([zone.to_api() for zone in zones_from_node(node, node_name=NAME, pods={})])
 
     def pod(self, number: int) -> dict[str, Any]:
         """A running pod of some 4 KB; every tenth is Guaranteed and of a size that holds nothing."""
@@ -162,7 +179,11 @@ class Cluster:
         return {
             "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"kubernetes.io/hostname": name}},
             "status": {
-                "allocatable": {"cpu": "60", "memory": "250Gi", "pods": "110"},
+                "allocatable": {
+                    "cpu": str(self.zone_count * (2 * CORES - 2)),
+                    "memory": f"{125 * self.zone_count}Gi",
+                    "pods": "110",
+                },
                 "conditions": [{"type": "Ready", "status": "True"}],
             },
         }
@@ -183,7 +204,14 @@ class Feeder:
         self.cluster = cluster
         self.waiting: dict[str, dict[str, Any]] = {}
         """Name → pod that came without a node."""
+        self.sent_bytes = 0
+        """Of lists and watches, before compression."""
+        self.written: Counter[str] = Counter()
+        """Requests that write, and their bytes with those of the answers."""
         self.watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
+        self.pods_of: dict[str, list[dict[str, Any]]] = {}
+        for pod in cluster.pods.values():
+            self.pods_of.setdefault(pod["spec"]["nodeName"], []).append(pod)
         self.objects = {
             "nodes": [json.dumps(cluster.node(name)) for name in cluster.names],
             "leases": [json.dumps(cluster.lease(name)) for name in cluster.names],
@@ -200,7 +228,10 @@ class Feeder:
         if request.method != "GET":
             body = await request.json()
             body.setdefault("metadata", {})["resourceVersion"] = str(self.next_version())
-            return web.json_response(body, status=201 if request.method == "POST" else 200)
+            answer = web.json_response(body, status=201 if request.method == "POST" else 200)
+            self.written["requests"] += 1
+            self.written["bytes"] += (request.content_length or 0) + len(answer.body or b"")  # type: ignore[arg-type]
+            return answer
         if request.path in DISCOVERY:
             return web.json_response(DISCOVERY[request.path])
         if request.query.get("watch"):
@@ -214,6 +245,7 @@ class Feeder:
         following = start + limit if start + limit < len(items) else ""
         head = json.dumps({"resourceVersion": "1", "continue": str(following)})
         body = f'{{"kind":"List","metadata":{head},"items":[{",".join(items[start : start + limit])}]}}'
+        self.sent_bytes += len(body)
         return web.Response(text=body, content_type="application/json")
 
     async def watch(self, request: web.Request, resource: str) -> web.StreamResponse:
@@ -225,7 +257,9 @@ class Feeder:
         self.watchers.setdefault(resource, []).append(queue)
         try:
             while True:
-                await response.write(await queue.get())
+                line = await queue.get()
+                self.sent_bytes += len(line)
+                await response.write(line)
         finally:
             self.watchers[resource].remove(queue)
 
@@ -250,31 +284,62 @@ class Feeder:
             for body in order["pods"]:
                 self.send("pods", "ADDED", body)
             return web.json_response({})
-        started = time.monotonic()
-        rate, seconds = order["rate"], order["seconds"]
-        changes = [
-            (name, self.cluster.zones(name, 10_000_000 + number))
-            for number, name in enumerate(
-                self.cluster.draw.choices(self.cluster.names, k=int(rate * seconds / ZONES))
-            )
-        ]
-        prepared, sent = time.monotonic() - started, 0
-        started = time.monotonic()
-        for _, bodies in changes:
-            await asyncio.sleep(max(0.0, started + sent / rate - time.monotonic()))
-            for body in bodies:
-                self.send("numazones", "MODIFIED", body)
-                sent += 1
         return web.json_response(
-            {"events": sent, "seconds": time.monotonic() - started, "prepared": prepared}
+            await self.change_zones(order["rate"], order["seconds"], pods_too=order.get("pods_too", False))
         )
 
+    async def change_zones(self, rate: float, seconds: float, *, pods_too: bool) -> dict[str, float]:
+        """Change nodes so that so many zones change a second; on each node a pod may make way for another."""
+        started = time.monotonic()
+        count = int(rate * seconds / self.cluster.zone_count)
+        names = self.cluster.draw.choices(self.cluster.names, k=min(count, PREPARED))
+        changes = [(name, self.cluster.zones(name, 10_000_000 + number)) for number, name in enumerate(names)]
+        prepared, zones, pods = time.monotonic() - started, 0, 0
+        sent, written = self.sent_bytes, self.written.copy()
+        started = time.monotonic()
+        for number, (name, bodies) in enumerate(islice(cycle(changes), count)):
+            await asyncio.sleep(max(0.0, started + zones / rate - time.monotonic()))
+            if pods_too:
+                pods += self.replace_pod(name, number)
+            for body in bodies:
+                self.send("numazones", "MODIFIED", body)
+                zones += 1
+        took = time.monotonic() - started
+        return {
+            "events": zones + pods,
+            "node_changes": count,
+            "seconds": took,
+            "prepared": prepared,
+            "sent_bytes": self.sent_bytes - sent,
+            "writes": self.written["requests"] - written["requests"],
+            "written_bytes": self.written["bytes"] - written["bytes"],
+        }
 
-def serve(pipe: Connection, kind: type[Feeder], nodes: int, pods: int, distinct: bool) -> None:  # noqa: FBT001 - a process' target
+    def replace_pod(self, node: str, number: int) -> int:
+        """Delete a pod of a node, create another, bind it and have it run; return the number of events."""
+        events = 3
+        if there := self.pods_of.get(node):
+            self.send("pods", "DELETED", there.pop(0))
+            events += 1
+        body = self.cluster.pod(number)
+        name = f"later-{self.next_version()}"
+        body["metadata"] |= {"name": name, "uid": f"uid-{name}"}
+        spec, status = body["spec"] | {"nodeName": node}, body.pop("status")
+        del body["spec"]["nodeName"]
+        self.send("pods", "ADDED", body | {"status": {"phase": "Pending"}})
+        self.send("pods", "MODIFIED", body | {"spec": spec, "status": {"phase": "Pending"}})
+        running = body | {"spec": spec, "status": status}
+        self.send("pods", "MODIFIED", running)
+        self.waiting.pop(name, None)
+        self.pods_of.setdefault(node, []).append(running)
+        return events
+
+
+def serve(pipe: Connection, kind: type[Feeder], size: dict[str, Any]) -> None:
     """Run a feeder until killed; tell the port through the pipe."""
 
     async def forever() -> None:
-        feeder = kind(Cluster(nodes=nodes, pods=pods, distinct=distinct))
+        feeder = kind(Cluster(**size))
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{path:.*}", feeder.handle)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
@@ -292,6 +357,7 @@ def feeding(
     nodes: int,
     pods: int,
     distinct: bool,
+    zones: int = ZONES,
     kind: type[Feeder] = Feeder,
     helper: Callable[[Connection], None] | None = None,
 ) -> Iterator[tuple[int, Connection]]:
@@ -299,7 +365,7 @@ def feeding(
     here, there = multiprocessing.Pipe()
     ours, theirs = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    arguments = (there, kind, nodes, pods, distinct)
+    arguments = (there, kind, {"nodes": nodes, "pods": pods, "distinct": distinct, "zones": zones})
     processes = [context.Process(target=serve, args=arguments, daemon=True)]
     if helper is not None:
         processes.append(context.Process(target=helper, args=(theirs,), daemon=True))

@@ -44,7 +44,8 @@ class FileOpener:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What ends this process goes to both at times; it must not end the child before that can ignore it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
-        gc.freeze()  # a collection in either process would write to, and so copy, what both share
+        # A collection in either process would write to, and so copy, what both share.
+        gc.freeze()
         self.pid = os.fork()
         """The other process."""
         if self.pid == 0:
@@ -52,12 +53,12 @@ class FileOpener:
             _serve(theirs, allowed, restrict, mask)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
-        gc.unfreeze()
 
     def close(self) -> None:
         """Let the other process end, and wait for that."""
         self._socket.close()
         os.waitpid(self.pid, 0)
+        gc.unfreeze()
 
     def read(self, path: Path) -> bytes:
         """Return a file's content.

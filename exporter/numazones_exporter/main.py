@@ -4,10 +4,8 @@ click merges the layers (defaults < ``--config`` file < environment < flags); he
 ``--help`` and ``--dump-config``.
 """
 
-import asyncio
 import socket
 import sys
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -54,7 +52,7 @@ Exit status of --once: 0 zones were printed (stderr and the zones' conditions na
 @settings.config_file
 @settings.flags(Options, environment_prefix=ENVIRONMENT_PREFIX)
 @settings.dump_config
-@click.version_option(version("numazones"), prog_name="numazones-exporter")
+@click.version_option(package_name="numazones", prog_name="numazones-exporter")
 @click.pass_context
 def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
     """Read one node and publish what each of its NUMA zones has, keeps and has given away.
@@ -75,6 +73,8 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
 
 def _run(options: Options) -> int:
     if options.once:
+        import asyncio  # noqa: PLC0415 - as below
+
         from numazones_exporter.printing import print_zones  # noqa: PLC0415 - only one of the two is needed
 
         return asyncio.run(print_zones(options, out=sys.stdout, err=sys.stderr))

@@ -1,6 +1,7 @@
 """What an exporter that was taken over can read of the kubelet's directory, by the kernel's own word."""
 
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -235,3 +236,25 @@ def test_where_the_other_process_has_ended_the_cure_is_said(opener: FileOpener, 
     os.waitid(os.P_PID, opener.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(SourceError, match="the process that opens it has ended; restart the exporter"):
         StateFiles(kubelet_dir, opener.read).cpu_manager()
+
+
+def test_the_other_process_starts_before_anything_large_is_loaded() -> None:
+    """What is in memory then, both processes keep for good."""
+    large = {"aiohttp", "asyncio", "email", "google", "importlib.metadata", "logging", "pydantic", "ssl"}
+    program = (
+        "import sys\n"
+        "from numazones_exporter import confinement, main\n"
+        f"print(sorted({large!r} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_both_processes_share_is_not_touched_by_collecting_garbage(kubelet_dir: Path) -> None:
+    before = gc.get_freeze_count()
+    made = FileOpener([kubelet_dir / NEEDED[0]], lambda: None)
+    try:
+        assert gc.get_freeze_count() > before
+    finally:
+        made.close()
+    assert gc.get_freeze_count() == 0

@@ -23,7 +23,7 @@ _STAT = "memory.numa_stat"
 _RESIDENT = {"anon", "file"}
 """What is resident, of all that a v2 file counts: ``file`` holds shared memory, the other lines are parts of
 these two or the kernel's own."""
-_HIERARCHICAL = "hierarchical_"
+_RESIDENT_V1 = {f"hierarchical_{key}" for key in _RESIDENT}
 _POD = re.compile(r"(?:^|-)pod([0-9A-Za-z][0-9A-Za-z_-]*?)(?:\.slice)?$")
 _PODS_ROOT = re.compile(r"(?:^|-)kubepods(?:\.slice)?$")
 _QOS_LEVEL = re.compile(r"(?:^|-)(?:burstable|besteffort)(?:\.slice)?$")
@@ -32,6 +32,9 @@ _GONE = {errno.ENODEV, errno.ESTALE}
 _DEPTH = 3
 """How deep below the mount the kubelet's root is looked for; kind has it in a slice of its own."""
 _NODE = re.compile(r"N([0-9]{1,5})=([0-9]{1,20})")
+_LINE = re.compile(rf"\S+(?: {_NODE.pattern})+")
+_HUGETLB = re.compile(r"hugetlb\.[^.]+\.numa_stat")
+"""What is used; what is reserved is in ``hugetlb.SIZE.rsvd.numa_stat``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class CgroupReader:
     def _memory_of(self, path: Path) -> PodMemory | None:
         """Return what a group counts; None where it vanishes or the kernel counts nothing by NUMA node."""
         try:
-            text = (path / _STAT).read_text(encoding="ascii", errors="replace")
+            text = _text(path / _STAT)
             huge = dict(self._hugepages(path))
         except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
             return None
@@ -117,11 +120,24 @@ class CgroupReader:
         if not (self._root / _V2_MARK).is_file():
             where = self._root / "hugetlb" / path.relative_to(self._root / "memory")
         total: dict[int, int] = {}
-        for file in sorted(where.glob("hugetlb.*.numa_stat")):
-            for key, amounts in _lines(file.read_text(encoding="ascii", errors="replace"), file):
-                if key == "total" and ".rsvd." not in file.name:
+        for name in _names(where):
+            if _HUGETLB.fullmatch(name):
+                file = where / name
+                for _, amounts in _lines(_text(file), file, {"total"}):
                     _add(total, amounts)
         yield from total.items()
+
+
+def _text(file: Path) -> str:
+    return file.read_bytes().decode("ascii", errors="replace")
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):  # the kernel counts no huge pages
+        return []
 
 
 def _below(top: Path, depth: int) -> Iterator[Path]:
@@ -148,9 +164,9 @@ def _pod_of(path: Path) -> tuple[str, Path] | None:
 
 def _resident(text: str, file: Path) -> dict[int, int]:
     """Return NUMA id → bytes, of either version's file."""
-    lines = list(_lines(text, file))
-    old = any(key.startswith(_HIERARCHICAL) or key == "total" for key, _ in lines)
-    wanted = {f"{_HIERARCHICAL}{key}" for key in _RESIDENT} if old else _RESIDENT
+    lines = list(_lines(text, file, _RESIDENT | _RESIDENT_V1))
+    old = any(key in _RESIDENT_V1 for key, _ in lines)
+    wanted = _RESIDENT_V1 if old else _RESIDENT
     unit = os.sysconf("SC_PAGE_SIZE") if old else 1
     found: dict[int, int] = {}
     for key, amounts in lines:
@@ -161,14 +177,17 @@ def _resident(text: str, file: Path) -> dict[int, int]:
     return found
 
 
-def _lines(text: str, file: Path) -> Iterator[tuple[str, dict[int, int]]]:
-    """Yield key and NUMA id → amount; v1 writes a sum behind the key, ``anon=12 N0=8 N1=4``."""
+def _lines(text: str, file: Path, wanted: Container[str]) -> Iterator[tuple[str, dict[int, int]]]:
+    """Yield key and NUMA id → amount of these keys; v1 has a sum behind the key, ``anon=12 N0=8 N1=4``.
+
+    A file has many lines that nobody asks for: they are looked at, not read.
+    """
     for line in text.splitlines():
-        key, *parts = line.split() or ("",)
-        matches = [_NODE.fullmatch(part) for part in parts]
-        if not matches or any(match is None for match in matches):
+        if _LINE.fullmatch(line) is None:
             raise SourceError("Malformed", f"{file} has a line that the kernel does not write: {line[:80]!r}")
-        yield key.partition("=")[0], {int(match[1]): int(match[2]) for match in matches if match is not None}
+        head, _, rest = line.partition(" ")
+        if (key := head.partition("=")[0]) in wanted:
+            yield key, {int(numa): int(amount) for numa, amount in _NODE.findall(rest)}
 
 
 def _add(total: dict[int, int], amounts: Mapping[int, int]) -> None:
