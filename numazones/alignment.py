@@ -161,6 +161,20 @@ class Possible(NamedTuple):
     """With what the others leave, once the pod has given back what it holds."""
 
 
+class Alignable(StrEnum):
+    """The same in a word, for a pod that runs there."""
+
+    YES = "yes"
+    """It is aligned."""
+    NOW = "now"
+    """With the room that there is: made anew, it could be."""
+    EMPTIER = "emptier"
+    """If others left."""
+    NEVER = "never"
+    """Not even on the empty node: it asks for more than a NUMA node has."""
+    UNKNOWN = "unknown"
+
+
 def alignments(
     occupancy: Occupancy, started: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[PodAlignment]:
@@ -225,6 +239,16 @@ def possible_on(node: ClusterNode, pod: ClusterPod) -> Possible | None:
         return possible(node.state, pod.admission)
     except NumazonesError:  # the kubelet would get to no verdict
         return None
+
+
+def alignable(node: ClusterNode, pod: ClusterPod, found: PodAlignment) -> Alignable:
+    """Return whether the node that a pod runs on could hold it aligned."""
+    if found.aligned:
+        return Alignable.YES
+    could = possible_on(node, pod)
+    if could is None:
+        return Alignable.UNKNOWN
+    return Alignable.NOW if could.now else Alignable.EMPTIER if could.ever else Alignable.NEVER
 
 
 def started_containers(pod: Pod) -> frozenset[str]:
