@@ -195,10 +195,31 @@ class AlignedPod(TypedDict):
     ]
 
 
+class AlignedOwner(TypedDict):
+    """How what the pods of an owner hold lies."""
+
+    namespace: Annotated[str, "Its namespace."]
+    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for one that nobody owns."]
+    name: Annotated[str, "Its name."]
+    pods: Annotated[dict[str, int], "Pods that hold something of NUMA nodes: aligned, remote, spanning."]
+    alignable: Annotated[
+        dict[str, int],
+        "Pods that are not aligned, by whether their nodes could hold them aligned: now, emptier, never, "
+        "unknown.",
+    ]
+    cpus: Annotated[int, "Exclusive CPUs."]
+    remoteCPUs: Annotated[
+        int, "Those of them that are not on the NUMA node that has most of their container."
+    ]
+    memory: Annotated[str, "Promised, hugepages included."]
+    remoteMemory: Annotated[str, "That of it which is not there."]
+
+
 class AlignedDocument(TypedDict):
     """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
 
-    items: Annotated[list[AlignedPod], "One for each pod."]
+    items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
+    owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
     unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
 
-from numazones.label_selector import InvalidSelector
 from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
 from tests.kubectl.small_cluster import cluster, node_body, written
 from tests.kubectl.terminal import on_terminal
@@ -59,7 +59,9 @@ def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
     assert pods(run("aligned", "-A", "-l", "app in (db,cache)", "-f", dump)) == ["team/db-1"]
     assert run("aligned", "-f", dump).output.startswith("no running pod in namespace default holds anything")
     assert pods(run("aligned", "-n", "team", "-l", "app=router", "-f", dump)) == ["team/router-4"]
-    assert isinstance(run("aligned", "-l", "app in", "-f", dump).exception, InvalidSelector)
+    refused = run("aligned", "-l", "app in", "-f", dump)
+    assert isinstance(refused.exception, click.BadParameter)
+    assert "app in" in refused.exception.message
 
 
 def test_where_all_are_aligned_it_says_so(run: Run, tmp_path: Path) -> None:
@@ -98,6 +100,67 @@ def test_the_document_has_every_pod_and_what_it_holds(run: Run, dump: Path) -> N
     ]
     assert [it["alignable"] for it in document["items"]] == ["now", "never", "now", *["yes"] * 6]
     assert [it["node"] for it in document["unknown"]] == ["worker-9"]
+
+
+def test_by_owner_their_pods_are_counted_the_owner_with_the_most_that_are_not_first(
+    run: Run, dump: Path
+) -> None:
+    header, *rows, summary, _ = run("aligned", "-A", "--by", "owner", "-f", dump).output.splitlines()
+    assert re.split(r" {3,}", header) == [
+        "OWNER",
+        "PODS",
+        "SPANNING",
+        "REMOTE",
+        "REMOTE CPUS",
+        "REMOTE MEMORY",
+        "ALIGNABLE",
+    ]
+    assert [re.split(r" {3,}", row) for row in rows] == [
+        ["team/replicaset/db", "2", "1", "0", "2", "0", "1 now"],
+        ["team/replicaset/batch", "1", "1", "0", "1", "0", "1 never"],
+        ["team/replicaset/router", "4", "0", "1", "0", "0", "1 now"],
+    ]
+    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    wide = run("aligned", "-A", "--by", "owner", "-o", "wide", "-f", dump).output
+    assert "team/replicaset/cache   " in wide
+    names = run("aligned", "-A", "--by", "owner", "-o", "name", "-l", "app!=db", "-f", dump).output
+    assert names.splitlines() == ["replicaset/batch", "replicaset/router"]
+
+
+def test_the_document_by_owner_has_every_owner_and_one_for_each_pod_that_nobody_owns(
+    run: Run, tmp_path: Path
+) -> None:
+    objects = best_effort_cluster()
+    for body in objects:
+        if body["metadata"]["name"] == "db-1":
+            del body["metadata"]["ownerReferences"]
+    path = written(tmp_path / "dump.json", objects)
+    document = json.loads(run("aligned", "-A", "--by", "owner", "-o", "json", "-f", path).output)
+    assert document["items"] == []
+    assert document["owners"][0] == {
+        "namespace": "team",
+        "kind": "Pod",
+        "name": "db-1",
+        "pods": {"aligned": 0, "remote": 0, "spanning": 1},
+        "alignable": {"now": 1, "emptier": 0, "never": 0, "unknown": 0},
+        "cpus": 6,
+        "remoteCPUs": 2,
+        "memory": "0",
+        "remoteMemory": "0",
+    }
+    assert [(it["kind"], it["name"]) for it in document["owners"][1:]] == [
+        ("ReplicaSet", "batch"),
+        ("ReplicaSet", "router"),
+        ("ReplicaSet", "cache"),
+        ("ReplicaSet", "db"),
+    ]
+
+
+def test_the_table_by_owner_fits_a_terminal_of_80_columns(dump: Path) -> None:
+    table = on_terminal(80, "aligned", "-A", "--by", "owner", "-f", dump).splitlines()[:4]
+    assert max(map(len, table)) <= 80
+    assert table[0].split()[:4] == ["OWNER", "PODS", "SPANNING", "REMOTE"]
+    assert table[0].split()[-1] == "ALIGNABLE"
 
 
 def test_the_table_fits_a_terminal_of_80_columns(dump: Path) -> None:
