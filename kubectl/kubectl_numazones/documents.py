@@ -66,6 +66,16 @@ class Change(TypedDict):
     sentence: Annotated[str, "What to do, in words."]
 
 
+class WhyNotAligned(TypedDict):
+    """Why a pod that runs is not aligned."""
+
+    alignment: Annotated[str, "remote or spanning: that of the worst of its containers."]
+    sentence: Annotated[str, "The same in few words."]
+    alignable: Annotated[str, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    why: Annotated[list[str], "How it lies, what let it in, what its node could do."]
+    help: Annotated[list[str], "What would help; each was tried on a copy."]
+
+
 class WhyDocument(TypedDict):
     """``why POD``: why a pod is stuck or was rejected, and what would help."""
 
@@ -84,6 +94,9 @@ class WhyDocument(TypedDict):
     reasons: Annotated[list[Reason], "Why nodes would not admit it; the first is the headline."]
     advice: Annotated[list[Change], "What would help, the cheapest first; each was tried on a copy."]
     recommendations: Annotated[list[str], "RebalanceRecommendations in force that place it."]
+    notAligned: Annotated[
+        WhyNotAligned | None, "Null for a pod that does not run or is aligned, or if that is not known."
+    ]
 
 
 class WhyListDocument(TypedDict):

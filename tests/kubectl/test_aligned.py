@@ -156,6 +156,49 @@ def test_the_document_by_owner_has_every_owner_and_one_for_each_pod_that_nobody_
     ]
 
 
+def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -> None:
+    result = run("why", "team/db-1", "-f", dump)
+    evict = "evict it: its replacement will be aligned, on NUMA node 1 of worker-1, if it goes nowhere else"
+    let_in = (
+        "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none has "
+        "room; so none had when it came, if the policy was the same"
+    )
+    assert result.output.splitlines() == [
+        "team/db-1: runs on worker-1, spanning 2 NUMA nodes",
+        "container main has 2 CPUs on NUMA node 0 and 4 on NUMA node 1",
+        let_in,
+        "worker-1 could hold it aligned now on NUMA node 1",
+        "",
+        "What would help:",
+        f"  - {evict} (kubectl numazones plan --align team/db-1)",
+    ]
+    assert result.return_value == 0
+    document = json.loads(run("why", "team/db-1", "-o", "json", "-f", dump).output)["notAligned"]
+    assert (document["alignment"], document["sentence"]) == ("spanning", "spanning 2 NUMA nodes")
+    assert [*document["why"], "", "What would help:", f"  - {document['help'][0]}"] == (
+        result.output.splitlines()[1:]
+    )
+    assert json.loads(run("why", "team/cache-1", "-o", "json", "-f", dump).output)["notAligned"] is None
+
+
+def test_aligned_and_why_say_the_same_of_every_pod(run: Run, dump: Path) -> None:
+    for item in json.loads(run("aligned", "-A", "-o", "json", "-f", dump).output)["items"]:
+        name = f"{item['namespace']}/{item['name']}"
+        told = json.loads(run("why", name, "-o", "json", "-f", dump).output)["notAligned"]
+        assert (item["alignment"] == "aligned") == (told is None)
+        assert told is None or told["alignable"] == item["alignable"]
+
+
+def test_what_why_advises_can_be_planned_for_that_pod_alone(run: Run, dump: Path) -> None:
+    planned = json.loads(run("plan", "--align", "team/db-1", "-o", "json", "-f", dump).output)["items"]
+    assert [move["pod"] for one in planned for made in one["plans"] for move in made["moves"]] == [
+        "team/db-1"
+    ]
+    none = run("plan", "--align", "-l", "app=router", "-o", "json", "-f", dump)
+    assert [one["plans"] for one in json.loads(none.output)["items"]] == [[]]
+    assert none.return_value == 1
+
+
 def test_the_table_by_owner_fits_a_terminal_of_80_columns(dump: Path) -> None:
     table = on_terminal(80, "aligned", "-A", "--by", "owner", "-f", dump).splitlines()[:4]
     assert max(map(len, table)) <= 80
