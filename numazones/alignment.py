@@ -228,6 +228,11 @@ def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod,
     return [(pods[found.uid], found) for found in alignments(occupancy, started) if found.uid in pods]
 
 
+def by_name(node: ClusterNode) -> dict[str, PodAlignment]:
+    """Return NAMESPACE/NAME → how what the pod holds lies, of a node's pods; empty where that is not known."""
+    return {found.name: found for _, found in of_node(node) or ()}
+
+
 def of_pod(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
     """Return how what a pod holds on its node lies; None where it holds nothing, or that is not known."""
     return next((found for other, found in of_node(node) or () if other.uid == pod.uid), None)

@@ -137,6 +137,7 @@ class ZoneFigures(TypedDict):
     cpu: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively."]
     memory: Annotated[MemoryAmount | None, "Null where nobody keeps books of it."]
     devices: Annotated[list[DeviceAmount], "Those near the zone."]
+    notAligned: Annotated[int | None, "Pods that hold something of it and are not aligned; null: not known."]
 
 
 class UnknownNode(TypedDict):
@@ -259,6 +260,10 @@ class HeldShare(TypedDict):
     cpus: Annotated[str, "Exclusive CPUs, as a list."]
     memory: Annotated[list[MemoryBlock], "Blocks that the memory manager gave."]
     devices: Annotated[list[HeldDevices], "By resource."]
+    alignment: Annotated[
+        str | None,
+        "Of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning; null: not known.",
+    ]
 
 
 class WhoDocument(TypedDict):

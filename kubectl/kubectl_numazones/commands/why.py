@@ -127,4 +127,4 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         screen.echo("\nWho holds what:")
-        screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))
+        screen.print_table(answers.HOLDER_COLUMNS, rows, right=("CPUS", "MEMORY"))

@@ -116,8 +116,8 @@ def test_under_policy_none_it_would_lie_so_again_unless_the_policy_changes(build
     )
     assert help_ == (
         (
-            "set topologyManagerPolicy: best-effort on n1, and make it anew: then it will be aligned; as it is, "
-            "it would lie so again (spanning 2 NUMA nodes)"
+            "set topologyManagerPolicy: best-effort on n1, and make it anew: then it will be aligned; "
+            "as it is, it would lie so again (spanning 2 NUMA nodes)"
         ),
     )
 
@@ -146,8 +146,8 @@ def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
     assert found.why == (
         "container main has 4 CPUs on NUMA node 1; gpu.example/gpu-0 on NUMA node 0",
         (
-            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology Manager "
-            "sees them"
+            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology "
+            "Manager sees them"
         ),
         "whether worker-1 could hold it aligned is not known, as the scheduler chooses its devices",
     )
