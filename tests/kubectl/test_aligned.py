@@ -9,6 +9,10 @@ import click
 import pytest
 from click.testing import Result
 
+from kubectl_numazones.cluster import read_cluster
+from kubectl_numazones.live.board import board_of
+from kubectl_numazones.live.head import title
+from kubectl_numazones.live.lines import node_details, zone_line
 from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
 from tests.kubectl.small_cluster import cluster, node_body, written
 from tests.kubectl.terminal import on_terminal
@@ -187,6 +191,46 @@ def test_aligned_and_why_say_the_same_of_every_pod(run: Run, dump: Path) -> None
         told = json.loads(run("why", name, "-o", "json", "-f", dump).output)["notAligned"]
         assert (item["alignment"] == "aligned") == (told is None)
         assert told is None or told["alignable"] == item["alignable"]
+
+
+def test_who_tree_top_and_live_say_the_same_of_a_nodes_pods(run: Run, dump: Path) -> None:
+    rows = [re.split(r" {3,}", row) for row in run("who", "worker-1", "-f", dump).output.splitlines()[1:]]
+    assert {(row[1], row[-1]) for row in rows} == {
+        ("team/cache-1", "aligned"),
+        ("team/db-1", "spanning"),
+        ("team/router-1", "aligned"),
+    }
+    who = json.loads(run("who", "worker-3", "-o", "json", "-f", dump).output)["items"]
+    assert {(item["pod"], item["alignment"]) for item in who} == {
+        ("team/router-3", "aligned"),
+        ("team/router-4", "remote"),
+    }
+    tree = run("tree", "worker-1", "-f", dump).output.splitlines()
+    assert tree[-4:-1] == [
+        "A team/cache-1: 1-2,8-10",
+        "B team/db-1: 3,6-7,11,14-15  spanning 2 NUMA nodes",
+        "C team/router-1: 4,12",
+    ]
+    svg = run("tree", "worker-1", "-o", "svg", "-f", dump).output
+    assert "<title>3,6-7,11,14-15: spanning 2 NUMA nodes</title>spanning 3,6-7,11,14-15</text>" in svg
+    assert svg.count('class="w"') == 1
+    header, *rows_of_top = run("top", "worker-1", "worker-4", "-o", "wide", "-f", dump).output.splitlines()
+    assert header.split("   ")[-2:] == ["NOT ALIGNED", "DEVICES"]
+    assert [row.split()[-2] for row in rows_of_top] == ["1", "1", "0", "0"]
+    top = json.loads(run("top", "-o", "json", "-f", dump).output)["items"]
+    assert [(item["node"], item["notAligned"]) for item in top[4:]] == [
+        ("worker-3", 1),
+        ("worker-3", 1),
+        ("worker-4", 0),
+        ("worker-4", 0),
+    ]
+    board = board_of(read_cluster(best_effort_cluster(), None))
+    cells = [str(zone_line(zone, board, roomy=False).cells[-1]) for zone in board.zones]
+    assert cells[0] == "1 not aligned vf:2/2"
+    assert cells[6:] == ["vf:2/2", "vf:2/2"]
+    assert "3 pods not aligned" in str(title(board, "", dumped=True))
+    details = [str(part) for part in node_details("worker-1", board).renderables]  # type: ignore[union-attr]
+    assert "B team/db-1: 3,6-7,11,14-15  spanning 2 NUMA nodes" in details[0]
 
 
 def test_what_why_advises_can_be_planned_for_that_pod_alone(run: Run, dump: Path) -> None:
