@@ -22,6 +22,8 @@ BANDS = {
 }
 """How full NUMA nodes are, the fullest first."""
 DEVICES = 'unit="integer",CLUSTER'
+OWNER = "(namespace, owner_kind, owner)"
+NAMED = 'owner!="(others)",NAMESPACE'
 
 
 def true_share(window: str, by: str = "") -> str:
@@ -31,6 +33,11 @@ def true_share(window: str, by: str = "") -> str:
         for wanted in ('accuracy="right"', 'accuracy!="unknown"')
     )
     return f"({right} or 0 * {all_of_them}) / ({all_of_them} > 0)"
+
+
+def remote_share(amounts: str) -> str:
+    """Share of an amount that is on another NUMA node than where it is used."""
+    return f'sum({amounts}{{placement="remote",CLUSTER}}) / (sum({amounts}{{CLUSTER}}) > 0)'
 
 
 DASHBOARD = dashboard(
@@ -158,6 +165,46 @@ DASHBOARD = dashboard(
                     },
                     width=24,
                     empty="there are no devices",
+                ),
+            ],
+        ),
+        (
+            "Alignment",
+            [
+                graph(
+                    "Pods by alignment",
+                    "Pods with CPUs, memory or devices of their own: aligned, spanning NUMA nodes, or remote from a device or memory.",
+                    {"{{alignment}}": "sum by (alignment) (numazones_node_pods{CLUSTER})"},
+                    unit="pods",
+                    runbook="NumazonesOwnerMisaligned",
+                ),
+                graph(
+                    "Share of remote CPUs and memory",
+                    "Of exclusive CPUs and of memory promised, on other NUMA nodes than most of their container; of resident memory,"
+                    " where the pod has no CPU (exporters with --cgroups).",
+                    {
+                        "CPUs": remote_share("numazones_owner_cpus"),
+                        "memory promised": remote_share("numazones_owner_promised_memory_bytes"),
+                        "resident memory": remote_share("numazones_node_resident_memory_bytes"),
+                    },
+                    unit="percentunit",
+                    top=1,
+                    empty="no pod has CPUs or memory of its own",
+                ),
+                listing(
+                    "Owners of pods that are not aligned",
+                    "Up to 50 owners, how many of their pods are not aligned, how many the pods' own nodes could hold aligned now,"
+                    " and CPUs away from the rest of their container.",
+                    {
+                        "Not aligned": f"sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                        "Alignable now": f'sum by {OWNER} (numazones_owner_misaligned_pods{{alignable="now",{NAMED}}})'
+                        f" and sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                        "Remote CPUs": f'sum by {OWNER} (numazones_owner_cpus{{placement="remote",{NAMED}}})'
+                        f" and sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                    },
+                    width=24,
+                    empty="all pods are aligned",
+                    runbook="NumazonesOwnerMisaligned",
                 ),
             ],
         ),

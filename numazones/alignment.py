@@ -22,9 +22,10 @@ from numazones.dra.amounts import NodeDevices
 from numazones.dra.devices import Key
 from numazones.dra.uses import used_by
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
+from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
 from numazones.pod import Pod
 
@@ -154,13 +155,27 @@ class PodAlignment:
         return (_ORDER.index(self.alignment), self.remote_cpus, len(self.numas), self.remote_memory)
 
 
-class Possible(NamedTuple):
-    """Whether a node could hold a pod aligned."""
+class Trials(NamedTuple):
+    """What a kubelet that admits aligned pods only would say to a pod that runs there."""
 
-    ever: bool
+    empty: Admission
     """If no other pod were there."""
-    now: bool
-    """With what the others leave, once the pod has given back what it holds."""
+    now: Admission | None
+    """With what the others leave; None: not even the empty node would admit it."""
+
+
+class Alignable(StrEnum):
+    """Whether the node that a pod runs on could hold it aligned."""
+
+    YES = "yes"
+    """It is aligned."""
+    NOW = "now"
+    """With the room that there is: made anew, it could be."""
+    EMPTIER = "emptier"
+    """If others left."""
+    NEVER = "never"
+    """Not even on the empty node: it asks for more than a NUMA node has."""
+    UNKNOWN = "unknown"
 
 
 def alignments(
@@ -174,7 +189,6 @@ def alignments(
             that are missing are looked at with all their containers.
 
     >>> from numazones import build
-    >>> from numazones.placement.kubelet import KubeletPlacement
     >>> machine = build.machine(numa=2, cores=8, threads=1, memory="16Gi")
     >>> static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     >>> node = build.node(machine, {**static, "topologyManagerPolicy": "best-effort"})
@@ -218,17 +232,58 @@ def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod,
     return [(pods[found.uid], found) for found in alignments(occupancy, started) if found.uid in pods]
 
 
-def possible_on(node: ClusterNode, pod: ClusterPod) -> Possible | None:
-    """Return whether its node could hold a pod aligned; None where that is not known.
+def by_name(node: ClusterNode) -> dict[str, PodAlignment]:
+    """Return NAMESPACE/NAME → how what the pod holds lies, of a node's pods; empty where that is not known."""
+    return {found.name: found for _, found in of_node(node) or ()}
+
+
+def of_pod(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
+    """Return how what a pod holds on its node lies; None where it holds nothing, or that is not known."""
+    return next((found for other, found in of_node(node) or () if other.uid == pod.uid), None)
+
+
+def trials_on(node: ClusterNode, pod: ClusterPod) -> Trials | None:
+    """Return what comes of it that a pod's node would hold it aligned; None where that is not known.
 
     It is not of a pod with claims: which devices the scheduler would allocate is not.
     """
     if node.state is None or node.approximate or pod.admission is None or pod.kubelet_uid in node.claimed:
         return None
     try:
-        return possible(node.state, pod.admission)
+        return trials(node.state, pod.admission)
     except NumazonesError:  # the kubelet would get to no verdict
         return None
+
+
+def made_anew(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
+    """Return how a pod would lie if it left its node and came back at once; None where that is not known.
+
+    Its node's own policy decides. None, too, where the kubelet would reject it.
+    """
+    if trials_on(node, pod) is None or node.state is None or pod.admission is None:
+        return None
+    try:
+        said = KubeletPlacement(remove(node.state, pod.admission.uid)).admit(pod.admission)
+    except NumazonesError:
+        return None
+    if not said.admitted:
+        return None
+    started = {pod.admission.uid: started_containers(pod.admission)}
+    occupancy = said.placement.occupancy({pod.admission.uid: pod.full_name})
+    lying = alignments(occupancy, started)
+    return next((found for found in lying if found.uid == pod.admission.uid), None)
+
+
+def alignable(node: ClusterNode, pod: ClusterPod, found: PodAlignment) -> Alignable:
+    """Return whether the node that a pod runs on could hold it aligned."""
+    if found.aligned:
+        return Alignable.YES
+    tried = trials_on(node, pod)
+    if tried is None:
+        return Alignable.UNKNOWN
+    if tried.now is None:
+        return Alignable.NEVER
+    return Alignable.NOW if tried.now.admitted else Alignable.EMPTIER
 
 
 def started_containers(pod: Pod) -> frozenset[str]:
@@ -236,8 +291,8 @@ def started_containers(pod: Pod) -> frozenset[str]:
     return frozenset(one.name for one in pod.containers if one.kind is not ContainerKind.INIT)
 
 
-def possible(node: Node, pod: Pod) -> Possible:
-    """Return whether a kubelet's node could hold a pod aligned: under single-numa-node it would be admitted.
+def trials(node: Node, pod: Pod) -> Trials:
+    """Ask a node's kubelet about a pod under single-numa-node, which admits aligned pods only.
 
     Args:
         node: as it is, with the pod or without it.
@@ -247,9 +302,8 @@ def possible(node: Node, pod: Pod) -> Possible:
         NumazonesError: the kubelet would get to no verdict.
     """
     strict = _single_numa_node(node)
-    if not admit(strict.emptied, pod).admitted:
-        return Possible(ever=False, now=False)
-    return Possible(ever=True, now=admit(remove(strict, pod.uid), pod).admitted)
+    empty = admit(strict.emptied, pod)
+    return Trials(empty, admit(remove(strict, pod.uid), pod) if empty.admitted else None)
 
 
 _Claimed = Mapping[str, Mapping[str, frozenset[Key]]]

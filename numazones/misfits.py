@@ -18,7 +18,9 @@ from numazones.kubelet.config import POLICY_NONE, SCOPE_POD
 from numazones.kubelet.node import Node
 from numazones.other_requests import managed_amounts, with_request
 from numazones.pod import Pod
+from numazones.quantity import format_bytes
 from numazones.resources import CPU, MEMORY, is_memory
+from numazones.wording import pluralize
 
 _LITTLE = 8
 """A request misses by little that is over by at most this part of it."""
@@ -44,6 +46,28 @@ class Misfit:
     """Whether even the empty node rejects the pod; it spans several NUMA nodes otherwise."""
     instead: tuple[int, ...]
     """What to ask for instead, the nearest first; with any of it the empty node aligns the pod."""
+
+    @property
+    def why(self) -> str:
+        """What is wrong with the request."""
+        if self.granule:
+            given = f"the kubelet gives whole cores of {self.granule} threads only (full-pcpus-only)"
+        else:
+            given = f"a NUMA node gives {self._figure(self.widest)} at most, also when it is empty"
+        return f"container {self.container} asks for {self._amounts(self.asked)}; {given}"
+
+    @property
+    def cure(self) -> str:
+        """What to do about it."""
+        return f"ask for {self._amounts(*self.instead)}"
+
+    def _amounts(self, *amounts: int) -> str:
+        *others, last = amounts
+        what = pluralize(last, "CPU") if self.resource == CPU else f"{self._figure(last)} {self.resource}"
+        return " or ".join((*map(self._figure, others), what))
+
+    def _figure(self, amount: int) -> str:
+        return format_bytes(amount) if is_memory(self.resource) else str(amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numazones import cpuset, scheduling
 from numazones.advice import Advice
+from numazones.alignment import by_name
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
@@ -171,12 +172,15 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     return ADMISSIBLE, f"{where}, by {placement.decider}"
 
 
-def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (NUMA node, pod, CPUs, memory, devices) for whoever holds something, NUMA node by NUMA node.
+HOLDER_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT")
 
-    Devices that are near no NUMA node in particular come last, on ``any``.
+
+def holders(node: ClusterNode) -> Iterator[tuple[str, ...]]:
+    """Yield cells for ``HOLDER_COLUMNS``, of whoever holds something, NUMA node by NUMA node.
+
+    Devices that are near no NUMA node in particular come last, on ``any``. The alignment is the whole pod's.
     """
-    occupancy = node.occupancy
+    occupancy, lying = node.occupancy, by_name(node)
     for share in () if occupancy is None else occupancy.shares():
         yield (
             "any" if share.numa is None else str(share.numa),
@@ -184,6 +188,7 @@ def holders(node: ClusterNode) -> Iterator[tuple[str, str, str, str, str]]:
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
             " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+            str(lying[share.name].alignment) if share.name in lying else "",
         )
 
 

@@ -66,6 +66,16 @@ class Change(TypedDict):
     sentence: Annotated[str, "What to do, in words."]
 
 
+class WhyNotAligned(TypedDict):
+    """Why a pod that runs is not aligned."""
+
+    alignment: Annotated[str, "remote or spanning: that of the worst of its containers."]
+    sentence: Annotated[str, "The same in few words."]
+    alignable: Annotated[str, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    why: Annotated[list[str], "How it lies, what let it in, what its node could do."]
+    help: Annotated[list[str], "What would help; each was tried on a copy."]
+
+
 class WhyDocument(TypedDict):
     """``why POD``: why a pod is stuck or was rejected, and what would help."""
 
@@ -84,6 +94,9 @@ class WhyDocument(TypedDict):
     reasons: Annotated[list[Reason], "Why nodes would not admit it; the first is the headline."]
     advice: Annotated[list[Change], "What would help, the cheapest first; each was tried on a copy."]
     recommendations: Annotated[list[str], "RebalanceRecommendations in force that place it."]
+    notAligned: Annotated[
+        WhyNotAligned | None, "Null for a pod that does not run or is aligned, or if that is not known."
+    ]
 
 
 class WhyListDocument(TypedDict):
@@ -124,6 +137,7 @@ class ZoneFigures(TypedDict):
     cpu: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively."]
     memory: Annotated[MemoryAmount | None, "Null where nobody keeps books of it."]
     devices: Annotated[list[DeviceAmount], "Those near the zone."]
+    notAligned: Annotated[int | None, "Pods that hold something of it and are not aligned; null: not known."]
 
 
 class UnknownNode(TypedDict):
@@ -195,10 +209,31 @@ class AlignedPod(TypedDict):
     ]
 
 
+class AlignedOwner(TypedDict):
+    """How what the pods of an owner hold lies."""
+
+    namespace: Annotated[str, "Its namespace."]
+    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for one that nobody owns."]
+    name: Annotated[str, "Its name."]
+    pods: Annotated[dict[str, int], "Pods that hold something of NUMA nodes: aligned, remote, spanning."]
+    alignable: Annotated[
+        dict[str, int],
+        "Pods that are not aligned, by whether their nodes could hold them aligned: now, emptier, never, "
+        "unknown.",
+    ]
+    cpus: Annotated[int, "Exclusive CPUs."]
+    remoteCPUs: Annotated[
+        int, "Those of them that are not on the NUMA node that has most of their container."
+    ]
+    memory: Annotated[str, "Promised, hugepages included."]
+    remoteMemory: Annotated[str, "That of it which is not there."]
+
+
 class AlignedDocument(TypedDict):
     """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
 
-    items: Annotated[list[AlignedPod], "One for each pod."]
+    items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
+    owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
     unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 
@@ -225,6 +260,10 @@ class HeldShare(TypedDict):
     cpus: Annotated[str, "Exclusive CPUs, as a list."]
     memory: Annotated[list[MemoryBlock], "Blocks that the memory manager gave."]
     devices: Annotated[list[HeldDevices], "By resource."]
+    alignment: Annotated[
+        str | None,
+        "Of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning; null: not known.",
+    ]
 
 
 class WhoDocument(TypedDict):

@@ -1,11 +1,13 @@
 """A node drawn down to the thread, each CPU marked with who holds it."""
 
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from rich.text import Text
 
 from numazones import cpuset
+from numazones.alignment import PodAlignment
 from numazones.machine import CPU
 from numazones.placement.occupancy import Occupancy
 from numazones.quantity import format_rounded
@@ -30,8 +32,16 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 class Drawing:
     """One node's picture, line by line."""
 
-    def __init__(self, name: str, occupancy: Occupancy, *, plain: bool) -> None:
-        self._name, self._occupancy, self._plain = name, occupancy, plain
+    def __init__(
+        self,
+        name: str,
+        occupancy: Occupancy,
+        lying: Mapping[str, PodAlignment] = MappingProxyType({}),
+        *,
+        plain: bool,
+    ) -> None:
+        """``lying``: pod's NAMESPACE/NAME → how what it holds lies; the legend names what is not aligned."""
+        self._name, self._occupancy, self._lying, self._plain = name, occupancy, lying, plain
         self._holders = [holder for holder in occupancy.holders if holder.cpus]
         self._holder_of = {
             cpu: number for number, holder in enumerate(self._holders) for cpu in cpuset.ids(holder.cpus)
@@ -97,6 +107,9 @@ class Drawing:
             line = Text()
             line.append(_LETTERS[number % len(_LETTERS)], _COLOURS[number % len(_COLOURS)])
             line.append(f" {holder.name}: {cpuset.format(holder.cpus)}")
+            lying = self._lying.get(holder.name)
+            if lying is not None and not lying.aligned:
+                line.append(f"  {lying.sentence}", "yellow")
             yield line
         if self._occupancy.exclusive:
             yield Text(

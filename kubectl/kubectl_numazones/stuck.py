@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
+from numazones import alignment
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
 from numazones.held_room import holders, in_the_way
@@ -15,6 +17,9 @@ from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
 from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
+
+if TYPE_CHECKING:
+    from numazones.misalignment import Misalignment
 
 NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
@@ -113,7 +118,7 @@ def explanation_lines(
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
     background = background or Background.of(pod, prediction, seen)
-    yield f"{pod.full_name}: {_headline(pod, prediction, background)}"
+    yield f"{pod.full_name}: {_headline(pod, prediction, background, seen)}"
     if background.waits:
         yield from (f"It also waits: {wait.sentence}" for wait in background.waits[1:])
         yield f"As for the nodes: {prediction.sentence}"
@@ -123,13 +128,18 @@ def explanation_lines(
     yield from _lines_about_replicas(pods)
     if not is_running(pod) and prediction.hopeless:
         yield prediction.hopeless
-    helpful = helpful_changes(pod, prediction, seen)
+    found = misalignment(pod, seen)
+    yield from () if found is None else found.why
+    helpful = [
+        *(item.line for item in helpful_changes(pod, prediction, seen)),
+        *(() if found is None else found.help),
+    ]
     made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
     if helpful or made:
         yield ""
         yield "What would help:"
-    for item in helpful:
-        yield f"  - {item.line}"
+    for line in helpful:
+        yield f"  - {line}"
     for recommendation in made:
         yield f"  - {plan_made(recommendation)}"
     if not is_running(pod) and prediction.verdict != ADMISSIBLE:
@@ -162,11 +172,26 @@ def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list
     return answers.advice_for(pod, seen.situation, prediction, forecast)
 
 
-def _headline(pod: ClusterPod, prediction: Prediction, background: Background) -> str:
+def misalignment(pod: ClusterPod, seen: Seen) -> "Misalignment | None":
+    """Return why a pod that runs is not aligned; None where it is, or does not run, or nobody knows."""
+    # Imported late: most answers do without all that planning needs.
+    from numazones.misalignment import misalignment_of  # noqa: PLC0415
+
+    return misalignment_of(pod, seen.situation) if is_running(pod) and not pod.create_error else None
+
+
+def runs(pod: ClusterPod, seen: Seen) -> str:
+    """Say where a pod runs, and how what it holds lies."""
+    node = seen.situation.cluster.nodes.get(pod.node)
+    found = None if node is None else alignment.of_pod(node, pod)
+    return f"runs on {pod.node}" + (f", {found.sentence}" if found is not None else "")
+
+
+def _headline(pod: ClusterPod, prediction: Prediction, background: Background, seen: Seen) -> str:
     if is_running(pod):
         if pod.create_error:  # it is bound, and holds its place in the node's sums
             return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
-        return f"runs on {pod.node}"
+        return runs(pod, seen)
     past = ""
     if pod.reason and pod.node:
         said = pod.message.removeprefix(STATUS_PREFIX)

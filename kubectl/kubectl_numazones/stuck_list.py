@@ -7,7 +7,7 @@ from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, Source
 from kubectl_numazones.output import Output
 from kubectl_numazones.said import said_about
-from kubectl_numazones.stuck import Background, exit_code, is_running, now
+from kubectl_numazones.stuck import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.why_document import why_document
 from numazones.cluster import ClusterPod
@@ -57,7 +57,7 @@ def _cells(item: Stuck, background: Background, seen: Seen, *, where: bool, wide
     if wide:
         nodes = prediction.evaluated + prediction.excluded
         yield from ("", "") if is_running(pod) else (prediction.verdict, f"{prediction.admissible}/{nodes}")
-    yield f"runs on {pod.node}" if is_running(pod) else now(prediction, background)
+    yield runs(pod, seen) if is_running(pod) else now(prediction, background)
 
 
 def _status(item: Stuck) -> str:

@@ -1,8 +1,8 @@
 """What ``why`` says of a pod, as a document."""
 
 from kubectl_numazones.cluster import Seen
-from kubectl_numazones.documents import PodReference, Reason, WhyDocument
-from kubectl_numazones.stuck import Background, helpful_changes
+from kubectl_numazones.documents import PodReference, Reason, WhyDocument, WhyNotAligned
+from kubectl_numazones.stuck import Background, helpful_changes, misalignment
 from kubectl_numazones.stuck_pods import Stuck
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
@@ -35,6 +35,20 @@ def why_document(item: Stuck, seen: Seen, background: Background) -> WhyDocument
             for one in helpful_changes(pod, prediction, seen)
         ],
         "recommendations": seen.recommendations(item.pods),
+        "notAligned": _not_aligned(pod, seen),
+    }
+
+
+def _not_aligned(pod: ClusterPod, seen: Seen) -> WhyNotAligned | None:
+    found = misalignment(pod, seen)
+    if found is None:
+        return None
+    return {
+        "alignment": str(found.found.alignment),
+        "sentence": found.found.sentence,
+        "alignable": str(found.alignable),
+        "why": list(found.why),
+        "help": list(found.help),
     }
 
 

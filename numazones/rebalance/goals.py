@@ -211,6 +211,9 @@ class Align(_NoneLeft):
     Only such pods are evicted, each for its own replacement: where that would end no better, none is.
     """
 
+    only: frozenset[str] = frozenset()
+    """UIDs of the pods that may be evicted for it; empty: all."""
+
     @property
     def key(self) -> str:
         """There is but one such goal."""

@@ -251,7 +251,9 @@ def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> t
         return movable
     lie = {uid: found for node in cluster.nodes.values() for uid, found in goal.misaligned(node).items()}
     return tuple(
-        replace(one, weight=-_remote_millis(lie[one.pod.uid])) for one in movable if one.pod.uid in lie
+        replace(one, weight=-_remote_millis(lie[one.pod.uid]))
+        for one in movable
+        if one.pod.uid in lie and (not goal.only or one.pod.uid in goal.only)
     )
 
 

@@ -6,10 +6,12 @@ colours say. Every name is escaped; characters that XML does not know are replac
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from numazones import cpuset
+from numazones.alignment import PodAlignment
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse
 from numazones.quantity import format_rounded
 from numazones.resources import MEMORY
@@ -32,11 +34,14 @@ _NAME = 46
 
 _STYLE = """
 svg { --paper: #ffffff; --box: #f4f7f9; --ink: #14202b; --quiet: #51606e; --line: #cfd8e0;
-  --held: #2569a3; --track: #dde5ec; --reserved: #aab6c1; }
+  --held: #2569a3; --track: #dde5ec; --reserved: #aab6c1;
+  --warn: #9a4a06; }
 @media (prefers-color-scheme: dark) { svg { --paper: #0d1319; --box: #18212a; --ink: #e6edf3;
-  --quiet: #9fb0bf; --line: #34424f; --held: #5ba6d8; --track: #2a3641; --reserved: #61717f; } }
+  --quiet: #9fb0bf; --line: #34424f; --held: #5ba6d8; --track: #2a3641; --reserved: #61717f;
+  --warn: #eb9f51; } }
 text { font: 12px ui-sans-serif, system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; fill: var(--ink); }
 .h { font-size: 17px; font-weight: 650; } .b { font-weight: 600; } .q { fill: var(--quiet); }
+.w { fill: var(--warn); }
 .m { font-size: 11px; font-weight: 650; text-anchor: middle; fill: #16191c; }
 .paper { fill: var(--paper); } .box { fill: var(--box); } .line { fill: none; stroke: var(--line); }
 .track { fill: var(--track); } .held { fill: var(--held); }
@@ -55,9 +60,11 @@ class _Mark(NamedTuple):
     says: str
 
 
-def machine_svg(name: str, occupancy: Occupancy) -> str:
-    """Draw a node."""
-    picture = _Picture(occupancy)
+def machine_svg(
+    name: str, occupancy: Occupancy, lying: Mapping[str, PodAlignment] = MappingProxyType({})
+) -> str:
+    """Draw a node; ``lying``: pod's NAMESPACE/NAME → how what it holds lies, said of what is not aligned."""
+    picture = _Picture(occupancy, lying)
     height = picture.draw(name)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
@@ -82,8 +89,9 @@ def _description(occupancy: Occupancy) -> str:
 class _Picture:
     """What has been drawn, from the top down."""
 
-    def __init__(self, occupancy: Occupancy) -> None:
+    def __init__(self, occupancy: Occupancy, lying: Mapping[str, PodAlignment]) -> None:
         self.parts: list[str] = []
+        self._lying = lying
         self._occupancy = occupancy
         self._zones = {zone.numa: zone for zone in occupancy.zones}
         self._marks = _marks(occupancy)
@@ -184,7 +192,13 @@ class _Picture:
             top = y + index // 2 * _ROW
             self._cell(x, top, _mark(holder, index))
             self._write(x + _CELL + 8, top + 13, f"{_cut(holder.name, _NAME)}", "b", says=holder.name)
-            self._write(x + half - _GAP, top + 13, _cut(cpuset.format(holder.cpus), 18), "q", anchor="end")
+            cpus, lying = cpuset.format(holder.cpus), self._lying.get(holder.name)
+            if lying is None or lying.aligned:
+                self._write(x + half - _GAP, top + 13, _cut(cpus, 18), "q", anchor="end")
+            else:
+                says = f"{cpus}: {lying.sentence}" if cpus else lying.sentence
+                said = f"{lying.alignment} {_cut(cpus, 18)}"
+                self._write(x + half - _GAP, top + 13, said, "w", anchor="end", says=says)
         if self._occupancy.holders:
             top += _ROW + 8
         kinds = (

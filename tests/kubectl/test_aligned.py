@@ -5,10 +5,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
 
-from numazones.label_selector import InvalidSelector
+from kubectl_numazones.cluster import read_cluster
+from kubectl_numazones.live.board import board_of
+from kubectl_numazones.live.head import title
+from kubectl_numazones.live.lines import node_details, zone_line
 from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
 from tests.kubectl.small_cluster import cluster, node_body, written
 from tests.kubectl.terminal import on_terminal
@@ -59,7 +63,9 @@ def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
     assert pods(run("aligned", "-A", "-l", "app in (db,cache)", "-f", dump)) == ["team/db-1"]
     assert run("aligned", "-f", dump).output.startswith("no running pod in namespace default holds anything")
     assert pods(run("aligned", "-n", "team", "-l", "app=router", "-f", dump)) == ["team/router-4"]
-    assert isinstance(run("aligned", "-l", "app in", "-f", dump).exception, InvalidSelector)
+    refused = run("aligned", "-l", "app in", "-f", dump)
+    assert isinstance(refused.exception, click.BadParameter)
+    assert "app in" in refused.exception.message
 
 
 def test_where_all_are_aligned_it_says_so(run: Run, tmp_path: Path) -> None:
@@ -98,6 +104,150 @@ def test_the_document_has_every_pod_and_what_it_holds(run: Run, dump: Path) -> N
     ]
     assert [it["alignable"] for it in document["items"]] == ["now", "never", "now", *["yes"] * 6]
     assert [it["node"] for it in document["unknown"]] == ["worker-9"]
+
+
+def test_by_owner_their_pods_are_counted_the_owner_with_the_most_that_are_not_first(
+    run: Run, dump: Path
+) -> None:
+    header, *rows, summary, _ = run("aligned", "-A", "--by", "owner", "-f", dump).output.splitlines()
+    assert re.split(r" {3,}", header) == [
+        "OWNER",
+        "PODS",
+        "SPANNING",
+        "REMOTE",
+        "REMOTE CPUS",
+        "REMOTE MEMORY",
+        "ALIGNABLE",
+    ]
+    assert [re.split(r" {3,}", row) for row in rows] == [
+        ["team/replicaset/db", "2", "1", "0", "2", "0", "1 now"],
+        ["team/replicaset/batch", "1", "1", "0", "1", "0", "1 never"],
+        ["team/replicaset/router", "4", "0", "1", "0", "0", "1 now"],
+    ]
+    assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
+    wide = run("aligned", "-A", "--by", "owner", "-o", "wide", "-f", dump).output
+    assert "team/replicaset/cache   " in wide
+    names = run("aligned", "-A", "--by", "owner", "-o", "name", "-l", "app!=db", "-f", dump).output
+    assert names.splitlines() == ["replicaset/batch", "replicaset/router"]
+
+
+def test_the_document_by_owner_has_every_owner_and_one_for_each_pod_that_nobody_owns(
+    run: Run, tmp_path: Path
+) -> None:
+    objects = best_effort_cluster()
+    for body in objects:
+        if body["metadata"]["name"] == "db-1":
+            del body["metadata"]["ownerReferences"]
+    path = written(tmp_path / "dump.json", objects)
+    document = json.loads(run("aligned", "-A", "--by", "owner", "-o", "json", "-f", path).output)
+    assert document["items"] == []
+    assert document["owners"][0] == {
+        "namespace": "team",
+        "kind": "Pod",
+        "name": "db-1",
+        "pods": {"aligned": 0, "remote": 0, "spanning": 1},
+        "alignable": {"now": 1, "emptier": 0, "never": 0, "unknown": 0},
+        "cpus": 6,
+        "remoteCPUs": 2,
+        "memory": "0",
+        "remoteMemory": "0",
+    }
+    assert [(it["kind"], it["name"]) for it in document["owners"][1:]] == [
+        ("ReplicaSet", "batch"),
+        ("ReplicaSet", "router"),
+        ("ReplicaSet", "cache"),
+        ("ReplicaSet", "db"),
+    ]
+
+
+def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -> None:
+    result = run("why", "team/db-1", "-f", dump)
+    evict = "evict it: its replacement will be aligned, on NUMA node 1 of worker-1, if it goes nowhere else"
+    let_in = (
+        "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none has "
+        "room; so none had when it came, if the policy was the same"
+    )
+    assert result.output.splitlines() == [
+        "team/db-1: runs on worker-1, spanning 2 NUMA nodes",
+        "container main has 2 CPUs on NUMA node 0 and 4 on NUMA node 1",
+        let_in,
+        "worker-1 could hold it aligned now on NUMA node 1",
+        "",
+        "What would help:",
+        f"  - {evict} (kubectl numazones plan --align team/db-1)",
+    ]
+    assert result.return_value == 0
+    document = json.loads(run("why", "team/db-1", "-o", "json", "-f", dump).output)["notAligned"]
+    assert (document["alignment"], document["sentence"]) == ("spanning", "spanning 2 NUMA nodes")
+    assert [*document["why"], "", "What would help:", f"  - {document['help'][0]}"] == (
+        result.output.splitlines()[1:]
+    )
+    assert json.loads(run("why", "team/cache-1", "-o", "json", "-f", dump).output)["notAligned"] is None
+
+
+def test_aligned_and_why_say_the_same_of_every_pod(run: Run, dump: Path) -> None:
+    for item in json.loads(run("aligned", "-A", "-o", "json", "-f", dump).output)["items"]:
+        name = f"{item['namespace']}/{item['name']}"
+        told = json.loads(run("why", name, "-o", "json", "-f", dump).output)["notAligned"]
+        assert (item["alignment"] == "aligned") == (told is None)
+        assert told is None or told["alignable"] == item["alignable"]
+
+
+def test_who_tree_top_and_live_say_the_same_of_a_nodes_pods(run: Run, dump: Path) -> None:
+    rows = [re.split(r" {3,}", row) for row in run("who", "worker-1", "-f", dump).output.splitlines()[1:]]
+    assert {(row[1], row[-1]) for row in rows} == {
+        ("team/cache-1", "aligned"),
+        ("team/db-1", "spanning"),
+        ("team/router-1", "aligned"),
+    }
+    who = json.loads(run("who", "worker-3", "-o", "json", "-f", dump).output)["items"]
+    assert {(item["pod"], item["alignment"]) for item in who} == {
+        ("team/router-3", "aligned"),
+        ("team/router-4", "remote"),
+    }
+    tree = run("tree", "worker-1", "-f", dump).output.splitlines()
+    assert tree[-4:-1] == [
+        "A team/cache-1: 1-2,8-10",
+        "B team/db-1: 3,6-7,11,14-15  spanning 2 NUMA nodes",
+        "C team/router-1: 4,12",
+    ]
+    svg = run("tree", "worker-1", "-o", "svg", "-f", dump).output
+    assert "<title>3,6-7,11,14-15: spanning 2 NUMA nodes</title>spanning 3,6-7,11,14-15</text>" in svg
+    assert svg.count('class="w"') == 1
+    header, *rows_of_top = run("top", "worker-1", "worker-4", "-o", "wide", "-f", dump).output.splitlines()
+    assert header.split("   ")[-2:] == ["NOT ALIGNED", "DEVICES"]
+    assert [row.split()[-2] for row in rows_of_top] == ["1", "1", "0", "0"]
+    top = json.loads(run("top", "-o", "json", "-f", dump).output)["items"]
+    assert [(item["node"], item["notAligned"]) for item in top[4:]] == [
+        ("worker-3", 1),
+        ("worker-3", 1),
+        ("worker-4", 0),
+        ("worker-4", 0),
+    ]
+    board = board_of(read_cluster(best_effort_cluster(), None))
+    cells = [str(zone_line(zone, board, roomy=False).cells[-1]) for zone in board.zones]
+    assert cells[0] == "1 not aligned vf:2/2"
+    assert cells[6:] == ["vf:2/2", "vf:2/2"]
+    assert "3 pods not aligned" in str(title(board, "", dumped=True))
+    details = [str(part) for part in node_details("worker-1", board).renderables]  # type: ignore[union-attr]
+    assert "B team/db-1: 3,6-7,11,14-15  spanning 2 NUMA nodes" in details[0]
+
+
+def test_what_why_advises_can_be_planned_for_that_pod_alone(run: Run, dump: Path) -> None:
+    planned = json.loads(run("plan", "--align", "team/db-1", "-o", "json", "-f", dump).output)["items"]
+    assert [move["pod"] for one in planned for made in one["plans"] for move in made["moves"]] == [
+        "team/db-1"
+    ]
+    none = run("plan", "--align", "-l", "app=router", "-o", "json", "-f", dump)
+    assert [one["plans"] for one in json.loads(none.output)["items"]] == [[]]
+    assert none.return_value == 1
+
+
+def test_the_table_by_owner_fits_a_terminal_of_80_columns(dump: Path) -> None:
+    table = on_terminal(80, "aligned", "-A", "--by", "owner", "-f", dump).splitlines()[:4]
+    assert max(map(len, table)) <= 80
+    assert table[0].split()[:4] == ["OWNER", "PODS", "SPANNING", "REMOTE"]
+    assert table[0].split()[-1] == "ALIGNABLE"
 
 
 def test_the_table_fits_a_terminal_of_80_columns(dump: Path) -> None:

@@ -191,9 +191,9 @@ def test_of_many_newer_kubelets_some_are_named(run: Run, tmp_path: Path) -> None
 def test_who_lists_holders_by_zone(run: Run, dump: Path) -> None:
     result = run("who", "worker-1", "-f", dump)
     assert [line.split() for line in result.output.splitlines()] == [
-        ["NUMA", "POD", "CPUS", "MEMORY", "DEVICES"],
-        ["0", "team/one", "1,8-9", "1Gi"],
-        ["1", "team/two", "4-6,12-14", "1Gi"],
+        ["NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT"],
+        ["0", "team/one", "1,8-9", "1Gi", "aligned"],
+        ["1", "team/two", "4-6,12-14", "1Gi", "aligned"],
     ]
 
 
@@ -313,7 +313,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     runs["spec"]["nodeName"] = "worker-3"
     running = written(tmp_path / "running.json", [*items[:2], {"kind": "Pod", **runs}])
     assert run("who", "worker-3", "-f", running).output.splitlines()[1].split() == [
-        "0", "d/runs", "0-3", "2Gi",
+        "0", "d/runs", "0-3", "2Gi", "aligned",
     ]  # fmt: skip
     top = json.loads(run("top", "-o", "json", "-f", running).output)
     assert [(zone["numa"], zone["policy"], zone["cpu"]) for zone in top["items"]] == [

@@ -52,5 +52,5 @@ def test_one_of_a_thing_is_singular(run: Run) -> None:
 
 def test_a_pod_that_runs_has_nothing_to_be_explained(run: Run) -> None:
     result = run("why", "cache-1", "-n", "team", "-f", DUMP)
-    assert result.output == "team/cache-1: runs on worker-1\n"
+    assert result.output == "team/cache-1: runs on worker-1, aligned\n"
     assert result.return_value == 0

@@ -113,7 +113,7 @@ def test_named_pods_are_listed_in_their_order_and_running_ones_run(run: Run, dum
         ["waiting", "0s"],
         ["3", "rejected"],
     ]
-    assert done.stdout.splitlines()[1].endswith("runs on worker-1")
+    assert done.stdout.splitlines()[1].endswith("runs on worker-1, aligned")
     assert done.return_value == 1
 
 

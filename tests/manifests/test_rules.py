@@ -28,6 +28,7 @@ ACCURACY = "numazones_prediction_accuracy_total"
 REJECTIONS = "numazones_owner_rejections_total"
 WEB = f"{REJECTIONS}{{namespace='shop',owner_kind='Deployment',owner='web',reason='TopologyAffinityError'}}"
 ANSWERED = "numazones_extender_request_duration_seconds"
+MISALIGNED = "numazones_owner_misaligned_pods{namespace='shop'"
 EVICTED = "numazones_rebalance_pods_evicted_total"
 RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
 OUTCOMES = [
@@ -291,6 +292,38 @@ OUTCOMES = [
         "10m",
         {},
         "3 pods wait for the scheduler numazones, and no extender serves one.",
+    ),
+    Case(
+        "NumazonesOwnerMisaligned",
+        {
+            f"{MISALIGNED},owner_kind='Deployment',owner='web',alignable='now'}}": "0x20 2x100",
+            f"{MISALIGNED},owner_kind='Deployment',owner='web',alignable='never'}}": "3x120",
+        },
+        "90m",
+        {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
+        "2 pods of Deployment shop/web are not aligned, though their nodes could hold them aligned now.",
+    ),
+    Case(  # pods that nobody owns
+        "NumazonesOwnerMisaligned",
+        {f"{MISALIGNED},alignable='now'}}": "1x120"},
+        "90m",
+        {"namespace": "shop"},
+        "1 pods of nobody in shop are not aligned, though their nodes could hold them aligned now.",
+    ),
+    Case(  # aligned for a moment within the hour, or without room
+        "NumazonesOwnerMisaligned",
+        {
+            f"{MISALIGNED},owner_kind='Job',owner='a',alignable='now'}}": "1x50 0x10 1x50",
+            f"{MISALIGNED},owner_kind='Job',owner='b',alignable='never'}}": "1x120",
+            f"{MISALIGNED},owner_kind='Job',owner='c',alignable='emptier'}}": "1x120",
+            f"{MISALIGNED},owner_kind='Job',owner='d',alignable='unknown'}}": "1x120",
+        },
+        "90m",
+    ),
+    Case(  # which owners they are nobody knows
+        "NumazonesOwnerMisaligned",
+        {"numazones_owner_misaligned_pods{owner='(others)',alignable='now'}": "1x120"},
+        "90m",
     ),
     Case(
         "NumazonesExtenderAbsent",

@@ -7,16 +7,23 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Seen, Source, read, source_options
-from kubectl_numazones.documents import AlignedDocument, AlignedPod, HeldOfNuma
+from kubectl_numazones.documents import AlignedDocument, AlignedOwner, AlignedPod, HeldOfNuma
 from kubectl_numazones.output import Output, output_option
-from numazones.alignment import PodAlignment, Possible, of_node, possible_on
+from kubectl_numazones.selection import all_namespaces_option, selector_option
+from numazones.alignment import Alignable, Alignment, PodAlignment, alignable, of_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.label_selector import LabelSelector
+from numazones.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
 from numazones.quantity import format_bytes, format_rounded
 from numazones.wording import pluralize
 
 _COLUMNS = ("POD", "NODE", "ALIGNMENT", "CPUS", "MEMORY", "DEVICES", "ALIGNABLE")
 _EXPENDABLE = (4, 5)
+_OWNER_COLUMNS = ("OWNER", "PODS", "SPANNING", "REMOTE", "REMOTE CPUS", "REMOTE MEMORY", "ALIGNABLE")
+_EXPENDABLE_OF_OWNERS = (5, 4)
+_FIGURES = _OWNER_COLUMNS[1:6]
+_POD = "Pod"
+"""Stands for the kind of an owner where nobody owns a pod."""
 _EPILOG = """
 \b
 Examples:
@@ -24,6 +31,7 @@ Examples:
   kubectl numazones aligned -A         # of all namespaces
   kubectl numazones aligned -A -o wide # the aligned ones, too
   kubectl numazones aligned -l app=db
+  kubectl numazones aligned -A --by owner  # a line for each Deployment, StatefulSet, Job, ...
   kubectl get nodes,numazones,pods -A -o json > dump.json && kubectl numazones aligned -A -f dump.json
 """
 
@@ -34,58 +42,72 @@ class _Row:
 
     pod: ClusterPod
     found: PodAlignment
-    possible: Possible | None
-    """Whether its node could hold it aligned; None: unknown."""
+    alignable: Alignable
+    """Whether its node could hold it aligned."""
+
+    @property
+    def owner(self) -> OwnerName:
+        """Whose pod it is; itself where nobody owns it."""
+        owner = OwnerName.of(self.pod)
+        return owner if owner.name else OwnerName(self.pod.namespace, _POD, self.pod.name)
 
 
 @click.command("aligned", epilog=_EPILOG)
-@click.option("-A", "--all-namespaces", is_flag=True, help="Pods of every namespace.")
+@selector_option("pods")
+@all_namespaces_option
 @click.option(
-    "-l",
-    "--selector",
-    default="",
-    metavar="SELECTOR",
-    help="Only pods with these labels, as kubectl's: app=db,tier!=test.",
+    "--by", type=click.Choice(["pod", "owner"]), default="pod", show_default=True, help="A line for each."
 )
 @output_option("text", "wide", "name")
 @source_options
-def command(source: Source, output: Output, *, all_namespaces: bool, selector: str) -> int:
+def command(
+    source: Source, output: Output, *, everywhere: bool, selector: LabelSelector | None, by: str
+) -> int:
     """List the running pods whose CPUs, memory or devices are on several NUMA nodes, the worst first.
 
     A pod is aligned if one NUMA node has all that each of its containers holds exclusively; it spans NUMA
     nodes if its CPUs, its memory or its devices alone are on several; it is remote from a device or its
     memory if that is on another NUMA node than its CPUs. ALIGNABLE says whether its node could hold it
     aligned: now, with the room that there is; emptier, if others left; or never.
+
+    With --by owner the pods of each owner are counted, those with the most that are not aligned first.
     """
-    wanted = LabelSelector.parse(selector) if selector else None
     seen = read(source)
     rows = [
         row
         for node in seen.situation.cluster.nodes.values()
         for row in _of_node(node)
-        if (all_namespaces or row.pod.namespace == seen.namespace)
-        and (wanted is None or wanted.matches(row.pod.labels))
+        if (everywhere or row.pod.namespace == seen.namespace)
+        and (selector is None or selector.matches(row.pod.labels))
     ]
     rows.sort(key=lambda row: (tuple(-part for part in row.found.badness), row.found.name))
+    owners = merged((row.owner, AlignmentSum.of(row.found, row.alignable)) for row in rows)
+    by_owner = dict(worst_first(owners)) if by == "owner" else {}
     unknown = _unknown(seen)
     if output.is_document:
-        output.write(_document(rows, unknown))
+        output.write(_document([] if by_owner else rows, by_owner, unknown))
         return 0
-    shown = rows if output.form == "wide" else [row for row in rows if not row.found.aligned]
+    wide = output.form == "wide"
+    shown = [row for row in rows if wide or not row.found.aligned]
+    named = {owner: one for owner, one in by_owner.items() if wide or one.misaligned}
     if output.form == "name":
-        for row in shown:
-            screen.echo(f"pod/{row.pod.name}")
+        names = [f"{owner.kind.lower()}/{owner.name}" for owner in named]
+        for name in names if by_owner else [f"pod/{row.pod.name}" for row in shown]:
+            screen.echo(name)
         return 0
-    _print(shown, wide=output.form == "wide")
-    screen.echo(_summary(rows, "" if all_namespaces else seen.namespace))
-    for name, message in unknown:
-        screen.echo(f"{name}: {message}")
+    if by_owner:
+        _print(_OWNER_COLUMNS, list(map(_owner_cells, named.items())), () if wide else _EXPENDABLE_OF_OWNERS)
+    else:
+        _print(_COLUMNS, list(map(_cells, shown)), () if wide else _EXPENDABLE)
+    screen.echo(_summary(rows, "" if everywhere else seen.namespace))
+    for node, message in unknown:
+        screen.echo(f"{node}: {message}")
     return 0
 
 
 def _of_node(node: ClusterNode) -> Iterator[_Row]:
     for pod, found in of_node(node) or ():
-        yield _Row(pod, found, None if found.aligned else possible_on(node, pod))
+        yield _Row(pod, found, alignable(node, pod, found))
 
 
 def _unknown(seen: Seen) -> list[tuple[str, str]]:
@@ -99,12 +121,27 @@ def _unknown(seen: Seen) -> list[tuple[str, str]]:
     return found
 
 
-def _print(rows: list[_Row], *, wide: bool) -> None:
+def _print(columns: tuple[str, ...], rows: list[tuple[str, ...]], expendable: tuple[int, ...]) -> None:
     if not rows:
         return
-    cells = [_cells(row) for row in rows]
-    kept = screen.columns_that_fit(_COLUMNS, cells, expendable=() if wide else _EXPENDABLE)
-    screen.print_table([_COLUMNS[index] for index in kept], [[row[index] for index in kept] for row in cells])
+    kept = screen.columns_that_fit(columns, rows, expendable=expendable)
+    screen.print_table(
+        [columns[index] for index in kept], [[row[index] for index in kept] for row in rows], right=_FIGURES
+    )
+
+
+def _owner_cells(item: tuple[OwnerName, AlignmentSum]) -> tuple[str, ...]:
+    owner, found = item
+    return (
+        f"{owner.namespace}/{owner.kind.lower()}/{owner.name}",
+        str(found.total),
+        str(found.pods.get(Alignment.SPANNING, 0)),
+        str(found.pods.get(Alignment.REMOTE, 0)),
+        str(found.remote_cpus),
+        format_rounded(found.remote_memory),
+        ", ".join(f"{count} {could}" for could in Alignable if (count := found.alignable.get(could, 0)))
+        or "-",
+    )
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
@@ -116,16 +153,8 @@ def _cells(row: _Row) -> tuple[str, ...]:
         _by_numa({numa: str(count) for numa, count in found.cpus.items()}),
         _by_numa({numa: format_rounded(size) for numa, size in found.memory.items()}),
         _devices(found),
-        _word(row) or "unknown",
+        row.alignable,
     )
-
-
-def _word(row: _Row) -> str | None:
-    if row.found.aligned:
-        return "yes"
-    if row.possible is None:
-        return None
-    return "now" if row.possible.now else "emptier" if row.possible.ever else "never"
 
 
 def _by_numa(amounts: dict[int, str]) -> str:
@@ -157,10 +186,29 @@ def _summary(rows: list[_Row], namespace: str) -> str:
     )
 
 
-def _document(rows: list[_Row], unknown: list[tuple[str, str]]) -> AlignedDocument:
+def _document(
+    rows: list[_Row], owners: dict[OwnerName, AlignmentSum], unknown: list[tuple[str, str]]
+) -> AlignedDocument:
     return {
         "items": list(map(_pod_document, rows)),
+        "owners": [_owner_document(owner, found) for owner, found in owners.items()],
         "unknown": [{"node": node, "message": message} for node, message in unknown],
+    }
+
+
+def _owner_document(owner: OwnerName, found: AlignmentSum) -> AlignedOwner:
+    return {
+        "namespace": owner.namespace,
+        "kind": owner.kind,
+        "name": owner.name,
+        "pods": {str(kind): found.pods.get(kind, 0) for kind in Alignment},
+        "alignable": {
+            str(could): found.alignable.get(could, 0) for could in Alignable if could is not Alignable.YES
+        },
+        "cpus": found.cpus,
+        "remoteCPUs": found.remote_cpus,
+        "memory": format_bytes(found.memory),
+        "remoteMemory": format_bytes(found.remote_memory),
     }
 
 
@@ -187,5 +235,5 @@ def _pod_document(row: _Row) -> AlignedPod:
             for one in found.containers
             for resource, near in one.devices.items()
         ],
-        "alignable": _word(row),
+        "alignable": None if row.alignable is Alignable.UNKNOWN else str(row.alignable),
     }

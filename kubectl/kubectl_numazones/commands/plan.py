@@ -48,7 +48,7 @@ Examples:
 
 @click.command("plan", epilog=_EPILOG)
 @click.argument("names", metavar="[POD|TYPE/NAME]...", nargs=-1)
-@selector_option("waiting pods")
+@selector_option("pods")
 @click.option(
     "--shape",
     "shapes",
@@ -66,7 +66,8 @@ Examples:
 @click.option(
     "--align",
     is_flag=True,
-    help="Plan for running pods that lie across NUMA nodes instead: each eviction aligns one.",
+    help="Plan for running pods that lie across NUMA nodes instead, all or those named: each eviction "
+    "aligns one.",
 )
 @click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
 @click.option(
@@ -108,7 +109,7 @@ def command(
     if not (names or shapes or selector or align):
         goals += standing_goals(spec.goals)
     goals += [_shape_goal(text) for text in shapes]
-    goals += [Align()] if align else []
+    goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
         output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
@@ -136,6 +137,21 @@ def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
             raise NotThere(f"{name} waits for no node, so there is nothing to plan; ask why {name}")
         found |= waiting
     return list(found.values())
+
+
+def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
+    """Return the UIDs of the running pods that are asked about; none: all."""
+    if not names and selector is None:
+        return frozenset()
+    pods = seen.pods if not names else (pod for name in names for pod in seen.named(name))
+    found = frozenset(
+        pod.uid
+        for pod in pods
+        if pod.node and not pod.terminal and (selector is None or selector.matches(pod.labels))
+    )
+    if not found:
+        raise NotThere("none of these pods runs, so there is nothing to align")
+    return found
 
 
 def _is_reached(goal: Goal, item: Report) -> bool:

@@ -1,6 +1,7 @@
 """``top``: the NUMA zones of the cluster, what of each is in use, fullest first."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -8,18 +9,20 @@ import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Source, node_named, read_nodes_and_comers, source_options
+from kubectl_numazones.cluster import Source, node_named, read, read_nodes_and_comers, source_options
 from kubectl_numazones.documents import TopDocument, ZoneFigures
 from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
+from numazones.alignment import of_node
 from numazones.api.meta import GROUP
-from numazones.cluster import ClusterNode
+from numazones.cluster import ClusterNode, ClusterPod
 from numazones.label_selector import LabelSelector
 from numazones.quantity import format_bytes, format_rounded
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
+_NOT_ALIGNED = "NOT ALIGNED"
 _KIND = f"numazone.{GROUP}"
 _EXPENDABLE = (7, 2, 4, 6)
 """Columns that a narrow terminal goes without, the first first: memory's bar, policy, CPUs' bar, memory."""
@@ -61,11 +64,13 @@ def command(
     """Show the NUMA zones of NODEs, or of all: exclusive CPUs, memory, devices in use, and what is left.
 
     Below them stands, of a live cluster, the room that is held for pods on their way: released from the gate,
-    or nominated by a scheduler.
+    or nominated by a scheduler. With -o wide, and in documents, it is told how many of a zone's pods are not
+    aligned; for that all pods are read.
     """
     check_names(names, selector=selector)
+    wide = output.form == "wide"
     while True:
-        every, comers = read_nodes_and_comers(source)
+        every, comers = _read(source, with_pods=wide or output.is_document)
         nodes = _chosen(every, names, selector)
         by_name = {node.name: node for node in nodes}
         held = None if comers is None else coming(comers, by_name, datetime.now(UTC))
@@ -75,13 +80,13 @@ def command(
             click.clear()
         unknown = [(node.name, why_no_zones(node)) for node, found in by_node if not found]
         if output.is_document:
-            output.write(_document(zones, unknown, held))
+            output.write(_document(zones, _misaligned(nodes), unknown, held))
         elif output.form == "name":
             for zone in zones:
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
             if zones:
-                _print(zones, wide=output.form == "wide")
+                _print(zones, _misaligned(nodes) if wide else None)
             elif not unknown:
                 screen.echo("no node has these labels", err=True)
             for name, message in unknown:
@@ -101,15 +106,50 @@ def _chosen(
     return [node for node in nodes if selector is None or selector.matches(node.labels)]
 
 
-def _print(zones: list[Zone], *, wide: bool) -> None:
-    """Print the table; on a narrow terminal columns are left out, so that names stay whole."""
+def _read(source: Source, *, with_pods: bool) -> tuple[list[ClusterNode], list[ClusterPod] | None]:
+    """Return the nodes, and of a live cluster the pods that room may be held for."""
+    if not with_pods:
+        return read_nodes_and_comers(source)
+    cluster = read(source).situation.cluster
+    return list(cluster.nodes.values()), None if source.files else list(cluster.pending.values())
+
+
+def _misaligned(nodes: list[ClusterNode]) -> dict[str, Counter[int] | None]:
+    """Return node → NUMA id → pods there that are not aligned; None where that is not known."""
+    found: dict[str, Counter[int] | None] = {}
+    for node in nodes:
+        lying = of_node(node)
+        found[node.name] = (
+            None
+            if lying is None
+            else Counter(numa for _, one in lying if not one.aligned for numa in one.numas)
+        )
+    return found
+
+
+def _not_aligned(zone: Zone, misaligned: Mapping[str, Counter[int] | None]) -> int | None:
+    counts = misaligned[zone.node]
+    return None if counts is None else counts[zone.numa]
+
+
+def _print(zones: list[Zone], misaligned: Mapping[str, Counter[int] | None] | None) -> None:
+    """Print the table; on a narrow terminal columns are left out, so that names stay whole.
+
+    ``misaligned``: for the wide table, which is as wide as it is.
+    """
     rows = list(map(_row, zones))
-    kept = screen.columns_that_fit(_COLUMNS, rows, expendable=() if wide else _EXPENDABLE)
+    columns: tuple[str, ...] = _COLUMNS
+    if misaligned is not None:
+        counts = (_not_aligned(zone, misaligned) for zone in zones)
+        told = ("-" if count is None else str(count) for count in counts)
+        rows = [(*row[:-1], count, row[-1]) for row, count in zip(rows, told, strict=True)]
+        columns = (*columns[:-1], _NOT_ALIGNED, columns[-1])
+    kept = screen.columns_that_fit(columns, rows, expendable=_EXPENDABLE if misaligned is None else ())
     screen.print_table(
-        [_COLUMNS[index] for index in kept],
+        [columns[index] for index in kept],
         ([row[index] for index in kept] for row in rows),
-        right=("NUMA", "CPU", "FREE", "MEM-FREE"),
-        fold=not wide,
+        right=("NUMA", "CPU", "FREE", "MEM-FREE", _NOT_ALIGNED),
+        fold=misaligned is None,
     )
 
 
@@ -135,10 +175,13 @@ def _row(zone: Zone) -> tuple[str | Text, ...]:
 
 
 def _document(
-    zones: list[Zone], unknown: list[tuple[str, str]], held: Mapping[str, Sequence[Coming]] | None
+    zones: list[Zone],
+    misaligned: Mapping[str, Counter[int] | None],
+    unknown: list[tuple[str, str]],
+    held: Mapping[str, Sequence[Coming]] | None,
 ) -> TopDocument:
     return {
-        "items": list(map(_figures, zones)),
+        "items": [_figures(zone, _not_aligned(zone, misaligned)) for zone in zones],
         "unknown": [{"node": node, "message": message} for node, message in unknown],
         "held": None
         if held is None
@@ -157,7 +200,7 @@ def _document(
     }
 
 
-def _figures(zone: Zone) -> ZoneFigures:
+def _figures(zone: Zone, not_aligned: int | None) -> ZoneFigures:
     return {
         "name": zone.name,
         "node": zone.node,
@@ -171,4 +214,5 @@ def _figures(zone: Zone) -> ZoneFigures:
             {"resource": use.resource, "free": use.healthy - use.held, "total": use.total}
             for use in zone.devices
         ],
+        "notAligned": not_aligned,
     }

@@ -5,6 +5,7 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.cluster import Source, occupancy_of, read, source_options
 from kubectl_numazones.drawing import Drawing
+from numazones.alignment import by_name
 from numazones_page.machine_svg import machine_svg
 
 
@@ -28,16 +29,16 @@ from numazones_page.machine_svg import machine_svg
 def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     """Draw NODE: sockets, NUMA nodes, caches, cores and threads, memory and devices, and who holds them.
 
-    Each CPU is a letter for the pod that holds it; the legend names the pods. Threads of a core stand
-    together.
+    Each CPU is a letter for the pod that holds it; the legend names the pods, and says of those that are not
+    aligned how they lie. Threads of a core stand together.
     """
     found = read(source).node(node)
-    occupancy = occupancy_of(found)
+    occupancy, lying = occupancy_of(found), by_name(found)
     if output == "svg":
-        click.echo(machine_svg(found.name, occupancy), nl=False)
+        click.echo(machine_svg(found.name, occupancy, lying), nl=False)
         return 0
     target = screen.console()
-    lines = list(Drawing(found.name, occupancy, plain=plain or not target.encoding.startswith("utf")).lines())
-    for line in lines:
+    plain = plain or not target.encoding.startswith("utf")
+    for line in Drawing(found.name, occupancy, lying, plain=plain).lines():
         target.print(line, overflow="fold" if target.is_terminal else "ignore")
     return 0

@@ -7,10 +7,9 @@ from kubectl_numazones.cluster import NotThere, Source, occupancy_of, read, sour
 from kubectl_numazones.documents import HeldShare
 from kubectl_numazones.output import Output, output_option
 from numazones import cpuset
+from numazones.alignment import PodAlignment, by_name
 from numazones.placement.occupancy import Share
 from numazones.quantity import format_bytes
-
-_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 
 
 @click.command("who")
@@ -19,14 +18,20 @@ _COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES")
 @output_option("text", "name")
 @source_options
 def command(source: Source, node: str, zone: int | None, output: Output) -> int:
-    """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom."""
+    """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom.
+
+    ALIGNMENT is that of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning.
+    """
     found = read(source).node(node)
     numas = [zone.numa for zone in occupancy_of(found).zones]
     if zone is not None and zone not in numas:
         raise NotThere(f"node {found.name} has no NUMA node {zone}; it has {', '.join(map(str, numas))}")
     shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
     if output.is_document:
-        output.write({"node": found.name, "items": list(map(_document, shares))})
+        lying = by_name(found)
+        output.write(
+            {"node": found.name, "items": [_document(share, lying.get(share.name)) for share in shares]}
+        )
         return 0
     if output.form == "name":
         for name in dict.fromkeys(share.name for share in shares):
@@ -34,14 +39,14 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
         return 0
     rows = [row for row in answers.holders(found) if zone is None or row[0] == str(zone)]
     if rows:
-        screen.print_table(_COLUMNS, rows)
+        screen.print_table(answers.HOLDER_COLUMNS, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         screen.say(f"nobody holds anything exclusively on {where}")
     return 0
 
 
-def _document(share: Share) -> HeldShare:
+def _document(share: Share, lying: PodAlignment | None) -> HeldShare:
     return {
         "numa": share.numa,
         "pod": share.name,
@@ -51,4 +56,5 @@ def _document(share: Share) -> HeldShare:
             for kind, size, numas in share.memory
         ],
         "devices": [{"resource": resource, "ids": list(ids)} for resource, ids in share.devices],
+        "alignment": None if lying is None else str(lying.alignment),
     }

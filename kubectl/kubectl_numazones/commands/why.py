@@ -42,11 +42,12 @@ def command(
     node_name: str | None,
     output: Output,
 ) -> int:
-    """Say why a pod is stuck or was rejected, and what would help.
+    """Say why a pod is stuck, was rejected or runs across NUMA nodes, and what would help.
 
     One sentence, then changes that would help (each tried on a copy before it is said), then the nodes by
     what they say; with -o wide one line per node. A pod may wait for something else than a node: a
-    scheduling gate, a claim, a scheduler; then that is said first. TYPE is pod, deploy, rs, sts, ds or job.
+    scheduling gate, a claim, a scheduler; then that is said first. Of a pod that runs across NUMA nodes it is
+    said what let it in, and whether its node could hold it aligned. TYPE is pod, deploy, rs, sts, ds or job.
 
     Several names, or none, make a list: one line per pod with the same sentence, what hurts most first;
     without names those pods of the namespace that wait or were rejected. Pods of one owner share a line.
@@ -126,4 +127,4 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         screen.echo("\nWho holds what:")
-        screen.print_table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), rows, right=("CPUS", "MEMORY"))
+        screen.print_table(answers.HOLDER_COLUMNS, rows, right=("CPUS", "MEMORY"))

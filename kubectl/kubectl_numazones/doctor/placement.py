@@ -14,8 +14,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
 from numazones.machine import Machine
 from numazones.pod import Pod
-from numazones.quantity import format_bytes
-from numazones.resources import CPU, is_memory
+from numazones.resources import CPU
 from numazones.scheduling import placement_obstacles
 from numazones.wording import pluralize, some_of
 
@@ -117,27 +116,9 @@ def requests(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _misfit(pod: ClusterPod, node: str, miss: misfits.Misfit) -> Finding:
-    def figure(amount: int) -> str:
-        return format_bytes(amount) if is_memory(miss.resource) else str(amount)
-
-    def amounts_text(*amounts: int) -> str:
-        *others, last = amounts
-        what = pluralize(last, "CPU") if miss.resource == CPU else f"{figure(last)} {miss.resource}"
-        return " or ".join((*map(figure, others), what))
-
-    if miss.granule:
-        why = f"the kubelet gives whole cores of {miss.granule} threads only (full-pcpus-only)"
-    else:
-        why = f"a NUMA node gives {figure(miss.widest)} at most, also when it is empty"
     outcome = "it is always rejected" if miss.rejected else "it spans several NUMA nodes"
     severity = Severity.WARNING if miss.rejected and not _is_running(pod) else Severity.HINT
-    return Finding(
-        severity,
-        (_owner(pod),),
-        f"container {miss.container} asks for {amounts_text(miss.asked)}; {why}, "
-        f"so on nodes such as {node} {outcome}",
-        f"ask for {amounts_text(*miss.instead)}",
-    )
+    return Finding(severity, (_owner(pod),), f"{miss.why}, so on nodes such as {node} {outcome}", miss.cure)
 
 
 def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 Made anew whenever the cluster has changed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubectl_numazones.cluster import Seen
@@ -11,6 +11,7 @@ from kubectl_numazones.files import Object
 from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
+from numazones.alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
@@ -32,6 +33,8 @@ class Board:
     stuck: tuple[Stuck, ...]
     held: Mapping[str, Sequence[Coming]]
     """Node → the pods on their way to it."""
+    misaligned: Mapping[str, Sequence[PodAlignment]]
+    """Node → its pods that are not aligned; nodes that have none are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,14 @@ def board_of(seen: Seen) -> Board:
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
     situation = seen.situation
     on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
-    return Board(seen, zones, unknown, tuple(stuck_pods(seen)), on_the_way)
+    return Board(seen, zones, unknown, tuple(stuck_pods(seen)), on_the_way, dict(_misaligned(seen)))
+
+
+def _misaligned(seen: Seen) -> Iterator[tuple[str, list[PodAlignment]]]:
+    for node in seen.situation.cluster.nodes.values():
+        found = [one for one in by_name(node).values() if not one.aligned]
+        if found:
+            yield node.name, found
 
 
 def plans_of(seen: Seen) -> list[Planned]:

@@ -21,6 +21,9 @@ def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
         text.append(f"{pluralize(len(situation.cluster.nodes), 'node')}  ")
         moment = timestamp.format(situation.surroundings.now)
         text.append(f"dumped {moment}" if dumped else f"live {moment[11:19]}", "dim")
+        misaligned = sum(map(len, board.misaligned.values()))
+        if misaligned:
+            text.append(f"  {pluralize(misaligned, 'pod')} not aligned", "yellow")
     if problem:
         text.append(f"  {visible(problem, lines=False)}", "bold red")
     return text

@@ -16,6 +16,7 @@ from kubectl_numazones.live.events import event_cells, object_of
 from kubectl_numazones.plan_decisions import Plan
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.zone_figures import Zone, share
+from numazones.alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
 from numazones.quantity import format_rounded
@@ -83,7 +84,8 @@ def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
         bar = screen.bar(share(used))
         bar.append(f" {figure(used[1])}", "dim")
         cells += [bar, Text(figure(used[1] - used[0]), justify="right", style="bold")]
-    cells.append(_with_held(zone.devices_text, _cpus_held(zone, board)))
+    crossing = [one for one in board.misaligned.get(zone.node, ()) if zone.numa in one.numas]
+    cells.append(_marked(zone.devices_text, _cpus_held(zone, board), crossing))
     key = f"{zone.node} zone {zone.numa}"
     return Line(key, tuple(cells), lambda: node_details(zone.node, board), group=zone.node)
 
@@ -94,10 +96,15 @@ def _cpus_held(zone: Zone, board: Board) -> int:
     return sum(item.cpus // len(item.zones) for item in coming)
 
 
-def _with_held(devices: str, cpus: int) -> str | Text:
-    if not cpus:
+def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str | Text:
+    """Devices behind what is to be noticed: CPUs that are held, pods that are not aligned."""
+    marks = [
+        *([f"{pluralize(cpus, 'CPU')} held"] if cpus else []),
+        *([f"{len(misaligned)} not aligned"] if misaligned else []),
+    ]
+    if not marks:
         return devices
-    return Text.assemble((f"{pluralize(cpus, 'CPU')} held", "yellow"), f" {devices}" if devices else "")
+    return Text.assemble((", ".join(marks), "yellow"), f" {devices}" if devices else "")
 
 
 def node_line(zones: Sequence[Zone], board: Board, *, roomy: bool) -> Line:
@@ -122,7 +129,8 @@ def node_line(zones: Sequence[Zone], board: Board, *, roomy: bool) -> Line:
         bar.append(f" {figure(used[1])}", "dim")
         # The largest part is what a pod can have on one zone.
         cells += [bar, Text(figure(max(pair[1] - pair[0] for pair in known)), justify="right", style="bold")]
-    cells.append(_with_held("", sum(_cpus_held(zone, board) for zone in zones)))
+    held = sum(_cpus_held(zone, board) for zone in zones)
+    cells.append(_marked("", held, board.misaligned.get(first.node, ())))
     return Line(first.node, tuple(cells), lambda: node_details(first.node, board), groups=first.node)
 
 
@@ -152,8 +160,8 @@ def node_details(name: str, board: Board) -> RenderableType:
     occupancy = node.occupancy
     if occupancy is None:
         return Text(f"The state of {name} is unknown.")
-    drawn = Text("\n").join(Drawing(name, occupancy, plain=False).lines())
-    held = _table(("NUMA", "POD", "CPUS", "MEMORY", "DEVICES"), answers.holders(node))
+    drawn = Text("\n").join(Drawing(name, occupancy, by_name(node), plain=False).lines())
+    held = _table(answers.HOLDER_COLUMNS, answers.holders(node))
     coming = [Text(item.sentence, "yellow") for item in board.held.get(name, ())]
     return Group(drawn, Text(), held, *((Text(), *coming) if coming else ()))
 

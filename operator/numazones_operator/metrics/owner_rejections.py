@@ -3,10 +3,10 @@
 from prometheus_client import CollectorRegistry, Counter
 
 from numazones.cluster import ClusterPod
+from numazones.owners import owner_of
 
 _MAX_SERIES = 200
 """Series that are kept: those counted last."""
-_TEMPLATE_HASH = "pod-template-hash"
 
 
 class OwnerRejections:
@@ -32,14 +32,3 @@ class OwnerRejections:
             oldest = next(iter(self._latest))
             del self._latest[oldest]
             self._counter.remove(*oldest)
-
-
-def owner_of(pod: ClusterPod) -> tuple[str, str]:
-    """Return kind and name of the pod's owner: a Deployment, not its ReplicaSet; empty if it has none."""
-    controller = pod.controller
-    if controller is None:
-        return "", ""
-    suffix = f"-{pod.labels[_TEMPLATE_HASH]}" if _TEMPLATE_HASH in pod.labels else None
-    if controller.kind == "ReplicaSet" and suffix and controller.name.endswith(suffix):
-        return "Deployment", controller.name.removesuffix(suffix)
-    return controller.kind, controller.name

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones import fragmentation
-from numazones.alignment import Alignment, of_node
 from numazones.cluster import ClusterNode
 from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
 from numazones.resources import CPU
 from numazones.room import FittingPods
+from numazones_operator.mirror.alignment_gauges import NodeAlignment, alignment_families
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges
 
@@ -61,9 +61,7 @@ class NodeGauges:
     of_zones: tuple[Mapping[int, int], ...] = ()
     """NUMA id → CPUs, for each of ``_OF_ZONES``."""
     shapes: tuple[Fragmentation, ...] = ()
-    pods: Mapping[str, int] = field(default_factory=dict)
-    """How what they hold lies → number of pods that hold something of NUMA nodes."""
-    remote_cpus: int = 0
+    alignment: NodeAlignment = field(default_factory=NodeAlignment)
     stale: str = ""
     """Why the state is unknown; empty where it is known."""
 
@@ -116,22 +114,7 @@ class ClusterGauges:
             )
             yield gauge(metric, text, ("node", "numa_node"), cpus_of_zones)
         yield from self._shape_families(nodes)
-        yield gauge(
-            "numazones_node_pods",
-            "Pods that hold something of NUMA nodes, by how that lies: aligned, remote or spanning.",
-            ("node", "alignment"),
-            (
-                ((name, alignment), count)
-                for name, node in nodes.items()
-                for alignment, count in node.pods.items()
-            ),
-        )
-        yield gauge(
-            "numazones_node_remote_cpus",
-            "Exclusive CPUs that are not on the NUMA node that has most of their container.",
-            ("node",),
-            (((name,), node.remote_cpus) for name, node in nodes.items() if node.pods),
-        )
+        yield from alignment_families({name: node.alignment for name, node in nodes.items()})
         yield gauge("numazones_nodes", "Nodes in the cluster.", (), [((), len(nodes))])
         stale = {"NoZones": 0} | Counter(node.stale for node in nodes.values() if node.stale)
         yield gauge(
@@ -167,32 +150,19 @@ def node_gauges(node: ClusterNode, shapes: tuple[Shape, ...], fitting: FittingPo
     state = node.state
     if node.known is None:
         return NodeGauges(stale=node.unknown.reason if node.unknown is not None else "Unknown")
-    pods, remote_cpus = _alignments(node)
+    lying = NodeAlignment.of(node)
     counted = tuple(fitting.count(node, shape) for shape in shapes)
     if state is None:
         # Known, but not as amounts that the kubelet binds.
-        return NodeGauges(shapes=counted, pods=pods, remote_cpus=remote_cpus)
+        return NodeGauges(shapes=counted, alignment=lying)
     cores = fragmentation.full_core_cpus(state)
     cpus = fragmentation.room(state).get(CPU, {})
     return NodeGauges(
         zones=tuple(_zones(state)),
         of_zones=(fragmentation.exclusive_cpus(state), cpus, {numa: cores[numa] for numa in cpus}),
         shapes=counted,
-        pods=pods,
-        remote_cpus=remote_cpus,
+        alignment=lying,
     )
-
-
-def _alignments(node: ClusterNode) -> tuple[dict[str, int], int]:
-    """Return how many pods lie how, and their remote CPUs; nothing where it is not known who holds what."""
-    lying = of_node(node)
-    if lying is None:
-        return {}, 0
-    pods, remote_cpus = dict.fromkeys(map(str, Alignment), 0), 0
-    for _, found in lying:
-        pods[found.alignment] += 1
-        remote_cpus += found.remote_cpus
-    return pods, remote_cpus
 
 
 def _zones(node: Node) -> Iterator[ZoneAmounts]:

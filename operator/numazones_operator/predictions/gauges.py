@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones import timestamp
-from numazones_operator.metrics.owner_rejections import owner_of
+from numazones.owners import owner_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
 from numazones_program.gauges import gauge

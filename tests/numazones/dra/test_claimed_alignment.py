@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.alignment import Alignment, of_node, possible_on
+from numazones.alignment import Alignment, of_node, trials_on
 from numazones.api.numazone import Assignment, DeviceIDs
 from numazones.api.zones import zones_from_node
 from numazones.dump import Dump, read_nodes
@@ -63,7 +63,7 @@ def test_devices_of_claims_count(
     ((pod, lying),) = of_node(node) or []
     assert (lying.alignment, lying.sentence) == (expected, sentence)
     # Nobody knows which devices the scheduler would allocate to its replacement.
-    assert possible_on(node, pod) is None
+    assert trials_on(node, pod) is None
     without = of_node(node, claims=False) or []
     assert all(one.aligned for _, one in without)
     assert bool(without) == bool(cpus)

@@ -1,0 +1,183 @@
+"""Why a running pod is not aligned, in sentences, and what would help: only what was tried on a copy."""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numazones import alignment
+from numazones.alignment import Alignable
+from numazones.cluster import ClusterNode
+from numazones.misalignment import Misalignment, misalignment_of
+from numazones.rebalance.candidates import Situation
+from numazones.rebalance.dump import situation_of
+from numazones.rebalance.moves import evict, place
+from tests.numazones.dra.test_claimed_alignment import dump as dump_with_claim
+
+Nodes = Callable[[random.Random], list[ClusterNode]]
+
+
+def spread(build: Any, policy: str, *pods: tuple[str, int], name: str = "n1") -> ClusterNode:
+    """A node of two NUMA nodes, 3 and 4 CPUs, with pods that came in this order."""
+    node: ClusterNode = build.node(name, policy=policy)
+    return build.put(node, *(build.pod(pod, cpus) for pod, cpus in pods))  # type: ignore[no-any-return]
+
+
+def without(node: ClusterNode, name: str) -> ClusterNode:
+    (gone,) = [pod for pod in node.pods.values() if pod.name == name]
+    return evict(node, gone)
+
+
+def under(node: ClusterNode, policy: str) -> ClusterNode:
+    """The node after its kubelet was restarted with another policy."""
+    state = node.state
+    assert state is not None
+    config = replace(state.config, topology_manager_policy=policy)
+    return node.with_state(replace(state, kubelet=state.kubelet.with_topology_settings(config)))
+
+
+def explained(situation: Situation, name: str = "wide") -> Misalignment | None:
+    (pod,) = [
+        pod for node in situation.cluster.nodes.values() for pod in node.pods.values() if pod.name == name
+    ]
+    return misalignment_of(pod, situation)
+
+
+def said(found: Misalignment | None) -> tuple[str, Iterable[str], Iterable[str]]:
+    """ALIGNABLE, and the sentences after the one that says how it lies."""
+    assert found is not None
+    return found.alignable, found.why[1:], found.help
+
+
+LET_IN = (
+    "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none has "
+    "room; so none had when it came, if the policy was the same"
+)
+
+
+def test_room_that_was_made_since_is_told_and_the_eviction_that_uses_it(build: Any) -> None:
+    node = without(spread(build, "best-effort", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
+    found = explained(build.situation([node]))
+    assert found is not None
+    assert found.why[0] == "container c has 1 CPU on NUMA node 0 and 1 on NUMA node 1"
+    assert said(found) == (
+        "now",
+        (LET_IN, "n1 could hold it aligned now on NUMA node 1"),
+        (
+            (
+                "evict it: its replacement will be aligned, on NUMA node 1 of n1 (kubectl numazones plan "
+                "--align default/wide)"
+            ),
+        ),
+    )
+
+
+def test_who_holds_what_is_missing_is_told_and_another_node_helps(build: Any) -> None:
+    node = spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2))
+    could, (_, missing), help_ = said(explained(build.situation([node, build.node("n2")])))
+    assert could == "emptier"
+    assert missing == (
+        "n1 could hold it aligned if others left: needs 2 exclusive CPUs on one NUMA node; the fullest offer "
+        "is 1, on NUMA node 0 of n1; held by default/a (2 exclusive CPUs)"
+    )
+    assert help_ == (
+        (
+            "evict it: its replacement will be aligned, on NUMA node 0 of n2, if it goes nowhere else "
+            "(kubectl numazones plan --align default/wide)"
+        ),
+    )
+
+
+def test_what_asks_for_more_than_a_numa_node_has_is_told_what_to_ask_for(build: Any) -> None:
+    could, why, help_ = said(explained(build.situation([spread(build, "best-effort", ("wide", 5))])))
+    assert could == "never"
+    assert why == (
+        "policy best-effort let it in: no NUMA node has so much, so several may have it",
+        (
+            "n1 could not hold it aligned even if it were empty: needs 5 exclusive CPUs on one NUMA "
+            "node, more than any holds even when empty; the fullest offer is 4, on NUMA node 1 of n1"
+        ),
+    )
+    assert help_ == (
+        "ask for 4 CPUs: container c asks for 5 CPUs; a NUMA node gives 4 at most, also when it is empty",
+    )
+
+
+def test_under_policy_none_it_would_lie_so_again_unless_the_policy_changes(build: Any) -> None:
+    node = without(spread(build, "none", ("a", 1), ("gone", 1), ("wide", 3)), "gone")
+    could, why, help_ = said(explained(build.situation([node])))
+    assert could == "now"
+    assert why == (
+        "policy none let it in: the kubelet does not look at NUMA nodes",
+        "n1 could hold it aligned now on NUMA node 1",
+    )
+    assert help_ == (
+        (
+            "set topologyManagerPolicy: best-effort on n1, and make it anew: then it will be aligned; "
+            "as it is, it would lie so again (spanning 2 NUMA nodes)"
+        ),
+    )
+
+
+def test_a_pod_that_no_plan_moves_is_told_why_and_that_it_could_be_made_anew(build: Any) -> None:
+    node = without(spread(build, "best-effort", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
+    found = said(explained(build.situation([node], replicas={"wide-rs": 1})))
+    assert found[2] == (
+        (
+            "make it anew: as things are now, n1 would hold it aligned; no plan does it: pod is the "
+            "only replica of its workload; limits.evictSingleReplicas lets it go"
+        ),
+    )
+
+
+def test_a_policy_that_would_not_let_it_in_so_is_not_blamed(build: Any) -> None:
+    node = under(spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2)), "restricted")
+    _, (blamed, _), _ = said(explained(build.situation([node])))
+    assert blamed == "policy restricted would not let it in so: it came under other settings than today's"
+
+
+def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
+    dump = dump_with_claim("gpu-0", cpus=4)
+    found = explained(situation_of(dump, dump.moment), "web")
+    assert found is not None
+    assert found.why == (
+        "container main has 4 CPUs on NUMA node 1; gpu.example/gpu-0 on NUMA node 0",
+        (
+            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology "
+            "Manager sees them"
+        ),
+        "whether worker-1 could hold it aligned is not known, as the scheduler chooses its devices",
+    )
+    assert (found.alignable, found.help) == (Alignable.UNKNOWN, ())
+
+
+def test_nothing_is_said_of_a_pod_that_is_aligned(build: Any) -> None:
+    assert explained(build.situation([spread(build, "best-effort", ("wide", 2))])) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_advice_holds_when_it_is_followed(build: Any, seed: int) -> None:
+    """What it says of an eviction, or of a new pod on the same node, is what then happens."""
+    draw = random.Random(seed)
+    node = build.node("n1", policy="best-effort", cpus=5)
+    pods = [build.pod(f"p{number}", draw.choice([1, 2, 3])) for number in range(8)]
+    for pod in pods:
+        node = place(node, pod).node or node
+        if draw.random() < 0.3 and node.pods:
+            node = evict(node, draw.choice(list(node.pods.values())))
+    single = draw.random() < 0.5
+    owners = {f"{pod.name}-rs": 1 if single else 10 for pod in pods}
+    situation = build.situation([node], replicas=owners)
+    for pod in node.pods.values():
+        found = misalignment_of(pod, situation)
+        if found is None:
+            continue
+        freed = evict(node, pod)
+        again = place(freed, replace(pod, node="", phase="Pending")).node
+        helped = again is not None and (lying := alignment.of_pod(again, pod)) is not None and lying.aligned
+        assert helped == any(line.startswith(("evict it", "make it anew")) for line in found.help)
+        assert helped == (found.alignable is Alignable.NOW)
