@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -168,3 +171,15 @@ def test_zizmor_finds_nothing_in_the_workflows() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_locked_package_installs_on_the_oldest_python_that_the_project_says_it_runs_on() -> None:
+    oldest = "3.11.0"  # Debian 12 ships 3.11.2
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert SpecifierSet(project["requires-python"]).contains(oldest)
+    locked = re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+    assert len(locked) > 50
+    wanted = {name: str(metadata.metadata(name).json.get("requires_python", "")) for name in locked}
+    assert {
+        name: python for name, python in wanted.items() if not SpecifierSet(python).contains(oldest)
+    } == {}
