@@ -3,10 +3,12 @@
 ``make mutation MODULE=numazones/held_room.py``; without MODULE all modules of the table below. Each module is
 changed in a copy of the checkout in ``.cache/mutation``; only the tests that the table names run, since it
 is they that specify the module. mutmut itself is not part of the environment: ``scripts/mutation.txt``.
+``ARGS="--sample 150 --seed 25"`` tries a random part of a module's changes, the same for the same seed.
 """
 
 import argparse
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -84,6 +86,7 @@ _KILLED = frozenset({"killed", "timeout", "segfault", "caught by type check"})
 def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
     """Copy the checkout into a folder, and say there what mutmut is to do."""
     shutil.rmtree(tree, ignore_errors=True)
+    _log(tree).unlink(missing_ok=True)
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         source = ROOT / name
@@ -98,34 +101,50 @@ def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
         file.write(text)
 
 
-def run(module: str, tests: tuple[str, ...]) -> None:
-    """Change a module in every way and run its tests; print what came of it."""
+def run(module: str, tests: tuple[str, ...], *, sample: int, seed: int) -> None:
+    """Change a module in every way, or in ``sample`` ways, and run its tests; print what came of it."""
     tree = CACHE / module.removesuffix(".py").replace("/", ".")
     prepare(tree, module, tests)
-    path = os.pathsep.join((".", *_SOURCES))
-    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
-    mutmut = Path(sys.executable).with_name("mutmut")
-    with (tree.parent / f"{tree.name}.log").open("w", encoding="utf-8") as log:
-        command = [str(mutmut), "run", "--max-children", "1"]
-        done = subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log, check=False)
-    said = subprocess.run(
-        [mutmut, "results", "--all", "true"],
-        cwd=tree,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    results = dict(_RESULT.findall(said.stdout))
-    if done.returncode or not results:
-        sys.exit(f"{module}: mutmut failed, see {log.name}")
-    kinds = Counter(results.values())
+    chosen: list[str] = []
+    if sample:
+        # A pattern that fits nothing: mutmut writes down all changes before it notices.
+        mutmut(tree, "run", "--max-children", "1", "none")
+        names = sorted(results(tree))
+        chosen = names if len(names) <= sample else random.Random(seed).sample(names, sample)
+    # As patterns: mutmut stops at a name of its own that no test reaches.
+    done = mutmut(tree, "run", "--max-children", "1", *(f"*{name}" for name in chosen))
+    found = {name: kind for name, kind in results(tree).items() if not chosen or name in chosen}
+    if done.returncode or not found:
+        sys.exit(f"{module}: mutmut failed, see {_log(tree)}")
+    kinds = Counter(found.values())
     killed = sum(kinds[kind] for kind in _KILLED)
     others = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if kind not in _KILLED)
-    print(f"{module}: {killed} of {len(results)} killed, {killed / len(results):.1%}; {others}", flush=True)
-    for name, kind in results.items():
+    print(f"{module}: {killed} of {len(found)} killed, {killed / len(found):.1%}; {others}", flush=True)
+    for name, kind in found.items():
         if kind not in _KILLED:
             print(f"  {kind}: (cd {tree.relative_to(ROOT)} && mutmut show {name})", flush=True)
+
+
+def _log(tree: Path) -> Path:
+    return tree.with_name(f"{tree.name}.log")
+
+
+def mutmut(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run mutmut in a prepared folder; but for results, what it says goes into a log beside the folder."""
+    path = os.pathsep.join((".", *_SOURCES))
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "80"}
+    command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
+    if arguments[0] == "results":
+        return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    with _log(tree).open("a", encoding="utf-8") as log:
+        return subprocess.run(
+            command, cwd=tree, env=environment, stdout=log, stderr=log, text=True, check=False
+        )
+
+
+def results(tree: Path) -> dict[str, str]:
+    """Return what became of each change, by its name."""
+    return dict(_RESULT.findall(mutmut(tree, "results", "--all", "true").stdout))
 
 
 def main() -> None:
@@ -133,12 +152,14 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="make mutation", description="Test the tests of some modules.")
     arguments.add_argument("modules", nargs="*", help="paths (default: all that the script names)")
     arguments.add_argument("--tests", nargs="*", help="run these instead of those that the script names")
+    arguments.add_argument("--sample", type=int, default=0, help="try so many changes of each (default: all)")
+    arguments.add_argument("--seed", type=int, default=25, help="which ones (default: 25)")
     chosen = arguments.parse_args()
     for module in chosen.modules or MODULES:
         tests = tuple(chosen.tests or MODULES.get(module, ()))
         if not tests:
             arguments.error(f"{module} is not among {', '.join(MODULES)}; name its tests with --tests")
-        run(module, tests)
+        run(module, tests, sample=chosen.sample, seed=chosen.seed)
 
 
 if __name__ == "__main__":

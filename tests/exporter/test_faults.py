@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numazones import cpuset
+
 from .test_daemon import SimulatedNode, node, ready, until
 
 __all__ = ["node"]  # the fixture
@@ -83,3 +85,48 @@ async def test_two_exporters_of_one_node_agree_and_come_to_rest(node: SimulatedN
         node.server.asked.clear()
         await until(lambda: node.counted("numazones_exporter_scan_duration_seconds_count") >= before + 8)
         assert {asked for asked in node.server.written if asked[2] != "leases"} == set()
+
+
+def second_numa_node_offline(node: SimulatedNode) -> Callable[[], None]:
+    """Take the second NUMA node away as the kernel does, CPUs and memory first; returns how to end that."""
+    system = node.options.sysfs / "devices/system"
+    folder, gone = system / "node/node1", system / "node1"
+    lists = (system / "cpu/online", system / "node/node0/distance")
+    before = [path.read_text() for path in lists]
+    rest = cpuset.of(cpu.id for cpu in node.kubelet.spec.machine.cpus if cpu.numa == 0)
+    folder.rename(gone)
+    for path, text in zip(lists, (cpuset.format(rest), before[1].split()[0]), strict=True):
+        path.write_text(text)
+
+    def back() -> None:
+        gone.rename(folder)
+        for path, text in zip(lists, before, strict=True):
+            path.write_text(text)
+
+    return back
+
+
+async def test_a_numa_node_that_goes_offline_makes_the_node_unknown_until_it_is_back(
+    node: SimulatedNode,
+) -> None:
+    """Its kubelet goes on counting with it until it is restarted, and does not start with pods on it."""
+    await node.admit("first", cpus=2)
+    await node.admit("second", cpus=6)
+    async with node.exporting(interval=0.2) as url:
+        await ready(url)
+        await until(lambda: is_ready(node, assigned=["2", "6"]))
+        back = second_numa_node_offline(node)
+
+        async def said() -> bool:
+            messages = {
+                condition.get("message", "")
+                for zone in await node.zones()
+                for condition in zone["status"]["conditions"]
+                if condition["type"] == "Consistent"
+            }
+            asked = "was the kubelet restarted since the change?"
+            return "True" not in await readiness(node) and all(asked in message for message in messages)
+
+        await until(said)
+        back()
+        await until(lambda: is_ready(node, assigned=["2", "6"]))

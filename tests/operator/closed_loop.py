@@ -104,10 +104,13 @@ class Loop:
             self.tasks.create_task(controller)
 
     async def start_operator(
-        self, options: Options = OPTIONS, *, leads: bool = True, **changes: Any
+        self, options: Options = OPTIONS, *, leads: bool = True, server: str = "", **changes: Any
     ) -> Operator:
-        """Start an operator; wait until it has seen everything and, unless it is to stand by, leads."""
-        operator = Operator(replace(options, **changes), ClusterConfig(server=self.server.url))
+        """Start an operator; wait until it has seen everything and, unless it is to stand by, leads.
+
+        ``server``: by which URL it knows the API server.
+        """
+        operator = Operator(replace(options, **changes), ClusterConfig(server=server or self.server.url))
         running = asyncio.create_task(operator.run())
         self.stack.push_async_callback(_end, operator, running)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numazones.constraints import Constraints, Taint
-from numazones.kubelet.admission import remove
+from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
@@ -85,6 +85,14 @@ def verdict(admission: NodeAdmission) -> str:
             ),
             "asks for 2Gi hugepages-2Mi; pods on the node have asked for 0 of its 1Gi",
         ),
+        (
+            {"hugepages-1Gi": "1Gi"},
+            (
+                "OutOfhugepages-1Gi: Node didn't have enough resource: hugepages-1Gi, "
+                "requested: 1073741824, used: 0, capacity: 0"
+            ),
+            "asks for 1Gi hugepages-1Gi; pods on the node have asked for 0 of its 0",
+        ),
         ({"elsewhere.example/licence": "9"}, "", ""),
         ({"hugepages-1Gi": "0"}, "", ""),
     ],
@@ -107,6 +115,25 @@ def test_pod_slots_come_first() -> None:
         "OutOfpods: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
     )
     assert found.sentence == "the node runs 3 pods and takes 3"
+    assert admit_to_node(replace(full, pod_slots=4), pod("new")).admitted
+
+
+def test_a_decision_says_what_the_managers_said_and_what_the_node_is_like_afterwards() -> None:
+    start = pinning()
+    admitted = admit_to_node(start, guaranteed("fits", 4))
+    assert (admitted.admitted, verdict(admitted), admitted.message, admitted.sentence) == (True, "", "", "")
+    assert admitted.managers == admit(start.state, guaranteed("fits", 4).pod)
+    assert admitted.state == admitted.recorded == admitted.managers.node
+
+    by_managers = admit_to_node(start, guaranteed("big", 20))
+    assert by_managers.admitted is False
+    assert by_managers.managers == admit(start.state, guaranteed("big", 20).pod)
+    assert by_managers.state == by_managers.recorded == by_managers.managers.node
+
+    busy = replace(start, pods={"burst": pod("burst", {"cpu": "12"})})
+    by_the_node = admit_to_node(busy, guaranteed("late", 4))
+    assert by_the_node.admitted is False
+    assert by_the_node.managers == admit(start.state, guaranteed("late", 4).pod)
 
 
 def pinning(**config: Any) -> NodeInfo:
@@ -159,6 +186,14 @@ def test_devices_that_were_just_given_count_as_allocatable() -> None:
     assert admit_to_node(start, pod("new", {"vendor/gpu": "2"}, limits=True)).admitted
 
 
+def test_devices_that_the_managers_have_not_given_yet_count_as_allocatable() -> None:
+    """After a restart, the kubelet knows of a running pod before its devices."""
+    state = node(machine(2, cores=4), devices=gpus((0,), (1,)), policy="none", cpus="none", memory="None")
+    other = pod("other", {"vendor/gpu": "1"}, limits=True)
+    start = info(other, state=state, allocatable={"vendor/gpu": 2, "cpu": 8000, "memory": 8 * GI})
+    assert admit_to_node(start, pod("new", {"vendor/gpu": "1"}, limits=True)).admitted
+
+
 def test_what_dynamic_resource_allocation_serves_is_not_weighed() -> None:
     claims = {
         "requestMappings": [{"containerName": "c", "resourceName": "v.example/nic", "requestName": "r"}]
@@ -177,6 +212,13 @@ def test_pod_level_requests_and_overhead_are_weighed_as_the_release_does(version
     assert admit_to_node(info(state=state), asked).reason == reason
 
 
+def test_pod_level_memory_and_overhead_that_no_container_names_are_weighed() -> None:
+    memory = {"requests": {"memory": "9Gi"}, "limits": {"memory": "9Gi"}}
+    assert admit_to_node(info(), pod("new", {"memory": "1Gi"}, resources=memory)).reason == "OutOfmemory"
+    assert admit_to_node(info(), pod("new", overhead={"cpu": "47"})).reason == "OutOfcpu"
+    assert admit_to_node(info(), pod("new", overhead={"cpu": "46"})).admitted
+
+
 def test_node_affinity_is_checked_again() -> None:
     assert admit_to_node(info(), pod("new", nodeSelector={"zone": "a"})).admitted
     assert verdict(admit_to_node(info(), pod("new", nodeSelector={"zone": "b"}))) == (
@@ -189,7 +231,9 @@ def test_node_affinity_is_checked_again() -> None:
 @pytest.mark.parametrize(("effect", "reason"), [("NoExecute", "TaintToleration"), ("NoSchedule", "")])
 def test_only_taints_that_evict_concern_the_kubelet(effect: str, reason: str) -> None:
     tainted = info(taints=(Taint("k", "", effect),))
-    assert admit_to_node(tainted, pod("new")).reason == reason
+    found = admit_to_node(tainted, pod("new"))
+    message = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+    assert (found.reason, found.message) == (reason, message if reason else "")
     assert admit_to_node(tainted, pod("new", tolerations=[{"key": "k", "operator": "Exists"}])).admitted
     static = {"annotations": {"kubernetes.io/config.source": "file"}}
     assert admit_to_node(tainted, pod("new", metadata=static)).admitted
@@ -211,7 +255,9 @@ def ports(*entries: dict[str, Any]) -> dict[str, Any]:
 )
 def test_host_ports_must_be_free(entry: dict[str, Any], reason: str) -> None:
     taken = info(pod("other", **ports({"hostPort": 80})))
-    assert admit_to_node(taken, pod("new", **ports(entry))).reason == reason
+    found = admit_to_node(taken, pod("new", **ports(entry)))
+    message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    assert (found.reason, found.message) == (reason, message if reason else "")
 
 
 def test_pods_of_another_operating_system_are_rejected_before_all_else() -> None:
@@ -264,6 +310,7 @@ def test_others_make_room_for_a_critical_pod_the_cheapest_that_serve_first() -> 
     )
     found = admit_to_node(start, pod("system", {"cpu": "15"}, **CRITICAL))
     assert (found.admitted, found.preempted) == (True, ("near",))
+    assert (found.reason, found.message, found.sentence) == ("", "", "")
     more = admit_to_node(start, pod("system", {"cpu": "40"}, **CRITICAL))
     assert set(more.preempted) == {"small", "near", "dear"}
 
@@ -282,6 +329,21 @@ def test_a_preempted_pods_share_stays_on_record_until_the_next_admission() -> No
     assert found.preempted == ("victim",)
     assert found.recorded.pods == {"victim", "system"}
     assert found.state == remove(found.recorded, "victim")
+    assert found.managers == admit(held.state, guaranteed("system", 4, **CRITICAL).pod)
+
+
+def test_a_critical_pod_that_finds_no_victims_keeps_nothing() -> None:
+    first = admit_to_node(pinning(), guaranteed("peer", 7, **CRITICAL))
+    held = replace(
+        pinning(),
+        state=first.state,
+        pods={"peer": guaranteed("peer", 7, **CRITICAL)},
+        allocatable={"cpu": 8000, "memory": 31 * GI},
+    )
+    found = admit_to_node(held, guaranteed("system", 4, **CRITICAL))
+    assert (found.admitted, found.reason) == (False, "UnexpectedAdmissionError")
+    assert found.state == first.state
+    assert found.recorded.pods == {"peer", "system"}
 
 
 def test_other_critical_pods_are_not_preempted_unless_they_rank_lower() -> None:

@@ -1,5 +1,6 @@
 """PodDisruptionBudgets over a whole plan: what the API server would say to each eviction in turn."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ def pod(name: str = "web-1", *, app: str = "web", ready: bool = True, **fields: 
     return ClusterPod(namespace="shop", name=name, uid=name, labels={"app": app}, ready=ready, **fields)
 
 
-def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> Budget:
-    body = {
+def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> dict[str, Any]:
+    return {
         "metadata": {"namespace": "shop", "name": name, "generation": 2},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, **changes.pop("spec", {})},
         "status": {
@@ -25,7 +26,10 @@ def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> Budget:
             **changes,
         },
     }
-    return Budget.from_api(body)
+
+
+def headroom_of(*bodies: dict[str, Any]) -> Headroom:
+    return Headroom.of(map(Budget.from_api, bodies))
 
 
 AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"
@@ -56,9 +60,21 @@ ONE_EVICTION = [
     ),
     (
         "a budget in another namespace",
-        [Budget.from_api({"metadata": {"namespace": "bank", "name": "b"}, "spec": {"selector": {}}})],
+        [{"metadata": {"namespace": "bank", "name": "b"}, "spec": {"selector": {}}}],
         pod(),
         "",
+    ),
+    (
+        "a budget that the disruption controller has not seen",
+        [{"metadata": {"namespace": "shop", "name": "web", "generation": 1}, "spec": {"selector": {}}}],
+        pod(),
+        "PodDisruptionBudget shop/web is still being processed by the disruption controller",
+    ),
+    (
+        "a budget without status",
+        [{"metadata": {"namespace": "shop", "name": "web"}, "spec": {"selector": {}}}],
+        pod(),
+        "blocked by PodDisruptionBudget shop/web: needs 0 healthy pods, has 0",
     ),
     (
         "a status older than the spec",
@@ -77,6 +93,18 @@ ONE_EVICTION = [
         [budget(disruptedPods={f"p{index}": "" for index in range(2001)})],
         pod(),
         "PodDisruptionBudget shop/web has too many evictions that are not confirmed yet",
+    ),
+    (
+        "as many unconfirmed evictions as are allowed",
+        [budget(disruptedPods={f"p{index}": "" for index in range(2000)})],
+        pod(),
+        "",
+    ),
+    (
+        "an unhealthy pod of an application that wants one",
+        [budget(allowed=0, currentHealthy=1, desiredHealthy=1)],
+        pod(ready=False),
+        "",
     ),
     ("an unhealthy pod of a healthy application", [budget(allowed=0)], pod(ready=False), ""),
     (
@@ -119,27 +147,44 @@ ONE_EVICTION = [
     ("budgets", "subject", "message"), [row[1:] for row in ONE_EVICTION], ids=[row[0] for row in ONE_EVICTION]
 )
 def test_what_the_api_server_says_to_one_eviction(
-    budgets: list[Budget], subject: ClusterPod, message: str
+    budgets: list[dict[str, Any]], subject: ClusterPod, message: str
 ) -> None:
-    assert Headroom.of(budgets).rejection(subject) == message
+    assert headroom_of(*budgets).rejection(subject) == message
+
+
+def test_a_budget_selects_pods_of_its_own_namespace_only() -> None:
+    ours = Budget.from_api(budget())
+    assert ours.selects(pod())
+    assert not ours.selects(replace(pod(), namespace="bank"))
+
+
+def test_a_budget_whose_policy_is_left_out_is_read_as_the_api_server_does() -> None:
+    assert Budget.from_api(budget()).unhealthy_pod_eviction_policy == "IfHealthyBudget"
+
+
+def test_planned_evictions_count_as_unconfirmed_too() -> None:
+    headroom = headroom_of(budget(allowed=2, disruptedPods={f"p{index}": "" for index in range(2000)}))
+    assert headroom.after(pod("a")).rejection(pod("b")) == (
+        "PodDisruptionBudget shop/web has too many evictions that are not confirmed yet"
+    )
 
 
 def test_the_second_eviction_of_a_plan_meets_a_budget_of_one() -> None:
-    headroom = Headroom.of([budget()])
+    headroom = headroom_of(budget())
     assert headroom.rejection(pod("a")) == ""
     assert headroom.after(pod("a")).rejection(pod("b")) == USED_UP
     assert headroom.rejection(pod("b")) == ""
 
 
 def test_evictions_that_do_not_count_use_nothing_up() -> None:
-    headroom = Headroom.of([budget()])
+    headroom = headroom_of(budget())
     for spared in (pod("a", ready=False), pod("b", phase="Pending"), pod("c", app="other")):
         headroom = headroom.after(spared)
     assert headroom.rejection(pod("d")) == ""
 
 
 def test_budgets_are_used_up_one_by_one() -> None:
-    headroom = Headroom.of([budget(), budget("other", allowed=2, spec=OTHER)])
+    headroom = headroom_of(budget(), budget("other", allowed=2, spec=OTHER))
     headroom = headroom.after(pod("a")).after(pod("b", app="other"))
     assert headroom.rejection(pod("c", app="other")) == ""
     assert headroom.after(pod("c", app="other")).rejection(pod("d", app="other")) == (
