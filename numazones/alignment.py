@@ -233,7 +233,7 @@ def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod,
 
 
 def by_name(node: ClusterNode) -> dict[str, PodAlignment]:
-    """Return NAMESPACE/NAME → how what the pod holds lies, of a node's pods; empty where that is not known."""
+    """Return NAMESPACE/NAME → how what each pod of a node holds lies; empty where that is not known."""
     return {found.name: found for _, found in of_node(node) or ()}
 
 
