@@ -19,10 +19,10 @@ from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
-from numazones.held_room import RELEASED
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
 from numazones.sharing import Sharing
+from numazones.waiting import RELEASED
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
     DeviceClass,
