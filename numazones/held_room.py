@@ -14,10 +14,9 @@ from enum import StrEnum
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.prediction import Kind, Prediction, Standing, ask, beside, place_beside
+from numazones.waiting import RELEASED
 from numazones.wording import some_of
 
-RELEASED = "numazones.io/admission-released"
-"""Annotation: when a pod was released from the gate."""
 MAX_NODES = 16
 """A pod that may go to more nodes than these was given no choice, and holds nothing."""
 RELEASE_SECONDS = 60.0

@@ -494,6 +494,8 @@ class Forecast:
         """What decides alike on empty nodes → the rejection there, or None."""
         self._excluded: dict[str, ClusterNode] = {}
         """The nodes that the scheduler passes over, which placements have not been asked of."""
+        self._rejecting: dict[str, ClusterNode] = {}
+        """The nodes whose placements reject the pod."""
 
     @property
     def verdicts(self) -> Mapping[str, NodeVerdict]:
@@ -511,6 +513,7 @@ class Forecast:
         """Drop a node that is gone; return whether it was known."""
         old = self._verdicts.pop(name, None)
         self._excluded.pop(name, None)
+        self._rejecting.pop(name, None)
         if old is None:
             return False
         self._withdraw(name, old)
@@ -566,9 +569,13 @@ class Forecast:
 
     def _ask(self, node: ClusterNode) -> NodeVerdict:
         excluded = _exclusion(self.kind.constraints, self._requests, node)
+        self._rejecting.pop(node.name, None)
         if excluded is None:
             self._excluded.pop(node.name, None)
-            return self._decide(node)
+            verdict = self._decide(node)
+            if verdict.rejection is not None:
+                self._rejecting[node.name] = node
+            return verdict
         self._excluded[node.name] = node
         hopeless = self._rejection_when_empty(node)
         return excluded if hopeless is None else replace(excluded, hopeless=hopeless, possible=False)
@@ -708,9 +715,9 @@ class Forecast:
         self, group: Group, behind: NodeVerdict | None
     ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
         """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
-        one, node = group.nearest, group.node
+        one, node = self._verdicts[group.node], group.node
         if one.rejection is not None:
-            found = one.rejection.shortfall(node)
+            found = self._own_rejection(node, one.rejection).shortfall(node)
             return _with_empty_node(found.sentence, one, node), found.brief, found.holders
         if one.standing is not Standing.EXCLUDED:
             return one.sentence, one.sentence, ()
@@ -730,6 +737,14 @@ class Forecast:
             sentence = f"{sentence}; and the pod {said}"
             return _with_empty_node(sentence, behind, node), brief, ()
         return sentence, brief, ()
+
+    def _own_rejection(self, name: str, shared: Decision) -> Decision:
+        """Return a node's own rejection: one that equal states share names the pods of another node."""
+        node = self._rejecting.get(name)
+        placement = None if node is None else deciding(self.kind.constraints, node)
+        if placement is None or isinstance(placement, Unknown):
+            return shared
+        return placement.admit(self._pod)
 
     def _lacked_everywhere(self, group: Group) -> str:
         """Say that no node has so much of a resource, even when empty; empty where some node has."""

@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones.cluster import ClusterPod
+from numazones.wording import some_of
 
 GATE = "numazones.io/admission"
+RELEASED = "numazones.io/admission-released"
+"""Annotation: when a pod was released from the gate."""
 OPT_IN = ("numazones.io/admission-gate", "enabled")
 """Label of the namespaces whose pods the operator releases from the gate."""
 
+_NAMING = frozenset({"metadata.name", "kubernetes.io/hostname"})
+"""What a release names nodes by."""
 _FAILED = "FailedScheduling"
 _NOT_SERVED = "AdmissionGateNotServed"
 _GATED = "SchedulingGated"
@@ -73,6 +78,9 @@ def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[
         if around.claims is not None and name not in around.claims
     )
     said = scheduler_says(pod, told)
+    only = released_to(pod)
+    if said and only and not admissible:
+        return (*missing, Wait("ReleasedToFewNodes", _told_of_release(only, said)))
     if said and admissible:
         return (*missing, Wait("Unschedulable", f"the scheduler does not place it; it says: {said}"))
     name = pod.constraints.scheduler_name
@@ -80,6 +88,28 @@ def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[
         cure = "see whether that scheduler runs, or correct spec.schedulerName"
         return (Wait("NoScheduler", f"nobody has been seen to serve its schedulerName {name}; {cure}"),)
     return missing
+
+
+def released_to(pod: ClusterPod) -> tuple[str, ...]:
+    """Return the nodes that the gate limited a pod to when it released it; none: it was not, or to all."""
+    if RELEASED not in pod.annotations or pod.constraints.node_affinity is None:
+        return ()
+    named = (
+        value
+        for term in pod.constraints.node_affinity
+        for requirement in (*term.fields, *term.expressions)
+        if requirement.key in _NAMING and requirement.operator == "In"
+        for value in requirement.values
+    )
+    return tuple(dict.fromkeys(named))
+
+
+def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
+    return (
+        f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them; it "
+        f"says: {said}; a released pod cannot be let go elsewhere: if that lasts, delete it, and its owner "
+        "makes another one"
+    )
 
 
 def scheduler_says(pod: ClusterPod, told: Mapping[str, str]) -> str:

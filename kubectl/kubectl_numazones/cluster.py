@@ -23,8 +23,8 @@ from numazones.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
-from numazones.held_room import RELEASED
 from numazones.placement.occupancy import Occupancy
+from numazones.waiting import RELEASED
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client

@@ -27,6 +27,11 @@ from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
+NOT_BY_PREEMPTION = (
+    "kube-scheduler preempts nobody for room on NUMA nodes, a RebalancePolicy for pending pods may make it"
+)
+"""Whose business such room is."""
+
 
 class Pipeline:
     """The parts that a change passes, in the order in which it passes them."""
@@ -84,12 +89,12 @@ class Pipeline:
         """Set after each batch of forecasts; cleared by who waits for it."""
 
     def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
-        """Who holds what a pod lacks, and the recommendation that would make room for it."""
+        """Who holds what a pod lacks, and the recommendation that would make room for it, or what might."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
-        recommendation = self._recommendation_for(pod.uid)
-        return (f"; held there by {', '.join(held)}" if held else "") + (
-            f"; RebalanceRecommendation {recommendation} would make room for it" if recommendation else ""
-        )
+        there = f"; held there by {', '.join(held)}" if held else ""
+        if recommendation := self._recommendation_for(pod.uid):
+            return f"{there}; RebalanceRecommendation {recommendation} would make room for it"
+        return f"{there}; {NOT_BY_PREEMPTION}" if held and prediction.possible else there
 
     def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Take in a change of a pod; ``old`` is None for a new pod, ``new`` is None for one that is gone."""

@@ -16,7 +16,7 @@ from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import Line, node_details, zone_line
 from kubectl_numazones.live.listing import STUCK, ZONES, View, listing
 from kubectl_numazones.plan_decisions import Decision
-from numazones.held_room import RELEASED
+from numazones.waiting import RELEASED
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

@@ -105,6 +105,39 @@ def test_why_says_what_a_pod_waits_for(
     assert result.return_value == code
 
 
+NAMED = {"key": "metadata.name", "operator": "In", "values": ["worker-9"]}
+HOST = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-8", "worker-9"]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "released", "said"),
+    [
+        (
+            [{"matchFields": [NAMED]}],
+            True,
+            "released it to worker-9 only, and the scheduler places it on none",
+        ),
+        ([{"matchExpressions": [HOST]}], True, "released it to worker-8, worker-9 only"),
+        ([{"matchFields": [NAMED]}], False, ""),  # the affinity is its own
+        ([], True, ""),
+    ],
+)
+def test_a_pod_that_was_released_to_nodes_that_are_gone_has_to_be_made_anew(
+    run: Run, tmp_path: Path, terms: list[Object], *, released: bool, said: str
+) -> None:
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    told = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    wanted = pod_body(
+        "late", 2, spec={"affinity": {"nodeAffinity": affinity} if terms else {}}, **unscheduled(told)
+    )
+    if released:
+        wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
+    result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
+    assert said in result.output
+    assert ("delete it, and its owner makes another one" in result.output) == bool(said)
+    assert result.return_value == 1
+
+
 def test_what_the_scheduler_was_told_is_said_of_a_pod_that_no_node_takes(run: Run, tmp_path: Path) -> None:
     told = "0/1 nodes are available: 1 node(s) that would not admit the pod (kubelet: TopologyAffinityError)."
     dump = dumped(tmp_path, {}, {}, pod_body("huge", 30, **unscheduled(told)))

@@ -8,8 +8,9 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import MAX_NODES, RELEASED, Way, held, holders, in_the_way, zones_held
+from numazones.held_room import MAX_NODES, Way, held, holders, in_the_way, zones_held
 from numazones.prediction import predict
+from numazones.waiting import RELEASED
 
 from .kubelet import building
 

@@ -8,7 +8,8 @@ import pytest
 
 from numazones import build, timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, RELEASED, holders, release_ends, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, holders, release_ends, with_held
+from numazones.waiting import RELEASED
 
 NOW = 1_700_000_000.0
 

@@ -558,3 +558,35 @@ def test_a_pod_is_admitted_anywhere_if_some_node_is_named(held: list[tuple[int, 
     states = [node_state(held=(2 * one, 2 * other)) for one, other in held]
     made.renew([worker("unknown"), *(worker(f"worker-{n}", state) for n, state in enumerate(states))])
     assert made.admits_anywhere == bool(made.admitting)
+
+
+HELD = st.tuples(st.integers(0, 7), st.integers(0, 8)).map(lambda cores: (2 * cores[0], 2 * cores[1]))
+
+
+def named(state: Node, name: str) -> Node:
+    """The same node, held by pods of its own."""
+    taken = {f"{uid}-{name}": held for uid, held in state.cpus.assignments.items()}
+    return Node.restore(state.kubelet, cpu_assignments=taken)
+
+
+@given(held=st.lists(HELD, min_size=1, max_size=4), data=st.data())
+def test_the_headline_says_of_its_node_what_that_node_says_alone(
+    held: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    nodes = [worker(f"node-{n}", named(node_state(held=one), f"{n}")) for n, one in enumerate(held)]
+    wanted = pod("big", cpu=16)
+    found = predict(wanted, data.draw(st.permutations(nodes)))
+    if found.verdict != INADMISSIBLE:
+        return
+    first = found.reasons[0]
+    alone = predict(wanted, [next(node for node in nodes if node.name == first.node)]).reasons[0]
+    assert (first.sentence, first.holders) == (alone.sentence, alone.holders)
+
+
+def test_of_nodes_that_are_equally_near_the_named_one_is_described_and_no_other() -> None:
+    one = worker("a", named(node_state(held=(4, 8)), "a"))
+    other = worker("b", named(node_state(held=(6, 6)), "b"))
+    for nodes in ([one, other], [other, one]):
+        first = predict(pod("big", cpu=16), nodes).reasons[0]
+        assert first.sentence.endswith("the fullest offer is 10, on NUMA node 0 of a")
+        assert first.holders == (("uid-held-0-a", "4 exclusive CPUs"),)

@@ -1,9 +1,13 @@
 """A pod's binding is predicted before its node counts the pod, and after it counts all earlier ones."""
 
+from typing import Any
+
 import pytest
 
 from numazones.cluster import ClusterPod
+from numazones_operator.pipeline import NOT_BY_PREEMPTION
 from tests.operator.closed_loop import pod_body
+from tests.operator.offline_pipeline import OfflinePipeline
 from tests.operator.one_node_pipeline import OneNodePipeline
 
 STARTED = [{"name": "main"}]
@@ -61,3 +65,32 @@ def test_pods_wait_until_they_are_bound_or_gone_and_gates_are_kept_whatever_is_a
     assert (set(setting.state.pending), set(setting.state.gated)) == (set(), {"gated"})
     setting.state.pods.remove(gated)
     assert not setting.state.gated
+
+
+async def message_about(setting: OfflinePipeline, name: str) -> str:
+    """What the event on a pod that fits nowhere says."""
+    await setting.renew()
+    pod = setting.state.pending[f"uid-{name}"]
+    setting.pipeline.verdict_events.take_verdict(pod, setting.published[name], before="")
+    queue: Any = setting.events._queue
+    return str(list(queue._queue)[-1]["message"])
+
+
+async def test_a_pod_in_whose_way_others_are_is_told_that_preemption_does_not_help_and_what_may() -> None:
+    setting = OfflinePipeline()
+    setting.add_node()
+    for name in ("a", "b"):
+        setting.put_pod(name, cpu=20, nodeName="node")
+    setting.put_pod("waits", cpu=16)
+    said = await message_about(setting, "waits")
+    assert "held there by default/" in said
+    assert said.endswith(f"; {NOT_BY_PREEMPTION}")
+    assert "a RebalancePolicy for pending pods may make it" in said
+
+
+async def test_a_pod_that_would_not_fit_without_others_either_is_not_told_of_evictions() -> None:
+    setting = OfflinePipeline()
+    setting.add_node()
+    setting.put_pod("a", cpu=20, nodeName="node")
+    setting.put_pod("huge", cpu=31)  # more than a NUMA node has
+    assert "RebalancePolicy" not in await message_about(setting, "huge")

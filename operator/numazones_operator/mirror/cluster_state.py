@@ -13,13 +13,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from numazones import prediction
 from numazones.cluster import Cluster, ClusterNode, ClusterPod, device_classes
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
-from numazones.held_room import RELEASED
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
 from numazones.sharing import Sharing
@@ -34,6 +32,7 @@ from numazones_operator.mirror.decoding import (
 )
 from numazones_operator.mirror.node_placement import Surroundings
 from numazones_operator.mirror.node_record import NodeRecord
+from numazones_operator.mirror.waiting_pods import WaitingPods
 from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
@@ -79,20 +78,13 @@ class ClusterState:
         """How many changes of bound pods there have been: each has a scheduler try those that wait again."""
         self._touched: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)
         """The nodes that changed last, the latest at the end."""
-        self.pending: dict[str, ClusterPod] = {}
-        """UID → pod without a node that NUMA placement concerns."""
-        self.gated: dict[str, ClusterPod] = {}
-        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
-        self.on_their_way: dict[str, ClusterPod] = {}
-        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
         self.changed_nodes: dict[str, float] = {}
         """Name → when it first changed since somebody looked; monotonic seconds."""
-        self.changed_pods: dict[str, float] = {}
-        """The same for pods without a node, by UID."""
         self.changed_placements: set[str] = set()
         """Nodes whose zones may have to say something else of their placement; for who writes that."""
         self.changed = asyncio.Event()
-        """Set with every change of the two; cleared by who looks at them."""
+        """Set with every change of a node or of a pod without one; cleared by who looks at them."""
+        self._waiting = WaitingPods(self.changed, clock=clock)
         self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
         self.nodes: Table[ClusterNode] = Table(lambda node: node.name, self._node_changed)
         self.zones: Table[ZoneReport] = Table(
@@ -116,6 +108,26 @@ class ClusterState:
         }
 
     # Asking
+
+    @property
+    def pending(self) -> Mapping[str, ClusterPod]:
+        """UID → pod without a node that NUMA placement concerns."""
+        return self._waiting.pending
+
+    @property
+    def gated(self) -> Mapping[str, ClusterPod]:
+        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
+        return self._waiting.gated
+
+    @property
+    def on_their_way(self) -> Mapping[str, ClusterPod]:
+        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
+        return self._waiting.on_their_way
+
+    @property
+    def changed_pods(self) -> dict[str, float]:
+        """UID → when a pod without a node first changed since somebody looked, who clears it."""
+        return self._waiting.changed
 
     def node(self, name: str) -> ClusterNode | None:
         """Return a node as predictions take it; None if there is no such Node."""
@@ -217,6 +229,7 @@ class ClusterState:
         for name, record in self._records.items():
             if record.has_expired(self._current.get(name), now, settle=self._settle):
                 self._touch(name)
+        self._waiting.expire()
 
     # Taking in
 
@@ -358,7 +371,7 @@ class ClusterState:
         self.bound_pod_changes += pod is not None and bool(pod.node)
         if new is not None and new.active:
             self._enter(old, new, rejected=rejected)
-        self._wait(old, new)
+        self._waiting.take(old, new)
 
     def _leave(self, pod: ClusterPod, *, refused: bool) -> None:
         record = self._record_of(pod.node)
@@ -383,37 +396,3 @@ class ClusterState:
         else:
             self._current.pop(new.node, None)
             self._note_leavers(new.node)
-
-    def _wait(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
-        """Keep the pods that wait for a node, and note those whose prediction may change."""
-        waits = new is not None and not new.node and not new.terminal and not new.deleting
-        if new is not None and waits and new.constraints.scheduling_gates:
-            self.gated[new.uid] = new
-        elif (gone := new or old) is not None:
-            self.gated.pop(gone.uid, None)
-        if new is not None and waits and prediction.relevant(new):
-            self.pending[new.uid] = new
-            if new.nominated or RELEASED in new.annotations:
-                self.on_their_way[new.uid] = new
-            else:
-                self.on_their_way.pop(new.uid, None)
-            if old is None or _asks_differently(old, new):
-                self.changed_pods.setdefault(new.uid, self._clock())
-                self.changed.set()
-        else:
-            pod = new or old
-            if pod is not None:
-                self.on_their_way.pop(pod.uid, None)
-            if pod is not None and self.pending.pop(pod.uid, None) is not None:
-                self.changed_pods.setdefault(pod.uid, self._clock())
-                self.changed.set()
-
-
-def _asks_differently(old: ClusterPod, new: ClusterPod) -> bool:
-    return (old.constraints, old.admission, old.requests, old.problem, old.node) != (
-        new.constraints,
-        new.admission,
-        new.requests,
-        new.problem,
-        new.node,
-    )

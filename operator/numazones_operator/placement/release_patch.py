@@ -10,8 +10,7 @@ server.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from numazones.held_room import RELEASED
-from numazones.waiting import GATE
+from numazones.waiting import GATE, RELEASED
 
 HOSTNAME = "kubernetes.io/hostname"
 

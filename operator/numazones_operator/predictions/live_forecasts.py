@@ -159,7 +159,8 @@ class LiveForecasts:
         """Look at everything that has changed so far; yield every prediction that is new or has changed."""
         started = self._slice_started = time.monotonic()
         nodes, self._state.changed_nodes = self._state.changed_nodes, {}
-        pods, self._state.changed_pods = self._state.changed_pods, {}
+        pods = dict(self._state.changed_pods)
+        self._state.changed_pods.clear()
         if self._by_namespace != self._state.namespaces_matter:
             self._by_namespace = self._state.namespaces_matter
             pods = {**dict.fromkeys(self._state.pending, started), **pods}

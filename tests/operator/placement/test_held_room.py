@@ -7,8 +7,9 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, RELEASED, Way, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Way, with_held
 from numazones.prediction import Kind, Standing, ask
+from numazones.waiting import RELEASED
 from numazones_operator.placement.held_room import NOMINATION_SECONDS, HeldRoom
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, OfflinePipeline
