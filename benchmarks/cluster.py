@@ -17,6 +17,7 @@ import types
 from collections import Counter
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutine
 from multiprocessing.connection import Connection
@@ -109,7 +110,7 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
     figures["rss_mib"] = process.memory_info().rss / 2**20
     figures["rss_before_mib"] = before / 2**20
     figures["kib_per_node"] = (figures["rss_mib"] - figures["rss_before_mib"]) * 1024 / options.nodes
-    figures |= cold(operator)
+    figures |= cold(operator) | situation(operator)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         pods = [waiting_pod(number, 2 + 3 * (number % WAITING_KINDS)) for number in range(options.waiting)]
         await post(session, {"pods": pods})
@@ -286,6 +287,19 @@ def cold(operator: Operator) -> dict[str, Any]:
         "one_change_max_seconds": one_change[-1],
         "evaluated": prediction.evaluated,
         "admissible": prediction.admissible,
+    }
+
+
+def situation(operator: Operator) -> dict[str, Any]:
+    """How long the loop is held before a plan is searched for, in processor time."""
+    now = datetime.now(UTC)
+    started = time.thread_time()
+    cluster = operator.pipeline.state.cluster()
+    collected = time.thread_time()
+    operator.inputs.situation(cluster, now, policy="")
+    return {
+        "cluster_value_seconds": collected - started,
+        "situation_seconds": time.thread_time() - collected,
     }
 
 
