@@ -6,6 +6,8 @@ applied in turns with nobody and with so many looking at the live page, from a t
 
     .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --json
     .venv/bin/python benchmarks/cluster.py --nodes 5000 --pods 50000 --viewers 20 --json
+
+With PYTHONTRACEMALLOC=1 it says which lines of code hold how many bytes for each node.
 """
 
 import argparse
@@ -13,10 +15,12 @@ import asyncio
 import gc
 import sys
 import time
+import tracemalloc
 import types
 from collections import Counter
 from collections.abc import Coroutine, Generator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from inspect import iscoroutine
 from multiprocessing.connection import Connection
@@ -44,6 +48,7 @@ GOALS = {
 }
 VIEWED_GOALS = {"rss_ratio": 1.1, "lag_p99_ratio": 1.1, "page_longest_hold_seconds": 0.005}
 """What looking may cost: with viewers against without."""
+LINES = 30
 TURNS = 3
 """How often the load is applied without and with viewers."""
 
@@ -109,7 +114,9 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
     figures["rss_mib"] = process.memory_info().rss / 2**20
     figures["rss_before_mib"] = before / 2**20
     figures["kib_per_node"] = (figures["rss_mib"] - figures["rss_before_mib"]) * 1024 / options.nodes
-    figures |= cold(operator)
+    if tracemalloc.is_tracing():
+        figures["bytes_per_node_by_line"] = largest(options.nodes)
+    figures |= cold(operator) | situation(operator)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         pods = [waiting_pod(number, 2 + 3 * (number % WAITING_KINDS)) for number in range(options.waiting)]
         await post(session, {"pods": pods})
@@ -286,6 +293,25 @@ def cold(operator: Operator) -> dict[str, Any]:
         "one_change_max_seconds": one_change[-1],
         "evaluated": prediction.evaluated,
         "admissible": prediction.admissible,
+    }
+
+
+def largest(nodes: int) -> dict[str, int]:
+    """From which lines of code most of the memory is, in bytes a node."""
+    found = tracemalloc.take_snapshot().statistics("lineno")
+    return {str(one.traceback): one.size // nodes for one in found[:LINES] if one.size >= nodes}
+
+
+def situation(operator: Operator) -> dict[str, Any]:
+    """How long the loop is held before a plan is searched for, in processor time."""
+    now = datetime.now(UTC)
+    started = time.thread_time()
+    cluster = operator.pipeline.state.cluster()
+    collected = time.thread_time()
+    operator.inputs.situation(cluster, now, policy="")
+    return {
+        "cluster_value_seconds": collected - started,
+        "situation_seconds": time.thread_time() - collected,
     }
 
 

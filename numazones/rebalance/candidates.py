@@ -8,6 +8,7 @@ search asks move by move.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from numazones import timestamp
 from numazones.cluster import OTHER_MODEL, Cluster, ClusterPod
@@ -20,17 +21,23 @@ from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, Target
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
-    """A pod that may be evicted."""
+    """A pod that may be evicted, or the one that waits."""
 
     pod: ClusterPod
-    replacement: ClusterPod
     disruption: Disruption
     index: int
     """Position in the order of candidates."""
     weight: int = 0
     """What plans that disturb equally are compared by, summed up: less is better."""
+    templates: Mapping[str, ClusterPod] | None = field(default=None, compare=False, repr=False)
+    """Owner UID → a pod made from the owner's template; None: the pod itself is to be placed."""
+
+    @cached_property
+    def replacement(self) -> ClusterPod:
+        """The pod to place; made when it is asked for, which for most of many thousands it never is."""
+        return self.pod if self.templates is None else replacement(self.pod, self.templates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,10 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
     return tuple(
         Candidate(
             pod,
-            replacement(pod, situation.templates),
             Disruption.of(pod),
             index,
             weight=pod.requests.get("cpu", 0),
+            templates=situation.templates,
         )
         for index, pod in enumerate(sorted(pods, key=rules.order))
     )

@@ -275,7 +275,7 @@ def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
 def _the_pending_pod(goal: Goal) -> Candidate | None:
     """Return the pending pod as a candidate to place; None unless the goal is about exactly one."""
     pods = waiting_pods(goal)
-    return Candidate(pods[0], pods[0], Disruption(), -1) if len(pods) == 1 else None
+    return Candidate(pods[0], Disruption(), -1) if len(pods) == 1 else None
 
 
 def _place_pending(

@@ -18,7 +18,7 @@ most promising nodes and destinations; the last eviction is always sought among 
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
+from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
 from typing import NamedTuple
 
@@ -213,6 +213,8 @@ class Search:
         self._by_node: dict[str, list[Candidate]] = {}
         for candidate in candidates:
             self._by_node.setdefault(candidate.pod.node, []).append(candidate)
+        self._emptiest_first = sorted(self._by_node, key=lambda name: (-base[name].free_block, name))
+        """Nodes of movable pods, as they are before any move."""
         ordered = fullest_first(cluster.nodes.values(), lambda node: base[node.name].free_block)
         self._destinations = [node.name for node in ordered]
         self._gains: dict[tuple[str, Hashable], int] = {}
@@ -297,12 +299,24 @@ class Search:
             self._seen[key] = left
             if self._breadth is not None:
                 return True  # few states; their bounds would cost more than they save
-        return left == 1 or self._bounds(view, left) >= self._want
+        return left == 1 or self._is_within_bounds(view, left)
 
-    def _bounds(self, view: View, left: int) -> int:
-        """Return the most that the goal could reach by so many evictions, placements set aside."""
-        gains = nlargest(left, (self._emptied_gain(view, name) for name in self._by_node))
-        return self._goal.total(view.counts) + sum(gains)
+    def _is_within_bounds(self, view: View, left: int) -> bool:
+        """Whether so many evictions could reach the number, placements set aside.
+
+        A node that has been looked at is remembered, and there are thousands: none more than needed are.
+        """
+        lacking = self._want - self._goal.total(view.counts)
+        most: list[int] = []
+        for name in self._emptiest_first:
+            if sum(most) >= lacking:
+                return True
+            gain = self._emptied_gain(view, name)
+            if len(most) < left:
+                heappush(most, gain)
+            else:
+                heappushpop(most, gain)
+        return sum(most) >= lacking
 
     def _emptied_gain(self, view: View, name: str) -> int:
         """Return what a node would contribute more if every movable pod left it."""
@@ -351,8 +365,7 @@ class Search:
 
     def _promising_nodes(self, view: View, number: int) -> list[str]:
         """Return the nodes that would gain something if emptied, those with the largest free blocks first."""
-        names = [name for name in self._by_node if name not in view.changed]
-        names.sort(key=lambda name: (-view[name].free_block, name))
+        names = (name for name in self._emptiest_first if name not in view.changed)
         gaining = (name for name in names if self._emptied_gain(view, name) > 0)
         return list(islice(gaining, number))
 

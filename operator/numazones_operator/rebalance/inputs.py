@@ -1,8 +1,8 @@
 """What rebalancing knows beside the cluster: people's intent; budgets, owners, claims and classes."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -34,7 +34,7 @@ LIMIT_RANGES = Resource("", "v1", "limitranges")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", namespaced=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Template:
     """What an owner makes its pods of."""
 
@@ -42,6 +42,7 @@ class Template:
     """UID."""
     body: bytes
     """Names and template of the owner as JSON, which is small: few of tens of thousands are asked for."""
+    _made: tuple[Defaults, ClusterPod] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Template":
@@ -49,6 +50,33 @@ class Template:
         metadata = {key: body["metadata"][key] for key in ("namespace", "name", "uid")}
         kept = {"metadata": metadata, "spec": {"template": body["spec"].get("template")}}
         return cls(metadata["uid"], json.dumps(kept, separators=(",", ":")).encode())
+
+    def pod(self, defaults: Defaults) -> ClusterPod:
+        """Return the pod that the owner would make; made once for the same ``defaults``."""
+        made = self._made
+        if made is None or made[0] is not defaults:
+            made = self._made = defaults, pod_from_template(json.loads(self.body), defaults)
+        return made[1]
+
+
+class TemplatePods(Mapping[str, ClusterPod]):
+    """Owner's UID → the pod that it would make, for one moment.
+
+    A pod is made when it is asked for: by the thread that plans, not by the loop.
+    """
+
+    def __init__(self, templates: Mapping[str, Template], defaults: Defaults) -> None:
+        self._templates = templates
+        self._defaults = defaults
+
+    def __getitem__(self, owner: str) -> ClusterPod:
+        return self._templates[owner].pod(self._defaults)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._templates)
+
+    def __len__(self) -> int:
+        return len(self._templates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +125,15 @@ class Inputs:
         self.priority_classes = self._defaults()
         self.claims: Table[Claim] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.templates: dict[Resource, Table[Template]] = {
-            resource: Table(lambda item: item.owner, self._template_changed) for resource in OWNERS
+            resource: Table(lambda item: item.owner) for resource in OWNERS
         }
-        self._made: dict[str, ClusterPod] = {}
-        """Owner's UID → the pod that it would make, once somebody has asked."""
+        self._known_defaults: Defaults | None = None
 
     def _defaults(self) -> Table[Defaulting]:
-        return Table(lambda item: item.key, lambda _old, _new: self._made.clear())
+        return Table(lambda item: item.key, self._defaults_changed)
 
-    def _template_changed(self, old: Template | None, new: Template | None) -> None:
-        changed = new or old
-        if changed is not None:
-            self._made.pop(changed.owner, None)
+    def _defaults_changed(self, _old: Defaulting | None, _new: Defaulting | None) -> None:
+        self._known_defaults = None
 
     def mirrored(self) -> Iterator[tuple[Resource, Decoder[Any], Table[Any]]]:
         """Yield the resources that reflectors keep up to date, with decoders and tables."""
@@ -127,24 +152,19 @@ class Inputs:
 
     @property
     def defaults(self) -> Defaults:
-        """What the API server fills in when it creates a pod."""
-        return Defaults(
-            tuple(item.body for item in self.limit_ranges),
-            {item.key: item.body for item in self.runtime_classes},
-            {item.key: item.body for item in self.priority_classes},
-        )
+        """What the API server fills in when it creates a pod; the same value as long as nothing changes."""
+        if self._known_defaults is None:
+            self._known_defaults = Defaults(
+                tuple(item.body for item in self.limit_ranges),
+                {item.key: item.body for item in self.runtime_classes},
+                {item.key: item.body for item in self.priority_classes},
+            )
+        return self._known_defaults
 
     def template(self, owner: str) -> ClusterPod | None:
         """Return the pod that an owner would make, by the owner's UID; None if the owner is not known."""
-        made = self._made.get(owner)
-        if made is not None:
-            return made
-        for table in self.templates.values():
-            found = table.get(owner)
-            if found is not None:
-                made = self._made[owner] = pod_from_template(json.loads(found.body), self.defaults)
-                return made
-        return None
+        found = next(filter(None, (table.get(owner) for table in self.templates.values())), None)
+        return None if found is None else found.pod(self.defaults)
 
     def situation(
         self,
@@ -171,16 +191,15 @@ class Inputs:
                 storage_classes={(item.namespace, item.name): item.storage_class for item in self.claims},
                 namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
-            templates=self._templates(pods),
+            templates=self._template_pods(),
             history=replace(self._history(during, now), emptied=self._emptied(policy)),
             at_any_time=frozenset(next_pods or ()),
         )
 
-    def _templates(self, pods: Iterable[ClusterPod]) -> dict[str, ClusterPod]:
-        """Return what the pods' owners would make in their place."""
-        owners = {pod.controller.uid for pod in pods if pod.controller is not None}
-        made = ((owner, self.template(owner)) for owner in owners)
-        return {owner: pod for owner, pod in made if pod is not None}
+    def _template_pods(self) -> TemplatePods:
+        """Return what owners would make in place of their pods."""
+        known = {item.owner: item for table in self.templates.values() for item in table}
+        return TemplatePods(known, self.defaults)
 
     def _history(self, during: str, now: datetime) -> History:
         moved: dict[tuple[str, str], datetime] = {}

@@ -4,6 +4,7 @@ Searching takes seconds of computing and is done in a thread; the cluster it wor
 """
 
 import asyncio
+import gc
 import logging
 import threading
 import time
@@ -185,9 +186,12 @@ class Proposer:
         def expired() -> bool:
             return stopped.is_set() or self._clock() >= end
 
+        # The values that a search makes have no circles; walking through so many holds the loop, too.
+        gc.disable()
         try:
             outcome = await asyncio.to_thread(plan, goal, situation, settings, expired=expired)
         finally:
+            gc.enable()
             stopped.set()  # a thread cannot be cancelled, but it can be told that time is up
         found = "true" if outcome.plan is not None else "false"
         self._metrics.plan_seconds.labels(policy.spec.mode, found).observe(self._clock() - started)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Owner
+from numazones.cluster import ClusterPod, Owner
 from numazones.placement import Unknown
-from numazones.rebalance.candidates import candidates, why_not
+from numazones.rebalance.candidates import Candidate, candidates, why_not
+from numazones.rebalance.moves import Disruption
 from numazones.rebalance.policy import Policy
 
 
@@ -55,3 +56,19 @@ def test_on_a_node_that_is_not_known_for_certain_all_pods_stay(build: Any) -> No
         "the state of node n1 is not known for certain",
     )
     assert candidates(build.situation([node]), Policy()) == ()
+
+
+def test_what_replaces_a_pod_is_made_when_it_is_asked_for_and_once(build: Any) -> None:
+    asked: list[str] = []
+
+    class Templates(dict[str, ClusterPod]):
+        def get(self, owner: str, default: Any = None) -> Any:
+            asked.append(owner)
+            return super().get(owner, default)
+
+    pod = build.pod("p", 1)
+    one, _other = (Candidate(pod, Disruption.of(pod), index, templates=Templates()) for index in range(2))
+    assert asked == []
+    assert one.replacement is one.replacement
+    assert one.replacement.uid == "p~"
+    assert asked == [pod.controller.uid]

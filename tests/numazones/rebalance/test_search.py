@@ -112,7 +112,7 @@ def test_the_pending_pod_may_take_its_place_before_the_last_replacement(build: A
     goal = FitMore((Wanted("big", big, 1, (big,)),))
     alone = search(situation, goal)
     assert alone.find(1, allowance(situation), at_most=1) is None
-    sought = search(situation, goal, pending=Candidate(big, big, Disruption(), -1))
+    sought = search(situation, goal, pending=Candidate(big, Disruption(), -1))
     found = sought.find(1, allowance(situation), at_most=1)
     assert steps(found) == [("p", "n1")]
     assert found is not None
@@ -147,7 +147,7 @@ def test_a_replacement_that_does_not_fit_leaves_no_state(build: Any) -> None:
     full = build.put(build.node("n2", zones=1), build.pod("filler", 3))
     running = build.pod("a", 3)
     state = node_state(full, shape(1))
-    assert state.with_replacement(Candidate(running, running, Disruption(), 0)) is None
+    assert state.with_replacement(Candidate(running, Disruption(), 0)) is None
 
 
 def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:

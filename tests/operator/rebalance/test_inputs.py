@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from numazones.cluster import Cluster
+from numazones.rebalance.templates import pod_from_template
 from numazones_client import Client, ClusterConfig
+from numazones_operator.rebalance import inputs as inputs_module
 from numazones_operator.rebalance.conflicts import last_to_empty
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
 from numazones_operator.rebalance.intent import Intent
@@ -86,6 +88,30 @@ def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
         assert made(found, owner(container={"resources": {"limits": limits}})).requests["cpu"] == 1000 * cpus
     found.templates[OWNERS[0]].discard("u")
     assert found.template("u") is None
+
+
+def test_a_situation_has_the_templates_of_its_moment_and_makes_pods_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+
+    def noted(body: Any, defaults: Any) -> Any:
+        read.append(body["metadata"]["uid"])
+        return pod_from_template(body, defaults)
+
+    monkeypatch.setattr(inputs_module, "pod_from_template", noted)
+    found = inputs()
+    for uid in ("u", "v"):
+        body = owner(container={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})
+        body["metadata"]["uid"] = uid
+        found.templates[OWNERS[0]].put(Template.from_api(body))
+    templates = found.situation(Cluster({}), datetime.now(UTC), policy="").templates
+    found.templates[OWNERS[0]].discard("u")
+    assert (set(templates), read) == ({"u", "v"}, [])
+    assert templates["u"].requests["cpu"] == 2000
+    assert templates.get("u") is templates["u"]
+    assert templates.get("w") is None
+    assert read == ["u"]
 
 
 def recommendation(phase: str, **spec: Any) -> Recommendation:
