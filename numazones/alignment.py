@@ -200,7 +200,7 @@ def alignments(
         parts = [
             part
             for part in holder.containers or (replace(holder, name=""),)
-            if wanted is None or part.name in wanted
+            if wanted is None or not part.name or part.name in wanted
         ]
         found = tuple(one for part in parts if (one := _of_part(part, cpus_of_numa)) is not None)
         if found:
