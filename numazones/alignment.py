@@ -62,11 +62,13 @@ class ContainerAlignment:
     """The NUMA node that has most of it: of its CPUs, else of its memory, else of its devices."""
     remote: tuple[str, ...] = ()
     """Resources that are not at home: ``cpu``, ``memory``, names of devices."""
+    apart: CPUSet = 0
+    """Exclusive CPUs that are not at home."""
 
     @property
     def remote_cpus(self) -> int:
-        """Exclusive CPUs that are not at home."""
-        return sum(count for numa, count in self.cpus.items() if numa != self.home)
+        """How many exclusive CPUs are not at home."""
+        return self.apart.bit_count()
 
     @property
     def remote_memory(self) -> int:
@@ -131,6 +133,17 @@ class PodAlignment:
     def remote_memory(self) -> int:
         """Bytes promised that are not at their container's home."""
         return sum(one.remote_memory for one in self.containers)
+
+    @property
+    def apart(self) -> CPUSet:
+        """Exclusive CPUs that are not at their container's home."""
+        return cpuset.union(one.apart for one in self.containers)
+
+    @property
+    def memory_apart(self) -> tuple[int, ...]:
+        """NUMA nodes, ascending, of memory that is not at its container's home."""
+        held = ((one.home, numa) for one in self.containers for numa, size in one.memory.items() if size)
+        return tuple(sorted({numa for home, numa in held if numa != home}))
 
     @property
     def remote(self) -> tuple[str, ...]:
@@ -202,7 +215,7 @@ def alignments(
         parts = [
             part
             for part in holder.containers or (replace(holder, name=""),)
-            if wanted is None or part.name in wanted
+            if wanted is None or not part.name or part.name in wanted
         ]
         found = tuple(one for part in parts if (one := _of_part(part, cpus_of_numa)) is not None)
         if found:
@@ -366,11 +379,11 @@ def _of_part(part: Holder, cpus_of_numa: Mapping[int, CPUSet]) -> ContainerAlign
         *(["memory"] if memory.keys() - {home} else []),
         *(resource for resource, found in near.items() if any(not mask >> home & 1 for mask in found)),
     ]
-    apart = bool(masks) and not _common(masks)
-    spans = len(cpus) > 1 or len(memory) > 1 or apart
+    spans = len(cpus) > 1 or len(memory) > 1 or (bool(masks) and not _common(masks))
     kind = Alignment.SPANNING if spans else Alignment.REMOTE if away else Alignment.ALIGNED
     devices = {name: tuple(cpuset.ids(cpuset.union(found))) for name, found in near.items() if found}
-    return ContainerAlignment(part.name, kind, cpus, memory, devices, home, tuple(away))
+    apart = part.cpus & cpuset.union(mask for numa, mask in cpus_of_numa.items() if numa != home)
+    return ContainerAlignment(part.name, kind, cpus, memory, devices, home, tuple(away), apart)
 
 
 def _home(cpus: Mapping[int, int], memory: Mapping[int, int], masks: Iterable[int]) -> int:

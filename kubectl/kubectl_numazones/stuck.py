@@ -42,6 +42,20 @@ def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     )
 
 
+def to_explain(pods: list[ClusterPod], seen: Seen) -> ClusterPod:
+    """The most telling pod of an owner's; if all run, the one that is aligned worst."""
+    telling = most_telling(pods)
+    if not is_running(telling) or len(pods) == 1:
+        return telling
+    nodes = seen.situation.cluster.nodes
+    lying = {
+        pod.uid: found.badness
+        for name in {pod.node for pod in pods} & nodes.keys()
+        for pod, found in alignment.of_node(nodes[name]) or ()
+    }
+    return max(filter(is_running, pods), key=lambda pod: (lying.get(pod.uid, ()), pod is telling))
+
+
 @dataclass(frozen=True, slots=True)
 class Background:
     """What is known of a pod beside what the nodes say."""

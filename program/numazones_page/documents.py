@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from numazones import cpuset
+from numazones.alignment import of_node
 from numazones.api.rebalance import (
     ENDED,
     Place,
@@ -91,6 +92,7 @@ def node_documents(
             for zone in occupancy.zones
         ],
         "pods": [_holder(holder) for holder in occupancy.holders],
+        **_alignment(node),
         "fit": [_fit(fitting, node, shape) for shape in shapes],
     }
     return {f"machine/{key}": machine, f"node/{node.name}": document}
@@ -103,6 +105,25 @@ def _holder(holder: Holder) -> Document:
         "memory": [[kind, size, list(numas)] for kind, size, numas in holder.memory],
         "devices": [[held.resource, list(held.ids), list(held.numas)] for held in holder.devices],
     }
+
+
+def _alignment(node: ClusterNode) -> Document:
+    """How many pods are aligned (None: not known), and those that are not, the worst first."""
+    lying = of_node(node)
+    if lying is None:
+        return {"aligned": None, "misaligned": []}
+    found = sorted((one for _, one in lying if not one.aligned), key=lambda one: one.badness, reverse=True)
+    misaligned = [
+        {
+            "pod": one.name,
+            "says": one.sentence,
+            "badness": list(one.badness),
+            "apart": cpuset.format(one.apart),
+            "memory": list(one.memory_apart),
+        }
+        for one in found
+    ]
+    return {"aligned": len(lying) - len(found), "misaligned": misaligned}
 
 
 def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:

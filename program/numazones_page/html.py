@@ -21,6 +21,7 @@ _SCRIPTS = (
     "machine.js",
     "waiting.js",
     "held.js",
+    "alignment.js",
     "plans.js",
     "page.js",
 )

@@ -210,6 +210,11 @@ async def _show_metrics(
     help="all: on every second node or so another placement model than the kubelet's places pods, of which "
     "half are for such nodes.",
 )
+@click.option(
+    "--kind",
+    type=click.Choice(list(node_kinds.NAMED)),
+    help="Make all nodes of this kind.  [default: five kinds in turn]",
+)
 @click.option("--crowd", default=150, show_default=True, help="How many of them stay at a time.")
 @click.option("--seed", default=1, show_default=True, help="Of the random pods; equal seeds, equal pods.")
 @click.option(
@@ -250,6 +255,7 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
 
     \b
       numazones-simulator cluster --nodes 3                 an idle cluster to play with
+      numazones-simulator cluster --nodes 1 --kind best-effort
       numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
       numazones-simulator cluster --nodes 20 --pods 2000 --prevention extender    and no rejection
     """
@@ -257,6 +263,8 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
         raise click.UsageError(
             "--prevention gate needs the operator, who opens the gate; leave out --no-operator"
         )
+    if chosen["kind"] is not None and chosen["models"] == ALL_MODELS:
+        raise click.UsageError("--kind makes all nodes alike, --models all makes others too: leave one out")
     settings = _ClusterSettings(**chosen)
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 
@@ -265,6 +273,7 @@ class _ClusterSettings(NamedTuple):
     nodes: int
     pods: int
     models: str
+    kind: str | None
     crowd: int
     seed: int
     publishing: str | None
@@ -279,6 +288,8 @@ class _ClusterSettings(NamedTuple):
 async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSettings) -> None:
     everything = settings.models == ALL_MODELS
     kinds = (*node_kinds.KINDS, *placement_models.node_kinds()) if everything else node_kinds.KINDS
+    if settings.kind is not None:
+        kinds = (node_kinds.NAMED[settings.kind],)
     arrivals = Workload(settings.seed).pods()
     if everything:
         arrivals = placement_models.pods_for_all(settings.seed, arrivals)

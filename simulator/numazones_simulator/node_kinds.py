@@ -4,7 +4,7 @@ Each kind differs from the others in what decides admissions: topology policy an
 the layout of the machine, devices with one, several or no NUMA nodes, hugepages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
@@ -129,6 +129,19 @@ def unaligned(name: str, address: str) -> NodeSpec:
     )
 
 
+def best_effort(name: str, address: str) -> NodeSpec:
+    """NUMA placement where there is room, and no rejections: what many clusters run."""
+    machine = machines.build(TWO_SOCKETS)
+    return NodeSpec(
+        name,
+        machine,
+        configuration(machine, topology_manager_policy="best-effort", reserved_cpus="0,16,32,48"),
+        {NIC: devices_of(machine, per_numa=2)},
+        address=address,
+        labels={KIND_LABEL: "best-effort"},
+    )
+
+
 def of_model(spec: NodeSpec, model: str, kind: str) -> NodeSpec:
     """Return a node of another model than the kubelet's; only pods that ask for it go there."""
     taint = {"key": MODEL_LABEL, "value": model, "effect": "NoSchedule"}
@@ -143,6 +156,8 @@ KINDS: tuple[Kind, ...] = (
     single_numa_node_pods,
     unaligned,
 )
+NAMED: Mapping[str, Kind] = {kind.__name__.replace("_", "-"): kind for kind in (*KINDS, best_effort)}
+"""What the label calls it → kind: those of a mixed cluster, and one that is there by itself only."""
 
 
 def mixed(count: int, *, kinds: Sequence[Kind] = KINDS) -> list[NodeSpec]:

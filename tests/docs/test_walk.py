@@ -1,4 +1,4 @@
-"""The first walk is taken as the page tells it: on a simulated cluster, with the commands that stand there.
+"""Walks are taken as their pages tell them: on a simulated cluster, with the commands that stand there.
 
 What a controller still has to do when a command asks is waited for: the command is repeated until it prints
 what the page shows, unless it changes something.
@@ -19,18 +19,22 @@ import pytest
 
 from .test_examples import FENCE, FOLDED, ROOT, commands
 
-PAGE = (ROOT / "docs" / "guides" / "walk.md").read_text()
+PAGES = ("walk", "alignment")
 PATIENCE = 120.0
 ASKS = re.compile(r"^kubectl (get|numazones) ")
 """Commands that may be asked again."""
 
 
+def read(page: str) -> str:
+    return (ROOT / "docs" / "guides" / f"{page}.md").read_text()
+
+
 @pytest.fixture
-def terminal() -> Iterator[dict[str, str]]:
+def terminal(page: str) -> Iterator[dict[str, str]]:
     """The variables of the second terminal, while the cluster of the page runs in the first."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH (scripts/test-tools .cache)")
-    (told,) = re.findall(r"^\$ \.venv/bin/(numazones-simulator cluster .*)$", PAGE, re.MULTILINE)
+    (told,) = re.findall(r"^\$ \.venv/bin/(numazones-simulator cluster .*)$", read(page), re.MULTILINE)
     program, *arguments = told.split()
     command = [str(Path(sys.executable).with_name(program)), *arguments, "--serve"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -49,11 +53,19 @@ def terminal() -> Iterator[dict[str, str]]:
         assert process.wait(timeout=120) == 0
 
 
+def test_every_walk_is_taken() -> None:
+    told = {
+        path.stem for path in (ROOT / "docs").rglob("*.md") if "```console (in a walk)" in path.read_text()
+    }
+    assert told == set(PAGES)
+
+
 @pytest.mark.slow
-def test_the_walk_leads_where_the_page_says(terminal: dict[str, str]) -> None:
-    blocks = [match["body"] for match in FENCE.finditer(PAGE) if match["note"] == "(in a walk)"]
+@pytest.mark.parametrize("page", PAGES)
+def test_the_walk_leads_where_the_page_says(page: str, terminal: dict[str, str]) -> None:
+    blocks = [match["body"] for match in FENCE.finditer(read(page)) if match["note"] == "(in a walk)"]
     steps = [step for block in blocks for step in commands(block)]
-    assert len(steps) > 8
+    assert len(steps) > 5
     for command, expected in steps:
         deadline = time.monotonic() + PATIENCE
         while True:

@@ -185,6 +185,18 @@ def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -
     assert json.loads(run("why", "team/cache-1", "-o", "json", "-f", dump).output)["notAligned"] is None
 
 
+def test_of_an_owners_running_pods_the_worst_is_explained(run: Run, dump: Path) -> None:
+    assert run("why", "rs/db", "-n", "team", "-f", dump).output.startswith(
+        "team/db-1: runs on worker-1, spanning 2 NUMA nodes\n"
+    )
+    assert run("why", "rs/router", "-n", "team", "-f", dump).output.startswith("team/router-4: ")
+    listed = run("why", "rs/cache", "rs/router", "-n", "team", "-f", dump).output.splitlines()
+    assert [line.split("   ")[-1].strip() for line in listed[1:]] == [
+        "runs on worker-1, aligned",
+        "runs on worker-3, remote from nic.example/vf",
+    ]
+
+
 def test_aligned_and_why_say_the_same_of_every_pod(run: Run, dump: Path) -> None:
     for item in json.loads(run("aligned", "-A", "-o", "json", "-f", dump).output)["items"]:
         name = f"{item['namespace']}/{item['name']}"

@@ -238,11 +238,11 @@ def test_top_shows_its_zones_live_and_from_a_dump(seen: Seen) -> None:
 def test_who_and_tree_show_who_holds_its_cpus(seen: Seen) -> None:
     held = [line.split() for line in run("who", "node-1", "-f", seen.dump).splitlines()[1:]]
     assert held == [
-        ["0", "default/one", "1-7,32"],
-        ["0", "default/two", "33-36"],
-        ["1", "default/three", "9-15,40-44"],
-        ["2", "default/four", "17-23,48-52"],
-        ["3", "default/five", "25-31,56-60"],
+        ["0", "default/one", "1-7,32", "aligned"],
+        ["0", "default/two", "33-36", "aligned"],
+        ["1", "default/three", "9-15,40-44", "aligned"],
+        ["2", "default/four", "17-23,48-52", "aligned"],
+        ["3", "default/five", "25-31,56-60", "aligned"],
     ]
     drawn = run("tree", "node-1", "-f", seen.dump)
     assert drawn.startswith("node-1: the pinning agent\n")

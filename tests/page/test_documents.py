@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones import cpuset
+from numazones import alignment, cpuset
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, exclusive_cpus, room
@@ -23,6 +23,7 @@ from numazones_page.pods import Waiting, held_documents, waiting_documents
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
+from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
 from tests.models.koordinator import building as koordinator
@@ -64,6 +65,28 @@ def test_a_machine_has_every_cpu_once(node: ClusterNode) -> None:
         for cpu in core
     ]
     assert sorted(listed) == [cpu.id for cpu in node.state.machine.cpus]
+
+
+@pytest.mark.parametrize("node", nodes_of(best_effort_cluster()).values(), ids=lambda node: node.name)
+def test_pods_that_are_not_aligned_are_the_librarys(node: ClusterNode) -> None:
+    document = node_documents(node, ())[f"node/{node.name}"]
+    lying = alignment.by_name(node)
+    assert document["aligned"] == sum(found.aligned for found in lying.values())
+    assert [(told["pod"], told["says"], cpuset.parse(told["apart"])) for told in document["misaligned"]] == [
+        (name, found.sentence, found.apart) for name, found in lying.items() if not found.aligned
+    ]
+    assert all(cpuset.parse(one["apart"]).bit_count() == one["badness"][1] for one in document["misaligned"])
+
+
+def test_memory_that_is_remote_is_named_by_numa_node() -> None:
+    """The memory manager may promise on several NUMA nodes what one has not."""
+    wide = building.pod("wide", building.container("main", 4, "20Gi"))
+    said = admit(building.node(policy="best-effort", memory="Static"), wide)
+    assert said.admitted, said.message
+    node = ClusterNode("n").with_pod(ClusterPod("d", "wide", "wide", node="n")).with_state(said.node)
+    (told,) = node_documents(node, ())["node/n"]["misaligned"]
+    assert told["says"] == "spanning 2 NUMA nodes"
+    assert told["memory"] == [1]
 
 
 def test_equal_machines_are_told_once() -> None:

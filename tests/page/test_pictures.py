@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
 from numazones.waiting import RELEASED
+from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body
 from tests.page.browser import Open, serious
@@ -75,6 +76,7 @@ SCENES: dict[str, Scene] = {
     "page-cluster": (fleet, "1 pod waits", 1440, 1120, "light"),
     "page-calm": (calm, "No pod waits", 1440, 800, "light"),
     "page-dark": (fleet, "1 pod waits", 1440, 1120, "dark"),
+    "page-alignment": (best_effort_cluster, "No pod waits", 1440, 830, "light"),
     "page-phone": (fleet, "1 pod waits", 390, 844, "light"),
 }
 

@@ -18,6 +18,7 @@ from numazones_page.documents import cluster_document, node_documents
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
+from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.models.topology_aware.machines import configuration
 from tests.numazones.kubelet import building
@@ -219,7 +220,7 @@ def test_figures_lead_to_what_they_count(tmp_path: Path, open_page: Open) -> Non
     page = open_page(report_of(items, tmp_path))
     figures = page.locator("a.figure")
     expect(figures.locator(".label")).to_have_text(
-        ["plan", "pods on their way", "node unknown", "nodes", "of exclusive CPUs held"]
+        ["plan", "pods on their way", "node unknown", "pods not aligned", "nodes", "of exclusive CPUs held"]
     )
     for figure in figures.all():
         figure.click()
@@ -248,6 +249,39 @@ def test_room_held_for_pods_on_their_way_is_shown_per_node_and_zone(tmp_path: Pa
         "Room for 4 CPUs is held for shop/api-7, released from the gate, until 10:01:00 UTC"
     )
     expect(page.locator(".zonecard").filter(has_text="held for shop/api-7: 4 CPUs")).to_have_count(1)
+
+
+def test_pods_that_are_not_aligned_are_listed_the_worst_first_and_marked(
+    tmp_path: Path, open_page: Open
+) -> None:
+    page = open_page(report_of(best_effort_cluster(), tmp_path))
+    figure = page.locator("a.figure[href='#alignment']")
+    expect(figure.locator("span")).to_have_text(["3", "pods not aligned", "of 9"])
+    rows = page.locator("#alignment tbody tr")
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == [
+        ["team/db-1", "worker-1", "spanning 2 NUMA nodes", "2"],
+        ["team/batch-1", "worker-2", "spanning 2 NUMA nodes", "1"],
+        ["team/router-4", "worker-3", "remote from nic.example/vf", ""],
+    ]
+    expect(page.locator("a.node[data-node='worker-1']")).to_contain_text("0 + 2 CPUs free · 1 not aligned")
+    assert page.locator("a.node i.apart").count() == 3
+    page.get_by_label("Find").fill("router remote")
+    expect(rows).to_have_count(1)
+    page.locator("#alignment").get_by_role("link", name="worker-3").click()
+    expect(page.locator(".view .misaligned")).to_have_text("remote from nic.example/vf")
+    assert serious(page) == []
+    page.goto(page.url.replace("worker-3", "worker-1"))
+    apart = page.locator(".machine i.apart")
+    expect(apart).to_have_count(2)
+    assert [mark.get_attribute("title") for mark in apart.all()] == [
+        f"CPU {cpu}: team/db-1, apart from the rest of it" for cpu in (3, 11)
+    ]
+
+
+def test_where_all_are_aligned_nothing_is_said_of_it(guide: str, open_page: Open) -> None:
+    page = open_page(guide)
+    expect(page.locator("#alignment")).to_be_hidden()
+    assert page.get_by_text("not aligned").locator("visible=true").count() == 0
 
 
 def test_many_waiting_pods_are_grouped_by_reason_and_found_by_words(tmp_path: Path, open_page: Open) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from numazones_simulator import main
+from numazones_simulator import main, node_kinds
 from numazones_simulator.screen import Screen
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
@@ -175,6 +175,22 @@ def test_a_cluster_without_operator_shows_its_zones() -> None:
         "node-2-numa-0",
         "node-2-numa-1",
     ]
+
+
+def test_all_nodes_are_of_the_kind_that_is_asked_for() -> None:
+    few = ("--nodes", "2", "--no-operator", "--publishing", "direct")
+    shown = run("cluster", "--kind", "best-effort", *few)
+    assert shown.returncode == 0, shown.stderr
+    rows = [line.split() for line in shown.stdout.splitlines() if line.startswith("node-")]
+    assert [row[1] for row in rows] == ["best-effort"] * 4
+    both = run("cluster", "--kind", "best-effort", "--models", "all", *few)
+    assert both.returncode == 2
+    assert "leave one out" in both.stderr
+
+
+@pytest.mark.parametrize(("name", "kind"), node_kinds.NAMED.items())
+def test_kinds_are_called_what_their_nodes_labels_call_them(name: str, kind: node_kinds.Kind) -> None:
+    assert kind("node-1", "10.77.0.1").labels[node_kinds.KIND_LABEL] == name
 
 
 def test_recorded_nodes_are_exported_and_shown() -> None:

@@ -7,7 +7,7 @@ from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.said import said_about
 from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
-from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, most_telling
+from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.why_document import why_document
 from numazones.cluster import ClusterNode, ClusterPod
@@ -75,14 +75,14 @@ def command(
 def _named(name: str, seen: Seen) -> Stuck:
     """The pods of a name, as a line of the list."""
     pods = seen.named(name)
-    pod = most_telling(pods)
+    pod = to_explain(pods, seen)
     return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
 
 
 def _explain(name: str, seen: Seen, source: Source, node_name: str | None, output: Output) -> int:
     """Everything about the pods of one name."""
     pods = seen.named(name)
-    pod = most_telling(pods)
+    pod = to_explain(pods, seen)
     nodes = seen.situation.cluster.nodes
     if node_name is not None:
         _explain_on(pod, seen.node(node_name))

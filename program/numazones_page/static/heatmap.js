@@ -103,7 +103,7 @@ function fill(item, name, node, metric, coming) {
     : zonesOf(node).map((zone) => el(`span.zone${coming.some(([, zones]) => zones.includes(zone.id)) ? ".coming" : ""}`, { "data-level": level(metric.of(node, zone)) }, item.size === "detailed" ? [el("b", {}, zone.id), el("span.cells", {}, cells(node, zone))] : null));
   const label = [
     el("span.name", {}, name),
-    item.size === "detailed" && el("span.note", {}, unknown(node) ? "state unknown" : `${headline(node)}${node.cordoned ? " · cordoned" : ""}${coming.length ? ` · ${number(coming.length)} on the way` : ""}`),
+    item.size === "detailed" && el("span.note", {}, unknown(node) ? "state unknown" : `${headline(node)}${node.cordoned ? " · cordoned" : ""}${coming.length ? ` · ${number(coming.length)} on the way` : ""}${misalignedOf(node).length ? ` · ${number(misalignedOf(node).length)} not aligned` : ""}`),
   ];
   item.link.replaceChildren(...(item.size === "dense" ? [] : label).filter(Boolean), el("span.zones", { "aria-hidden": "true" }, parts));
   item.link.setAttribute("aria-label", `${name}: ${described(node, coming)}`);
@@ -125,7 +125,8 @@ function described(node, coming) {
       return `NUMA ${zone.id} ${parts.filter(Boolean).join(", ") || "no exclusive CPUs"}`;
     })
     .join("; ");
-  return `${zones}${held}`;
+  const misaligned = misalignedOf(node).map((pod) => `; ${pod.pod} ${pod.says}`).slice(0, SHOWN).join("");
+  return `${zones}${misaligned}${held}`;
 }
 
 // One zone's CPUs, a cell each, threads of a core together.
@@ -134,7 +135,8 @@ function cells(node, zone) {
   const reserved = new Set(cpus(node.reserved));
   const machine = documents.get(`machine/${node.machine}`);
   const cores = machine.sockets.flatMap((socket) => socket.zones.filter((one) => one.id === zone.id).flatMap((one) => one.caches.flatMap((cache) => cache.cores)));
-  const kind = (cpu) => (held.has(cpu) ? "held" : reserved.has(cpu) ? "reserved" : node.exclusive ? "free" : "shared");
+  const apart = apartOf(node);
+  const kind = (cpu) => (held.has(cpu) ? (apart.has(cpu) ? "held.apart" : "held") : reserved.has(cpu) ? "reserved" : node.exclusive ? "free" : "shared");
   return cores.map((core) => el("span.core", {}, core.map((cpu) => el(`i.${kind(cpu)}`))));
 }
 
@@ -150,7 +152,7 @@ function legend(metric, size, shown) {
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),
     ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held there")] : []),
     ...(size === "detailed"
-      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
+      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "apart from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
       : []),
   );
 }

@@ -27,11 +27,15 @@ function nodeView(name, wanted) {
 function marksOf(node) {
   const marks = new Map();
   for (const cpu of cpus(node.reserved)) marks.set(cpu, { kind: "reserved", title: "reserved" });
+  const apart = apartOf(node);
   node.pods.forEach((pod, index) => {
-    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: pod.pod });
+    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: apart.has(cpu) ? "held.apart" : "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: apart.has(cpu) ? `${pod.pod}, apart from the rest of it` : pod.pod });
   });
   return marks;
 }
+
+// The CPUs that are not on the NUMA node that has most of their container.
+const apartOf = (node) => new Set(misalignedOf(node).flatMap((pod) => cpus(pod.apart)));
 
 const sentence = (words) => words[0].toUpperCase() + words.slice(1);
 
@@ -76,13 +80,18 @@ function cell(node, cpu, mark) {
 function holdersTable(node, marks) {
   if (!node.pods.length) return el("p.empty", {}, "Nobody holds anything exclusively here.");
   const mark = (pod, index) => (pod.cpus ? el("i.held", { "data-colour": index % COLOURS, "aria-hidden": "true" }, LETTERS[index % LETTERS.length]) : "");
+  const lying = new Map(misalignedOf(node).map((pod) => [pod.pod, pod]));
+  const remote = (pod, numas) => lying.has(pod) && numas.some((numa) => lying.get(pod).memory.includes(numa));
+  const blocks = (pod) => pod.memory.map(([kind, size, numas], index) => [index ? "; " : "", `${bytes(size)}${kind === "memory" ? "" : ` ${kind}`} on ${numas.join(", ")}`, remote(pod.pod, numas) && el("span.misaligned", {}, " (remote)")]);
+  const alignment = (pod) => (lying.has(pod) ? el("span.misaligned", {}, lying.get(pod).says) : node.aligned === null ? "" : "aligned");
   const rows = node.pods.map((pod, index) => [
     el("button.pod", { type: "button", "aria-pressed": "false", "data-key": `pod-${pod.pod}`, onclick: (event) => single(event.currentTarget, pod.pod) }, mark(pod, index), el("span", {}, pod.pod)),
     pod.cpus,
-    pod.memory.map(([kind, size, numas]) => `${bytes(size)}${kind === "memory" ? "" : ` ${kind}`} on ${numas.join(", ")}`).join("; "),
+    el("span", {}, blocks(pod)),
     pod.devices.map(([kind, ids]) => `${kind.split("/").pop()}: ${ids.join(", ")}`).join("; "),
+    alignment(pod.pod),
   ]);
-  return table(["Pod", "CPUs", "Memory on NUMA", "Devices"], rows, { label: "Pods that hold something" });
+  return table(["Pod", "CPUs", "Memory on NUMA", "Devices", "Alignment"], rows, { label: "Pods that hold something" });
 }
 
 // Show one pod's CPUs alone; asked again, all.

@@ -43,6 +43,9 @@ const ratio = ([held, whole]) => (whole ? held / whole : 0);
 const memoryOf = (zone) => zone.memory.find(([kind]) => kind === "memory");
 const devicesOf = (zone) => zone.devices.reduce(([held, whole], [, one, all]) => [held + one, whole + all], [0, 0]);
 
+// Pods of a node that are not aligned; none where that is not known.
+const misalignedOf = (node) => node.misaligned || [];
+
 // Zone id → the CPUs there, as sets, of a machine.
 function zoneCpus(machine) {
   const found = new Map();
@@ -58,10 +61,12 @@ function zoneCpus(machine) {
 }
 
 function totals() {
-  const found = { nodes: 0, unknown: 0, zones: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0, 0]) };
+  const found = { nodes: 0, unknown: 0, zones: 0, pods: 0, misaligned: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0, 0]) };
   for (const node of all("node").values()) {
     found.nodes += 1;
     if (unknown(node)) found.unknown += 1;
+    found.pods += (node.aligned || 0) + misalignedOf(node).length;
+    found.misaligned += misalignedOf(node).length;
     for (const zone of zonesOf(node)) {
       found.zones += 1;
       found.cpus[0] += zone.cpus[0];

@@ -23,9 +23,10 @@ function overview() {
   parts.plans = plansSection();
   parts.held = heldSection();
   parts.unknown = unknownSection();
+  parts.alignment = alignmentSection();
   parts.tables = el("div");
   parts.accuracy = el("div");
-  return [parts.hero, parts.note, el("label.field.find", {}, "Find", parts.find), parts.waiting, parts.plans, parts.held, parts.unknown, parts.heat, parts.rest, parts.tables, parts.accuracy];
+  return [parts.hero, parts.note, el("label.field.find", {}, "Find", parts.find), parts.waiting, parts.plans, parts.held, parts.unknown, parts.alignment, parts.heat, parts.rest, parts.tables, parts.accuracy];
 }
 
 // The word at the top: what hurts, or that nothing does. It is said aloud when it changes.
@@ -59,6 +60,7 @@ function drawFigures() {
     ...(plans.length ? [figure("plans", number(plans.length), plans.length === 1 ? "plan" : "plans", el("span.more", {}, counted(evictions, "eviction")))] : []),
     ...(all("held").size ? [figure("held", number(all("held").size), all("held").size === 1 ? "pod on its way" : "pods on their way", el("span.more", {}, "room is held"))] : []),
     ...(sum.unknown ? [figure("unknown", number(sum.unknown), sum.unknown === 1 ? "node unknown" : "nodes unknown", el("span.more", {}, `of ${number(sum.nodes)}`), "unsure")] : []),
+    ...(sum.misaligned ? [figure("alignment", number(sum.misaligned), sum.misaligned === 1 ? "pod not aligned" : "pods not aligned", el("span.more", {}, `of ${number(sum.pods)}`), "unsure")] : []),
     figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA zone"))),
     figure("zones", sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
     ...accuracyFigure(figure),
@@ -142,6 +144,7 @@ function drawHeader() {
     ...(all("waiting").size ? [entry("waiting", "Waiting", podsIn([...all("waiting").values()]))] : []),
     ...(all("plan").size ? [entry("plans", "Plans", inForce().length)] : []),
     ...(all("held").size ? [entry("held", "On their way", all("held").size)] : []),
+    ...(totals().misaligned ? [entry("alignment", "Not aligned", totals().misaligned)] : []),
     entry("zones", "Zones"),
     entry("fragmentation", "Fragmentation"),
     ...(all("table").size ? [entry("whatif", "What if")] : []),
@@ -166,6 +169,7 @@ function draw(changed) {
     if (touched("plan", "waiting")) drawPlans(parts.plans);
     if (touched("held")) drawHeld(parts.held);
     if (touched("node")) drawUnknown(parts.unknown);
+    if (touched("node")) drawAlignment(parts.alignment);
     if (touched("node", "machine", "cluster", "held")) drawHeat();
     if (touched("node", "machine", "cluster")) drawFragmentation();
     if (touched("node", "machine", "held")) drawSingle();

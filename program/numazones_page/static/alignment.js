@@ -1,0 +1,26 @@
+// Pods that run, but not aligned: whose CPUs, memory or devices are on several NUMA nodes.
+
+const MOST_MISALIGNED = 50;
+
+function alignmentSection() {
+  return el("section", { id: "alignment", "aria-labelledby": "alignment-title" }, el("h2", { id: "alignment-title" }, "Pods that are not aligned"), el("p.quiet", {}, "They run with CPUs, memory or devices on several NUMA nodes. ", el("code", {}, "kubectl numazones why POD"), " says what let one in, and whether its node could hold it aligned."), el("div.list"));
+}
+
+// [node, pod] of all, the worst first.
+function misalignedPods() {
+  const pods = sorted("node").flatMap(([name, node]) => misalignedOf(node).map((pod) => [name, pod]));
+  const worse = ([, one], [, other]) => one.badness.reduce((order, part, index) => order || other.badness[index] - part, 0) || natural(one.pod, other.pod);
+  return pods.sort(worse);
+}
+
+function drawAlignment(section) {
+  const pods = misalignedPods();
+  section.hidden = !pods.length;
+  const matching = pods.filter(([name, pod]) => found(pod.pod, name, pod.says));
+  const rows = matching.slice(0, MOST_MISALIGNED).map(([name, pod]) => [pod.pod, nodeAnchor(name), pod.says, cpus(pod.apart).length ? number(cpus(pod.apart).length) : ""]);
+  const more = matching.length - rows.length;
+  section.querySelector(".list").replaceChildren(
+    rows.length ? table(["Pod", "Node", "Alignment", "CPUs apart"], rows, { label: "Pods that are not aligned", right: [3] }) : el("p.empty", {}, "No pod that is not aligned matches."),
+    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, which are better: Find takes names of pods and nodes`)] : []),
+  );
+}
