@@ -13,7 +13,6 @@ from enum import IntEnum, StrEnum
 
 from numazones import scheduling
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Taint, Toleration
 from numazones.demand import Container
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
@@ -29,6 +28,7 @@ from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import PodInfo
+from numazones.opened_node import opened
 from numazones.other_requests import (
     amount_in_words,
     amount_with_resource,
@@ -48,8 +48,6 @@ _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT
 _MAX_EVICTIONS = 3
 _LITTLE = 0.25
 """The share of a request that people part with more easily than with another pod's place."""
-_NOT_FOR_PODS = ("node.kubernetes.io/", "node-role.kubernetes.io/")
-"""Taints of these domains show conditions of a node, or keep it for the control plane."""
 
 
 class Change(StrEnum):
@@ -154,48 +152,11 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
 
 def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
-    cures: list[str] = []
-    constraints, opened = pod.constraints, node
-    if node.unschedulable:
-        opened = replace(opened, unschedulable=False)
-        cures.append(f"it is cordoned: kubectl uncordon {node.name}")
-    taints = [taint for taint in node.taints if _keeps_away(taint, pod) and not _is_cordon(taint)]
-    if any(taint.key.startswith(_NOT_FOR_PODS) for taint in taints):
-        return
-    if taints:
-        tolerations = tuple(Toleration(item.key, "Equal", item.value, item.effect) for item in taints)
-        constraints = replace(constraints, tolerations=(*constraints.tolerations, *tolerations))
-        named = " and ".join(map(_taint_text, taints))
-        cures.append(f"the pod does not tolerate its taint {named}: tolerate it, or remove it")
-    opened = replace(opened, taints=tuple(item for item in opened.taints if not _is_cordon(item)))
-    if not constraints.selects(node.name, node.labels):
-        missing = {key: value for key, value in constraints.node_selector if node.labels.get(key) != value}
-        labels = {**node.labels, **missing}
-        if constraints.selects(node.name, labels):
-            words = " ".join(f"{key}={value}" for key, value in missing.items())
-            cures.append(
-                f"the pod's node selector keeps it away: label the node (kubectl label node {node.name} "
-                f"{words}), or widen the selector"
-            )
-            opened = replace(opened, labels=labels)
-        else:
-            constraints = replace(constraints, node_selector=(), node_affinity=None)
-            cures.append("the pod's node affinity keeps it away: widen it")
-    if cures and _runs(replace(pod, constraints=constraints), opened):
-        sentence = f"{node.name} would admit it, but {'; '.join(cures)}"
-        yield Advice(Change.PLACEMENT, Cost.TAINT if taints else Cost.PLACEMENT, node.name, sentence)
-
-
-def _keeps_away(taint: Taint, pod: ClusterPod) -> bool:
-    return taint.effect in {"NoSchedule", "NoExecute"} and not pod.constraints.tolerates(taint)
-
-
-def _is_cordon(taint: Taint) -> bool:
-    return taint.key == "node.kubernetes.io/unschedulable"
-
-
-def _taint_text(taint: Taint) -> str:
-    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+    found = opened(pod, node)
+    if found is not None and _runs(found.pod, found.node):
+        cost = Cost.TAINT if found.tainted else Cost.PLACEMENT
+        sentence = f"{node.name} would admit it, but {'; '.join(found.cures)}"
+        yield Advice(Change.PLACEMENT, cost, node.name, sentence)
 
 
 # What the pod asks for

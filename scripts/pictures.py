@@ -1,9 +1,9 @@
 """Makes the pictures of the demo that README and docs show, from a demo that runs: ``make pictures``.
 
     docs/assets/demo.svg           what the terminal showed, as an animation
-    docs/assets/page-cluster.png   the live page while a pod is stuck
-    docs/assets/page-plan.png      the plan that would make room
-    docs/assets/page-plan.webp     the page playing that plan
+    docs/assets/page-plan.webp     the page playing the plan that makes room
+
+The other pictures of the page and of `live` are made by their tests (CONTRIBUTING.md).
 
 It needs Debian's chromium, and a few minutes. Nothing is drawn by hand: the demo asks whether to carry its
 plan out, and while it waits for the answer a browser looks at its page.
@@ -89,14 +89,11 @@ def main() -> int:
     demo.wait_for(QUESTION)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
-        page = browser.new_page(viewport={"width": 1160, "height": 860})
+        page = browser.new_page(viewport={"width": 1010, "height": 860})
         page.goto(address)
         card = page.locator("#plans .plan").first
         card.wait_for(timeout=PATIENCE * 1000)
         page.wait_for_timeout(1000)  # figures of the operator follow by the second
-        page.screenshot(path=ASSETS / "page-cluster.png")
-        page.set_viewport_size({"width": 1010, "height": 860})
-        card.screenshot(path=ASSETS / "page-plan.png")
         save_film(film(page, card), ASSETS / "page-plan.webp")
         browser.close()
     demo.answer("y")

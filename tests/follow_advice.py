@@ -26,6 +26,7 @@ BACK_LATER = re.compile(
 REMOVE = re.compile(r"remove (?P<pod>[^ ,]+).* \(no .+\)$")
 SET = re.compile(r"set (?P<setting>topologyManager\w+): (?P<value>\S+) on (?P<node>[^ ,]+)")
 LABEL = re.compile(r"kubectl label node (?P<node>\S+) (?P<labels>[^)]+)\)")
+SELECTOR = re.compile(r"the pod's node selector (?P<labels>\S+) keeps it away: widen it")
 TAINT = re.compile(r"does not tolerate its taint (?P<taints>.+?): tolerate it")
 NAMED_AMOUNT = re.compile(r"(\S+) (\S+)")
 
@@ -40,10 +41,14 @@ def follow(sentence: str, body: Object, where: str, nodes: Nodes) -> tuple[Objec
             return body, nodes
     assert " would admit it, but " in sentence, sentence
     spec = nodes[where].spec
-    label, taint = LABEL.search(sentence), TAINT.search(sentence)
+    label, taint, wider = (words.search(sentence) for words in (LABEL, TAINT, SELECTOR))
     if label is not None:
         labels = dict(pair.split("=") for pair in label["labels"].split())
         nodes[where] = _with(nodes[where], labels={**spec.labels, **labels})
+    if wider is not None:
+        for pair in wider["labels"].split(","):
+            key, _, value = pair.partition("=")
+            assert body["spec"]["nodeSelector"].pop(key) == value
     if taint is not None:
         for text in taint["taints"].split(" and "):
             key, effect = text.rsplit(":", 1)

@@ -152,12 +152,15 @@ class Seen:
     """Events and AdmissionPredictions, as far as a dump has them."""
     kinds: frozenset[str] = frozenset()
     """Kinds of which there was any object, pods aside."""
+    without_node: tuple[ClusterPod, ...] = ()
+    """Pods bound to nodes that have no Node object."""
 
     @property
     def pods(self) -> Iterator[ClusterPod]:
-        """All pods: those on nodes, those without one, those that have ended."""
+        """All pods: those on nodes, there or not, those without one, those that have ended."""
         for node in self.situation.cluster.nodes.values():
             yield from node.pods.values()
+        yield from self.without_node
         yield from self.situation.cluster.pending.values()
         yield from self.ended
 
@@ -168,7 +171,7 @@ class Seen:
             NotThere: there is no such pod, or the owner has none.
         """
         prefix, slash, rest = name.partition("/")
-        kind = _OWNERS.get(prefix) if slash else None
+        kind = _OWNERS.get(prefix.partition(".")[0]) if slash else None  # deployment.apps/web, too
         if kind is not None:
             return self._pods_of_owner(kind, self.namespace, rest)
         namespace, bare = _split(name, self.namespace)
@@ -352,8 +355,10 @@ def read_cluster(
         for kind in ("ReplicaSet", "StatefulSet", "Job")
         for item in dump.of_kind(kind)
     }
+    situation = situation_of(dump, now or dump.moment)
+    bound = (pod for pod in dump.pods if pod.node and not pod.terminal)
     return Seen(
-        situation_of(dump, now or dump.moment),
+        situation,
         tuple(pod for pod in dump.pods if pod.terminal),
         owners,
         tuple(dump.of_kind("RebalanceRecommendation")),
@@ -361,6 +366,7 @@ def read_cluster(
         namespace,
         (*dump.of_kind("Event"), *dump.of_kind("AdmissionPrediction")),
         frozenset(dump.others),
+        tuple(pod for pod in bound if pod.node not in situation.cluster.nodes),
     )
 
 

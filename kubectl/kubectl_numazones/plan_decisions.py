@@ -28,7 +28,7 @@ from numazones_client.errors import UnknownResource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 
 _MAX_NAMED = 5
-_PREFIXES = ("rebalancerecommendations/", "rebalancerecommendation/", "rbr/")
+_TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
 
 Object = dict[str, Any]
 
@@ -100,8 +100,9 @@ async def find(client: Client, name: str) -> Plan:
     Raises:
         Undecidable: there is none of that name, or none can be.
     """
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
+    prefix, _, rest = name.partition("/")
+    if prefix.partition(".")[0] in _TYPES:  # as kubectl get -o name prints it, too
+        name = rest
     try:
         return Plan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
     except UnknownResource as error:

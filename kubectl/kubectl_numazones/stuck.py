@@ -27,6 +27,7 @@ _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
     "the scheduling gate numazones.io/admission ends such loops."
 )
+_NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it, and create it anew"
 
 
 def is_running(pod: ClusterPod) -> bool:
@@ -75,13 +76,24 @@ class Background:
     ) -> "Background":
         """Gather it; ``said``: events and AdmissionPredictions about the pod."""
         if is_running(pod):
-            return cls()
+            there = pod.node in seen.situation.cluster.nodes
+            return cls() if there else cls(waits=(_without_node(pod),))
         said = list(said)
         events = [item for item in said if item["kind"] == "Event"]
         admissible = prediction.verdict == ADMISSIBLE
         held = tuple(_held(pod, prediction, seen)) if admissible else ()
         found = waits(pod, _surroundings(pod, seen, events), admissible=admissible, held=bool(held))
         return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
+
+
+def _without_node(pod: ClusterPod) -> Wait:
+    """Of a pod whose node has no Node object: nobody can say what has become of it there."""
+    owned = "; its owner makes another" if pod.controller is not None else ""
+    return Wait(
+        "NodeMissing",
+        f"bound to {pod.node}, of which there is no Node object: the node was removed, or left out of a "
+        f"dump; Kubernetes deletes such a pod about a minute after its node{owned}",
+    )
 
 
 def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surroundings:
@@ -132,8 +144,10 @@ def explanation_lines(
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
     background = background or Background.of(pod, prediction, seen)
-    yield f"{pod.full_name}: {_headline(pod, prediction, background, seen)}"
-    if background.waits:
+    first, *more = _headline(pod, prediction, background, seen)
+    yield f"{pod.full_name}: {first}"
+    yield from more
+    if background.waits and not is_running(pod):
         yield from (f"It also waits: {wait.sentence}" for wait in background.waits[1:])
         yield f"As for the nodes: {prediction.sentence}"
     elif background.scheduler:
@@ -201,19 +215,23 @@ def runs(pod: ClusterPod, seen: Seen) -> str:
     return f"runs on {pod.node}" + (f", {found.sentence}" if found is not None else "")
 
 
-def _headline(pod: ClusterPod, prediction: Prediction, background: Background, seen: Seen) -> str:
+def _headline(pod: ClusterPod, prediction: Prediction, background: Background, seen: Seen) -> tuple[str, ...]:
+    """What has become of the pod, in lines: of a rejected one the moment of the rejection first, then now."""
     if is_running(pod):
+        if background.waits:
+            return (background.waits[0].sentence,)
         if pod.create_error:  # it is bound, and holds its place in the node's sums
-            return f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}"
-        return runs(pod, seen)
-    past = ""
-    if pod.reason and pod.node:
-        said = pod.message.removeprefix(STATUS_PREFIX)
-        past = f"rejected on {pod.node} with {pod.reason} ({said}); as things are now, "
-        if background.then:
-            then = "\n".join(background.then)
-            past = f"rejected on {pod.node} with {pod.reason} ({said})\n{then}\nAs things are now: "
-    return past + now(prediction, background)
+            return (
+                f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}",
+            )
+        return (runs(pod, seen),)
+    today = now(prediction, background)
+    if not pod.reason or not pod.node:
+        return (today,)
+    past = f"rejected on {pod.node} with {pod.reason} ({pod.message.removeprefix(STATUS_PREFIX)})"
+    if background.then:
+        return (past, *background.then, f"As things are now: {today}")
+    return (f"{past}; as things are now, {today}",)
 
 
 def now(prediction: Prediction, background: Background) -> str:
@@ -234,6 +252,8 @@ def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
     )
     first, last = (choice(pod.created for pod in rejected) for choice in (min, max))
     since = f"since {first}" + (f", the last at {last}" if last != first else "")
+    if len(pods) == 1 and pods[0].controller is None:
+        return [f"It was created at {pods[0].created}; {_NOT_TRIED_AGAIN}"]
     were = "was" if len(rejected) == 1 else "were"
     now = f"{len(bound) - starting} running, {f'{starting} starting, ' * bool(starting)}{waiting} waiting"
     lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]

@@ -57,7 +57,7 @@ def _cells(item: Stuck, background: Background, seen: Seen, *, where: bool, wide
     if wide:
         nodes = prediction.evaluated + prediction.excluded
         yield from ("", "") if is_running(pod) else (prediction.verdict, f"{prediction.admissible}/{nodes}")
-    yield runs(pod, seen) if is_running(pod) else now(prediction, background)
+    yield runs(pod, seen) if is_running(pod) and not background.waits else now(prediction, background)
 
 
 def _status(item: Stuck) -> str:

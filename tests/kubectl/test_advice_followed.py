@@ -145,7 +145,13 @@ REQUESTS = st.fixed_dictionaries(
     cluster=clusters(most_pods=24),
     amounts=REQUESTS,
     spec=st.sampled_from(
-        [{}, {}, {"nodeSelector": {"disk": "ssd"}}, {"tolerations": [{"operator": "Exists"}]}]
+        [
+            {},
+            {},
+            {"nodeSelector": {"disk": "ssd"}},
+            {"nodeSelector": {"disk": "ssd", "kubernetes.io/hostname": "nowhere"}},
+            {"tolerations": [{"operator": "Exists"}]},
+        ]
     ),
 )
 def test_all_advice_about_random_pods_on_random_clusters_helps(

@@ -83,6 +83,22 @@ def test_fit_counts_and_ends_with_the_answer(
     assert (result.return_value, result.output.splitlines()[0]) == (code, first)
 
 
+def test_fit_names_the_nodes_that_take_pods(run: Run, dump: Path) -> None:
+    result = run("fit", "cpu=2", "--replicas", 2, "-f", dump, "-o", "name")
+    assert (result.output, result.return_value) == ("node/worker-1\n", 0)
+    none = run("fit", "cpu=7", "-f", dump, "-o", "name")
+    assert (none.output, none.return_value) == ("", 1)
+
+
+def test_fit_names_each_node_that_does_not_take_the_pod_if_asked_for_all(run: Run, dump: Path) -> None:
+    narrow, wide = (run("fit", "cpu=7", "-f", dump, "-o", form).output for form in ("text", "wide"))
+    refusing = wide.partition("Not on ")[2].splitlines()
+    assert refusing[1].split() == ["NODE", "VERDICT", "WHY"]
+    assert [line.split()[0] for line in refusing[2:]] == sorted(line.split()[0] for line in refusing[2:])
+    assert len(refusing) - 2 == int(refusing[0].split()[0])
+    assert wide.partition("Not on ")[0] == narrow.partition("Not on ")[0]
+
+
 def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "deployment.yaml"
     manifest.write_text(
@@ -437,7 +453,8 @@ def replica_of(name: str, replica_set: str, **labels: str) -> Any:
 def test_the_pods_of_a_deployment_are_found_in_a_dump_without_replicasets(run: Run, tmp_path: Path) -> None:
     hashed = replica_of("web-7d4b9c5f6d-x2x07", "web-7d4b9c5f6d", **{"pod-template-hash": "7d4b9c5f6d"})
     dump = written(tmp_path / "dump.json", [*cluster(), hashed, replica_of("lone-1", "lone")])
-    assert run("why", "deploy/web", "-n", "team", "-f", dump).output.startswith("team/web-7d4b9c5f6d-x2x07: ")
+    for name in ("deploy/web", "deployment.apps/web"):
+        assert run("why", name, "-n", "team", "-f", dump).output.startswith("team/web-7d4b9c5f6d-x2x07: ")
     assert run("why", "rs/lone", "-n", "team", "-f", dump).output.startswith("team/lone-1: ")
 
     def problem(*arguments: str) -> str:

@@ -136,7 +136,7 @@ class Reader:
         assert first.startswith(past)
         self.sentence(first.removeprefix(past))
         assert loop == (
-            f"1 of its pods was rejected since {TIME} (1 {outcome['reason']}); now 0 running, 0 waiting"
+            f"It was created at {TIME}; a rejected pod is not tried again: delete it, and create it anew"
         )
         self.figures += 3
         rows = 0

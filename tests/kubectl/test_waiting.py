@@ -1,5 +1,6 @@
 """``why`` of pods that wait for something else than a node: what that is, and exit code 1."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,6 +170,42 @@ def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp
         "What would have helped then: ask for 1 CPU instead of 2 in container main",
         "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]
+
+
+def test_of_a_rejected_bare_pod_why_says_that_it_is_not_tried_again(run: Run, tmp_path: Path) -> None:
+    rejected = pod_body("gone", 2, spec={"nodeName": "worker-1"})
+    rejected["status"] = {"phase": "Failed", "reason": "SMTAlignmentError", "message": "Pod was rejected: no"}
+    result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected))
+    created = rejected["metadata"]["creationTimestamp"]
+    assert result.output.splitlines()[1] == (
+        f"It was created at {created}; a rejected pod is not tried again: delete it, and create it anew"
+    )
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_of_a_pod_on_a_node_without_node_object_why_says_so(run: Run, tmp_path: Path, *, owned: bool) -> None:
+    lost = pod_body("lost", 2, phase="Running", spec={"nodeName": "worker-9"})
+    if owned:
+        owner = {
+            "kind": "ReplicaSet",
+            "name": "web",
+            "uid": "web",
+            "controller": True,
+            "apiVersion": "apps/v1",
+        }
+        lost["metadata"]["ownerReferences"] = [owner]
+    dump = dumped(tmp_path, {}, {}, lost)
+    sentence = (
+        "bound to worker-9, of which there is no Node object: the node was removed, or left out of a dump; "
+        "Kubernetes deletes such a pod about a minute after its node"
+        f"{'; its owner makes another' * owned}"
+    )
+    result = run("why", "lost", "-n", "team", "-f", dump)
+    assert (result.output, result.return_value) == (f"team/lost: {sentence}\n", 1)
+    listed = run("why", "lost", "waiting", "-n", "team", "-f", dump)
+    assert sentence in listed.output
+    document = json.loads(run("why", "lost", "-n", "team", "-f", dump, "-o", "json").output)
+    assert document["waits"] == [{"reason": "NodeMissing", "sentence": sentence}]
 
 
 def test_room_that_is_held_for_others_is_said(run: Run, tmp_path: Path) -> None:

@@ -21,6 +21,17 @@ from tests.conformance import scenario as scenarios
 
 from .kubelet import building
 
+REQUIRES_SSD = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+                ]
+            }
+        }
+    }
+}
 SAMPLE = Path(__file__).parents[1] / "data/conformance/sample.jsonl.gz"
 
 
@@ -147,7 +158,37 @@ def test_who_has_asked_for_the_memory_that_the_node_lacks_is_said_to_hold_memory
 @pytest.mark.parametrize(
     ("spec", "node", "cure"),
     [
-        pytest.param({"nodeSelector": {"zone": "a"}}, {}, "label the node", id="selector"),
+        pytest.param(
+            {"nodeSelector": {"zone": "a"}},
+            {},
+            "label the node (kubectl label node worker zone=a)",
+            id="selector",
+        ),
+        pytest.param(
+            {"nodeSelector": {"node-role.kubernetes.io/fast": "yes"}},
+            {},
+            "label the node (kubectl label node worker node-role.kubernetes.io/fast=yes)",
+            id="selector of a label that administrators set",
+        ),
+        pytest.param(
+            {"nodeSelector": {"zone": "a"}},
+            {"metadata": {"name": "worker", "labels": {"zone": "b"}}},
+            "the pod's node selector zone=a keeps it away: widen it",
+            id="selector of another value, which puts the node where it is",
+        ),
+        pytest.param(
+            {"nodeSelector": {"kubernetes.io/hostname": "worker-2", "zone": "a"}},
+            {},
+            "the pod's node selector kubernetes.io/hostname=worker-2,zone=a keeps it away: widen it",
+            id="selector of a label that the kubelet sets",
+        ),
+        pytest.param(
+            {"nodeSelector": {"topology.kubernetes.io/zone": "z"}, **REQUIRES_SSD},
+            {},
+            "the pod's node selector and node affinity keep it away: widen them",
+            id="selector and affinity",
+        ),
+        pytest.param(REQUIRES_SSD, {}, "the pod's node affinity keeps it away: widen it", id="affinity"),
         pytest.param({}, {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}, "taint", id="taint"),
         pytest.param({}, {"spec": {"unschedulable": True}}, "kubectl uncordon", id="cordon"),
     ],

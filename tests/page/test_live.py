@@ -41,7 +41,7 @@ async def test_the_page_follows_the_cluster_and_asks_nobody_else(tmp_path: Path,
         await loop.create_pod("big", cpu=31)
         await expect(page.locator("nav .count")).to_have_text("1")
         await page.locator("[data-key=back]").click()
-        await expect(page.locator(".word")).to_have_text("1 pod waits")
+        await expect(page.locator(".word")).to_have_text("1 pod is stuck")
         card = page.locator("#waiting article")
         await expect(card).to_contain_text("fits nowhere")
         summary = card.locator("summary").first
@@ -52,7 +52,7 @@ async def test_the_page_follows_the_cluster_and_asks_nobody_else(tmp_path: Path,
         await expect(page.locator("#zones .machine .held")).to_have_count(0)
         await expect(card.locator("details").first).to_have_attribute("open", "")
         await loop.client.delete(PODS, "big", namespace="default")
-        await expect(page.locator(".word")).to_have_text("No pod waits")
+        await expect(page.locator(".word")).to_have_text("No pod is stuck")
         assert complaints == []
         assert {url for url in requests if not url.startswith("data:")} == {
             origin,

@@ -73,11 +73,11 @@ def report(items: list[dict[str, Any]], directory: Path) -> str:
 
 Scene = tuple[Callable[[], list[dict[str, Any]]], str, int, int, str]
 SCENES: dict[str, Scene] = {
-    "page-cluster": (fleet, "1 pod waits", 1440, 1120, "light"),
-    "page-calm": (calm, "No pod waits", 1440, 800, "light"),
-    "page-dark": (fleet, "1 pod waits", 1440, 1120, "dark"),
-    "page-alignment": (best_effort_cluster, "No pod waits", 1440, 830, "light"),
-    "page-phone": (fleet, "1 pod waits", 390, 844, "light"),
+    "page-cluster": (fleet, "1 pod is stuck", 1440, 1120, "light"),
+    "page-calm": (calm, "No pod is stuck", 1440, 800, "light"),
+    "page-dark": (fleet, "1 pod is stuck", 1440, 1120, "dark"),
+    "page-alignment": (best_effort_cluster, "No pod is stuck", 1440, 830, "light"),
+    "page-phone": (fleet, "1 pod is stuck", 390, 844, "light"),
 }
 
 

@@ -90,7 +90,7 @@ def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, op
     # What helps comes before everything else there is to know, and that before the zones.
     said = page.locator("main").inner_text()
     order = [
-        "1 pod waits",
+        "1 pod is stuck",
         "needs 5 exclusive",
         "What would help",
         "rejected since",
@@ -202,13 +202,13 @@ def test_a_table_stays_one_for_screen_readers_where_its_rows_are_cards(twenty: s
 def test_the_word_at_the_top_is_red_or_green(guide: str, tmp_path: Path, open_page: Open) -> None:
     page = open_page(guide)
     word = page.get_by_role("status").filter(has_text="pod")
-    expect(word).to_have_text("1 pod waits")
+    expect(word).to_have_text("1 pod is stuck")
     expect(page.locator(".says")).to_have_text("1 fits nowhere.")
     colour = "getComputedStyle(document.querySelector('.word')).color"
     assert page.evaluate(colour) == "rgb(171, 31, 23)"
     items = [item for item in guide_cluster() if item["metadata"]["name"] != "trainer-2"]
     page = open_page(report_of(items, tmp_path))
-    expect(page.locator(".word")).to_have_text("No pod waits")
+    expect(page.locator(".word")).to_have_text("No pod is stuck")
     expect(page.locator(".says")).to_have_text("Every pod that NUMA placement concerns has a node.")
     assert page.evaluate(colour) == "rgb(28, 107, 74)"
     for part in ("#waiting", "#plans", "#held", "#unknown"):

@@ -44,7 +44,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
     if source.files:
         raise BadDump(f"{verb} changes a live cluster; it cannot do that to a dump (-f)")
     if not (dry_run or yes or sys.stdin.isatty()):
-        raise click.UsageError(f"there is no terminal to ask at: --yes has {verb} not ask")
+        raise click.UsageError(f"there is no terminal to ask at; with --yes {verb} does not ask")
     from kubectl_numazones import plan_decisions  # noqa: PLC0415 - help and completion need no client
 
     decision = plan_decisions.Decision(verb)

@@ -1,6 +1,6 @@
 """``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -26,6 +26,8 @@ Examples:
   kubectl numazones fit cpu=16,memory=32Gi
   kubectl numazones fit cpu=8,memory=16Gi,vendor.example/nic=1 --replicas 20
   kubectl numazones fit --pod pod.yaml || echo "no room"
+  kubectl numazones fit cpu=16 -o wide          every node that would not take one, and why
+  kubectl numazones fit cpu=16 -o name          the best node, for a pipe
 """
 
 
@@ -41,13 +43,14 @@ Examples:
 @click.option(
     "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many pods must fit."
 )
-@output_option()
+@output_option("text", "wide", "name")
 @source_options
 def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: Output) -> int:
     """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
     Pods are placed one after the other, each where it costs the least room; then the nodes that would not
-    take one, by what they say. The exit code is 0 if all replicas fit, 1 if not, 2 if that is unknown.
+    take one, by what they say; with -o wide one line per node. With -o name the nodes that pods would be
+    placed on. The exit code is 0 if all replicas fit, 1 if not, 2 if that is unknown.
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
@@ -89,17 +92,32 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
             }
         )
         return answers.EXIT_CODES[verdict]
+    if output.form == "name":
+        for name in dict.fromkeys(item.node.name for item in placed):
+            screen.echo(f"node/{name}")
+        return answers.EXIT_CODES[verdict]
     unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
     screen.say(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))
     if len(placed) < replicas:
         screen.say(f"no further one: {last.sentence}" if placed else last.sentence)
-    if refusals:
-        number = pluralize(sum(group.number for group in refusals), "node")
-        screen.echo(f"\nNot on {number}:")
-        screen.print_node_groups(refusals)
+    _print_refusals(refusals, answers.node_lines(pod, nodes, forecast) if output.form == "wide" else None)
     return answers.EXIT_CODES[verdict]
+
+
+def _print_refusals(
+    refusals: Sequence[answers.NodeGroup], lines: Iterable[tuple[str, str, str]] | None
+) -> None:
+    """Print the nodes that do not take the pod by what they say; with ``lines`` of all nodes, one by one."""
+    if not refusals:
+        return
+    screen.echo(f"\nNot on {pluralize(sum(group.number for group in refusals), 'node')}:")
+    if lines is None:
+        screen.print_node_groups(refusals)
+    else:
+        refusing = (line for line in lines if line[1] != ADMISSIBLE)
+        screen.print_table(("NODE", "VERDICT", "WHY"), refusing)
 
 
 def _refusals(

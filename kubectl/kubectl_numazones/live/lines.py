@@ -215,11 +215,21 @@ def stuck_group_line(group: str, items: Sequence[Stuck], *, roomy: bool) -> Line
 
 
 def _stuck_details(item: Stuck, board: Board) -> RenderableType:
-    said = "\n".join(stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
+    said = map(_sentence, stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
     nodes, pod = board.seen.situation.cluster.nodes, item.example
     groups = answers.node_groups(pod, nodes, item.prediction, answers.forecast_of(pod, nodes))
     rows = ((str(count), *said) for count, *said in groups)
-    return Group(Text(said), Text(), _table(("NODES", "NEAREST", "VERDICT", "WHY"), rows))
+    return Group(*said, Text(), _table(("NODES", "NEAREST", "VERDICT", "WHY"), rows))
+
+
+def _sentence(line: str) -> RenderableType:
+    """A line of an explanation; what is too long for the screen goes on beneath its first word."""
+    text = line.removeprefix("  - ")
+    if text == line:
+        return Text(line)
+    item = Table.grid(padding=(0, 1, 0, 0))
+    item.add_row("  -", Text(text))
+    return item
 
 
 def plan_line(item: Planned) -> Line:

@@ -238,8 +238,7 @@ class Proposer:
     async def _post_on_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
-            Mode.APPROVE: f"; approve it: kubectl patch rebalancerecommendation {name} --type=merge "
-            """-p '{"spec":{"approved":true}}'""",
+            Mode.APPROVE: f"; approve it: kubectl numazones approve {name}",
             Mode.AUTO: "; it is carried out as soon as nothing speaks against it",
         }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)

@@ -38,7 +38,7 @@ function drawWord() {
   const nowhere = podsIn(stuck.filter((group) => group.verdict === "Inadmissible"));
   const unsure = podsIn(stuck.filter((group) => group.verdict === "Unknown"));
   const reading = !documents.has("cluster/") || cluster().reading;
-  const [tone, word] = reading ? ["unsure", "Reading the cluster"] : waits ? ["alert", `${counted(waits, "pod")} ${waits === 1 ? "waits" : "wait"}`] : ["good", "No pod waits"];
+  const [tone, word] = reading ? ["unsure", "Reading the cluster"] : waits ? ["alert", `${counted(waits, "pod")} ${waits === 1 ? "is" : "are"} stuck`] : ["good", "No pod is stuck"];
   const says = [
     nowhere && `${number(nowhere)} ${nowhere === 1 ? "fits" : "fit"} nowhere`,
     unsure && `of ${number(unsure)} it is unknown whether ${unsure === 1 ? "it fits" : "they fit"}`,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.api.noderesourcetopology import from_zones
+from numazones import quantity
+from numazones.api.noderesourcetopology import NUMA_ID, from_zones
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.node import Node
@@ -17,8 +18,10 @@ from .topology_readers import (
     cells,
     koordinator_numa_nodes,
     lines_logged_at_every_look,
+    pods_fingerprint,
     score_each_zone,
     score_least_numa_nodes,
+    topology_manager,
 )
 
 NANOS = 10**9
@@ -40,6 +43,39 @@ def read(body: dict[str, Any], *requests: dict[str, int]) -> None:
 def test_every_reader_can_weigh_every_node(node: Node, cpus: list[int]) -> None:
     body = from_zones(zones_from_node(node, node_name="worker", pods={})).to_api()
     read(body, *({**REQUEST, "cpu": cpu * NANOS} for cpu in cpus))
+
+
+@given(nodes())
+def test_schedulers_read_what_the_kubelet_of_every_node_is_set_to(node: Node) -> None:
+    zones = zones_from_node(node, node_name="worker", pods={})
+    body = from_zones(zones).to_api()
+    policy, scope, most = topology_manager(body)
+    assert (policy, scope) == (node.config.topology_manager_policy, node.config.topology_manager_scope)
+    assert most >= max(2, len(body["zones"]))
+    assert body["metadata"]["name"] == "worker"
+    assert pods_fingerprint(body) == (zones[0].to_api()["status"].get("podsFingerprint", ""), False)
+
+
+@given(nodes())
+def test_schedulers_find_each_zones_free_amounts_and_distances(node: Node) -> None:
+    zones = zones_from_node(node, node_name="worker", pods={})
+    shown = {
+        int(zone.spec.numa_id): {
+            row.name: quantity.parse(row.available).nanos
+            for row in zone.status.resources
+            if row.capacity is not None and row.allocatable is not None and row.available is not None
+        }
+        for zone in zones
+        if zone.status is not None
+    }
+    body = from_zones(zones).to_api()
+    ids = [
+        int(next((one["value"] for one in entry.get("attributes", ()) if one["name"] == NUMA_ID), number))
+        for number, entry in enumerate(body["zones"])
+    ]
+    for cell, numa in zip(cells(body), ids, strict=True):
+        assert cell.resources == shown[numa]
+        assert not cell.costs or cell.costs[cell.number] == min(cell.costs.values())
 
 
 def zone(numa: int, *others: int, cpu: str = "8", memory: str = "16Gi", policy: str = "none") -> NUMAZone:

@@ -1,8 +1,10 @@
 """What known readers of NodeResourceTopology do with its zones, up to where they fail.
 
 scheduler-plugins (903da7df): NodeResourceTopologyMatch takes the number in a zone's name for a place in
-arrays of its own, 64 long or as long as the list. Koordinator (a7a1b76b): NodeNUMAResource adds a zone under
-the number that follows ``node-``. Written from what their sources do: where those panic, this raises.
+arrays of its own, 64 long or as long as the list; policy, scope and limit from attributes; and, where its
+cache looks ahead, the pods' fingerprint. Koordinator (a7a1b76b): NodeNUMAResource adds a zone under the
+number that follows ``node-``. Written from what their sources do: where those panic, this raises. NFD and
+the resource topology exporter write such objects and read none but their own, by the node's name.
 """
 
 import itertools
@@ -17,6 +19,8 @@ MAX_SCORE = 100
 UNKNOWN_COST = 255
 MAX_COMBINATIONS = 1 << 20
 """More than a scheduler could hold in memory for each pod and node that it looks at."""
+
+_POLICIES = {"none", "best-effort", "restricted", "single-numa-node"}
 
 
 class ReaderFailed(Exception):
@@ -50,11 +54,30 @@ def cells(body: Mapping[str, Any]) -> list[Cell]:
     return found
 
 
-def max_numa_nodes(body: Mapping[str, Any]) -> int:
-    """Read the limit that scores are divided by; nonsense counts as the default."""
-    told = {entry["name"]: entry["value"] for entry in body.get("attributes", ())}
-    limit = int(told.get("topologyManagerMaxNUMANodes", "8"))
-    return min(limit, 1024) if limit > 1 else 8
+def topology_manager(body: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Read (policy, scope, most NUMA nodes) as scheduler-plugins do; nonsense counts as the default."""
+    policy, scope, most = "none", "container", 8
+    for entry in body.get("attributes", ()):
+        name, value = entry["name"], entry["value"]
+        if name == "topologyManagerPolicy" and value in _POLICIES:
+            policy = value
+        elif name == "topologyManagerScope" and value in {"container", "pod"}:
+            scope = value
+        elif name == "topologyManagerMaxNUMANodes" and value.isdecimal() and int(value) > 1:
+            most = min(int(value), 1024)
+    return policy, scope, most
+
+
+def pods_fingerprint(body: Mapping[str, Any]) -> tuple[str, bool]:
+    """Read the pods' fingerprint, and whether it is of pods with exclusive resources only, as their cache."""
+    told: dict[str, str] = {}
+    for entry in body.get("attributes", ()):
+        told.setdefault(entry["name"], entry["value"])
+    if "nodeTopologyPodsFingerprint" in told:
+        method = told.get("nodeTopologyPodsFingerprintMethod")
+        return told["nodeTopologyPodsFingerprint"], method == "with-exclusive-resources"
+    annotations = body["metadata"].get("annotations") or {}
+    return annotations.get("topology.node.k8s.io/fingerprint", ""), False
 
 
 def score_each_zone(body: Mapping[str, Any], request: Mapping[str, int]) -> int:
@@ -88,7 +111,7 @@ def score_least_numa_nodes(body: Mapping[str, Any], requests: Sequence[Mapping[s
         _subtract(zones, request, numbers)
     if not most:
         return MAX_SCORE
-    step = MAX_SCORE // max_numa_nodes(body)
+    step = MAX_SCORE // topology_manager(body)[2]
     score = MAX_SCORE - most * step + (step // 2 if closest else 0)
     if not 0 <= score <= MAX_SCORE:
         raise ReaderFailed(f"plugin returns an invalid score {score}, it should in the range of [0, 100]")

@@ -681,7 +681,10 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
 
         message = await eventually(told)
         name = item["metadata"]["name"]
-        assert message.startswith(f"{name} would make room for it by 1 eviction; approve it: kubectl patch")
+        assert (
+            message
+            == f"{name} would make room for it by 1 eviction; approve it: kubectl numazones approve {name}"
+        )
 
         loop = here.loop
         assert loop is not None
