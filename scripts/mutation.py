@@ -93,9 +93,15 @@ def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
         if source.is_symlink() or source.is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, tree / name, follow_symlinks=False)
-    beside = sorted(path.name for path in tree.iterdir() if path.name not in _SOURCES)
-    others = [name for name in _SOURCES if not module.startswith(f"{name}/")]
-    text = _CONFIGURATION.format(sources=[f"{module.partition('/')[0]}/"], module=module, tests=list(tests))
+    folder, _, within = module.partition("/")
+    if folder != "numazones":
+        # mutmut takes the path of a module for its name, so its package moves to the top.
+        package = within.partition("/")[0]
+        (tree / folder / package).rename(tree / package)
+        folder, module = package, within
+    beside = sorted(path.name for path in tree.iterdir() if path.name not in {*_SOURCES, folder})
+    others = [name for name in _SOURCES if name != folder]
+    text = _CONFIGURATION.format(sources=[f"{folder}/"], module=module, tests=list(tests))
     text = text.replace('["."]', str([*beside, *others])).replace("'", '"')
     with (tree / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(text)
