@@ -3,6 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter
 
 from numazones.cluster import ClusterPod
+from numazones.wording import claimed_name
 
 _MAX_SERIES = 200
 """Series that are kept: those counted last."""
@@ -39,7 +40,8 @@ def owner_of(pod: ClusterPod) -> tuple[str, str]:
     controller = pod.controller
     if controller is None:
         return "", ""
+    kind, name = claimed_name(controller.kind), claimed_name(controller.name)
     suffix = f"-{pod.labels[_TEMPLATE_HASH]}" if _TEMPLATE_HASH in pod.labels else None
-    if controller.kind == "ReplicaSet" and suffix and controller.name.endswith(suffix):
-        return "Deployment", controller.name.removesuffix(suffix)
-    return controller.kind, controller.name
+    if kind == "ReplicaSet" and suffix and name.endswith(suffix):
+        return "Deployment", name.removesuffix(suffix)
+    return kind, name
