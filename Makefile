@@ -62,8 +62,8 @@ mutation: venv  ## test the tests: change a MODULE in small ways, each of which 
 SEED ?= $(shell echo $$RANDOM)
 MINUTES ?= 10
 
-chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…
-	$(BIN)/python -m tests.chaos $(SEED) $(MINUTES)
+chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…, DEFECT=… puts one in
+	$(BIN)/python -m tests.chaos $(SEED) $(MINUTES) $(if $(DEFECT),--defect $(DEFECT))
 
 coverage: venv  ## branches of the library that its own tests run, at least 97 %
 	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts

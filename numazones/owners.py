@@ -1,6 +1,7 @@
 """Whose a pod is, as people name it: the Deployment, not its ReplicaSet."""
 
 from numazones.cluster import ClusterPod
+from numazones.wording import claimed_name
 
 _TEMPLATE_HASH = "pod-template-hash"
 """Label that a Deployment gives its ReplicaSets' pods; the ReplicaSet's name ends with its value."""
@@ -16,7 +17,8 @@ def owner_of(pod: ClusterPod) -> tuple[str, str]:
     controller = pod.controller
     if controller is None:
         return "", ""
+    kind, name = claimed_name(controller.kind), claimed_name(controller.name)
     suffix = f"-{pod.labels[_TEMPLATE_HASH]}" if _TEMPLATE_HASH in pod.labels else None
-    if controller.kind == "ReplicaSet" and suffix and controller.name.endswith(suffix):
-        return "Deployment", controller.name.removesuffix(suffix)
-    return controller.kind, controller.name
+    if kind == "ReplicaSet" and suffix and name.endswith(suffix):
+        return "Deployment", name.removesuffix(suffix)
+    return kind, name

@@ -37,6 +37,7 @@ def enumeration(parts: Iterable[str]) -> str:
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
+_LONGEST_NAME = 253
 # Control characters of ASCII and ISO 8859, which begin commands to a terminal, and marks that turn text.
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
@@ -57,6 +58,14 @@ def visible(text: str, *, lines: bool = True) -> str:
     """
     kept = "\n\t" if lines else ""
     return _INVISIBLE.sub(lambda match: match[0] if match[0] in kept else _code(match[0]), text)
+
+
+def claimed_name(text: str) -> str:
+    """Return a name that an object only claims, such as its owner's, visibly and no longer than names are.
+
+    What an object refers to need not exist, so nobody has checked the name.
+    """
+    return visible(text[:_LONGEST_NAME], lines=False)[:_LONGEST_NAME]
 
 
 def _code(character: str) -> str:

@@ -3,7 +3,8 @@
 ``make mutation MODULE=numazones/held_room.py``; without MODULE all modules of the table below. Each module is
 changed in a copy of the checkout in ``.cache/mutation``; only the tests that the table names run, since it
 is they that specify the module. mutmut itself is not part of the environment: ``scripts/mutation.txt``.
-``ARGS="--sample 150 --seed 25"`` tries a random part of a module's changes, the same for the same seed.
+``ARGS="--sample 150 --seed 25"`` tries a random part of a module's changes, the same for the same seed;
+``--tables`` leaves out the laws of Hypothesis, so that what is killed is the least that the tests notice.
 """
 
 import argparse
@@ -76,14 +77,14 @@ _CONFIGURATION = """
 source_paths = {sources}
 only_mutate = ["{module}"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-m", "{marks}"]
 also_copy = ["."]
 """
 _RESULT = re.compile(r"^\s+(\S+): (.+)$", re.MULTILINE)
 _KILLED = frozenset({"killed", "timeout", "segfault", "caught by type check"})
 
 
-def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
+def prepare(tree: Path, module: str, tests: tuple[str, ...], marks: str) -> None:
     """Copy the checkout into a folder, and say there what mutmut is to do."""
     shutil.rmtree(tree, ignore_errors=True)
     _log(tree).unlink(missing_ok=True)
@@ -93,18 +94,24 @@ def prepare(tree: Path, module: str, tests: tuple[str, ...]) -> None:
         if source.is_symlink() or source.is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, tree / name, follow_symlinks=False)
-    beside = sorted(path.name for path in tree.iterdir() if path.name not in _SOURCES)
-    others = [name for name in _SOURCES if not module.startswith(f"{name}/")]
-    text = _CONFIGURATION.format(sources=[f"{module.partition('/')[0]}/"], module=module, tests=list(tests))
+    folder, _, within = module.partition("/")
+    if folder != "numazones":
+        # mutmut takes the path of a module for its name, so its package moves to the top.
+        package = within.partition("/")[0]
+        (tree / folder / package).rename(tree / package)
+        folder, module = package, within
+    beside = sorted(path.name for path in tree.iterdir() if path.name not in {*_SOURCES, folder})
+    others = [name for name in _SOURCES if name != folder]
+    text = _CONFIGURATION.format(sources=[f"{folder}/"], module=module, tests=list(tests), marks=marks)
     text = text.replace('["."]', str([*beside, *others])).replace("'", '"')
     with (tree / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(text)
 
 
-def run(module: str, tests: tuple[str, ...], *, sample: int, seed: int) -> None:
+def run(module: str, tests: tuple[str, ...], *, marks: str, sample: int, seed: int) -> None:
     """Change a module in every way, or in ``sample`` ways, and run its tests; print what came of it."""
     tree = CACHE / module.removesuffix(".py").replace("/", ".")
-    prepare(tree, module, tests)
+    prepare(tree, module, tests, marks)
     chosen: list[str] = []
     if sample:
         # A pattern that fits nothing: mutmut writes down all changes before it notices.
@@ -154,12 +161,14 @@ def main() -> None:
     arguments.add_argument("--tests", nargs="*", help="run these instead of those that the script names")
     arguments.add_argument("--sample", type=int, default=0, help="try so many changes of each (default: all)")
     arguments.add_argument("--seed", type=int, default=25, help="which ones (default: 25)")
+    arguments.add_argument("--tables", action="store_true", help="leave out the laws, which take a while")
     chosen = arguments.parse_args()
+    marks = "not hypothesis" if chosen.tables else ""
     for module in chosen.modules or MODULES:
         tests = tuple(chosen.tests or MODULES.get(module, ()))
         if not tests:
             arguments.error(f"{module} is not among {', '.join(MODULES)}; name its tests with --tests")
-        run(module, tests, sample=chosen.sample, seed=chosen.seed)
+        run(module, tests, marks=marks, sample=chosen.sample, seed=chosen.seed)
 
 
 if __name__ == "__main__":

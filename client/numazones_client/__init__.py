@@ -21,6 +21,7 @@ from numazones_client.errors import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    UndeclaredField,
     UnknownResource,
     Unreachable,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Table",
     "TooManyRequests",
     "Unauthorized",
+    "UndeclaredField",
     "UnknownResource",
     "Unreachable",
     "Unreadable",

@@ -147,6 +147,12 @@ class ServerError(APIError):
     cure = "the API server is restarting or overloaded: see its log if this lasts"
 
 
+class UndeclaredField(ServerError):
+    """500: the definition of a custom resource declares no such field, so nothing can be applied with it."""
+
+    cure = "its definition is older than this program: bring it up to date (kubectl apply -k crds)"
+
+
 class Unreachable(APIError):
     """No answer: the connection failed, broke or timed out."""
 
@@ -169,6 +175,8 @@ _BY_CODE: dict[int, type[APIError]] = {
     429: TooManyRequests,
 }
 _SERVER_ERROR = 500
+_UNDECLARED = "field not declared in schema"
+"""How the API server answers to server-side apply (structured-merge-diff); it has no reason of its own."""
 _BY_REASON: dict[str, type[APIError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
 
 
@@ -190,9 +198,11 @@ def from_status(
     causes = tuple(
         str(cause.get("reason") or "") for cause in details.get("causes") or () if isinstance(cause, Mapping)
     )
-    return _kind(request, code, reason, details, causes)(
+    message = str(status.get("message") or reason or f"the server answered {code}")
+    kind = _kind(request, code, reason, details, causes)
+    return (UndeclaredField if kind is ServerError and _UNDECLARED in message else kind)(
         request,
-        str(status.get("message") or reason or f"the server answered {code}"),
+        message,
         code=code,
         reason=reason,
         causes=causes,

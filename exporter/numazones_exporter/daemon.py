@@ -20,7 +20,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
 from numazones.wording import pluralize
-from numazones_client import APIError, Client, Forbidden, Unauthorized, UnknownResource, load
+from numazones_client import APIError, Client, Forbidden, Unauthorized, UndeclaredField, UnknownResource, load
 from numazones_exporter import recording, zones
 from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
 from numazones_exporter.conditions import CONSISTENT, unexpected_problems
@@ -365,9 +365,9 @@ _OBSERVATION_FIELDS = {
 
 
 def _is_missing(error: NumazonesError) -> bool:
-    """Whether the definition of what is published, or the Node that owns it, is missing."""
+    """Whether the definition of what is published, or the Node that owns it, is missing or too old."""
     going = isinstance(error, APIError) and error.code == _METHOD_NOT_ALLOWED
-    return going or isinstance(error, MissingOwner | UnknownResource)
+    return going or isinstance(error, MissingOwner | UndeclaredField | UnknownResource)
 
 
 _KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})

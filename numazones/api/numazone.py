@@ -268,6 +268,10 @@ class Summary(APIModel):
     free: str = text(32, "CPUs that can still be given exclusively.")
     memory: str = text(32, "Memory of the zone.")
     memory_free: str = text(32, "Memory that pods could still be given.")
+    memory_max: str = text(
+        32,
+        "Written by exporters of release 0.2 only, whom the API server would reject without it.",
+    )
     devices: str = text(
         256,
         "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "

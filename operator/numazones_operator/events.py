@@ -14,6 +14,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
+from numazones.wording import visible
 from numazones_client import APIError, Client
 from numazones_client.resources import EVENTS
 from numazones_operator.metrics.registry import Metrics
@@ -110,7 +111,8 @@ def event(
         "involvedObject": dict(about),
         "type": type,
         "reason": reason,
-        "message": message[:_MAX_MESSAGE],
+        # Names and messages of others may be in it, and people read events in terminals.
+        "message": visible(message[:_MAX_MESSAGE])[:_MAX_MESSAGE],
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": instance[:_MAX_INSTANCE],

@@ -15,6 +15,7 @@ from numazones.prediction import Prediction
 from numazones.quantity import format_bytes, format_milli
 from numazones.resources import is_memory
 from numazones.waiting import Wait
+from numazones.wording import claimed_name
 from numazones_page.documents import Document
 
 
@@ -65,7 +66,7 @@ def waiting_documents(
         names = sorted(item.pod.name for item in group)
         document = {
             **_waiting_document(first),
-            "owner": [owner.kind, owner.name] if owner else None,
+            "owner": [claimed_name(owner.kind), claimed_name(owner.name)] if owner else None,
             "pods": names,
             "rejected": _rejections_document(rejected.get(owner.uid, [])) if owner else None,
             "plans": sorted(

@@ -9,14 +9,18 @@ from pathlib import Path
 import click
 
 from tests.chaos import driver
+from tests.chaos.defects import DEFECTS
 
 
-def main() -> int:
+@click.command()
+@click.argument("seed", type=int, required=False)
+@click.argument("minutes", type=float, default=5.0)
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.option("--defect", type=click.Choice(sorted(DEFECTS)), help="Put a defect into the operators.")
+def main(seed: int | None, minutes: float, directory: Path | None, defect: str | None) -> None:
     """Run, and print what was broken; the exit status is 1 if anything was."""
-    given = dict(enumerate(sys.argv[1:]))
-    seed = int(given.get(0) or random.randrange(1 << 31))
-    minutes = float(given.get(1) or 5)
-    directory = Path(given.get(2) or tempfile.mkdtemp(prefix="chaos"))
+    seed = random.randrange(1 << 31) if seed is None else seed
+    directory = directory or Path(tempfile.mkdtemp(prefix="chaos"))
     directory.mkdir(parents=True, exist_ok=True)
     click.echo(f"SEED={seed} MINUTES={minutes:g}; history and logs are in {directory}")
     found = asyncio.run(
@@ -24,14 +28,15 @@ def main() -> int:
             directory,
             seed=seed,
             rounds=lambda _number, seconds: seconds < minutes * 60,
+            defect=defect or "",
             say=click.echo,
         )
     )
     for violation in found:
         click.echo(str(violation))
     click.echo(f"SEED={seed}: {len(found)} violations")
-    return 1 if found else 0
+    sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

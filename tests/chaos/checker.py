@@ -78,6 +78,8 @@ class World:
     pace: Pace = PACE
     released: dict[str, float] = field(default_factory=dict)
     """uid → when the operator took its gate away to certain nodes."""
+    waited: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    """uid → when a pod ceased to wait, and the pod as it waited last."""
 
     def take(self, event: Event) -> None:
         """Take in one event."""
@@ -97,6 +99,10 @@ class World:
         after, resource = event["after"], event["resource"]
         key: Any = after["metadata"]["uid"] if resource == "pods" else (resource, event["name"])
         known: dict[Any, dict[str, Any]] = self.pods if resource == "pods" else self.objects
+        before = known.get(key)
+        waits = event["type"] != "DELETED" and _waits(after)
+        if resource == "pods" and before is not None and _waits(before) and not waits:
+            self.waited[key] = (event["t"], before)
         if event["type"] == "DELETED":
             known.pop(key, None)
         else:
@@ -144,7 +150,7 @@ def violations(history: Sequence[Event], pace: Pace = PACE) -> list[Violation]:
 
 
 def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
-    if (event["resource"], event["sub"]) != ("pods", "eviction"):
+    if not _is_eviction(event):
         return
     t, name = event["t"], event["name"]
     pod = world.pods.get(event["after"]["metadata"]["uid"])
@@ -157,7 +163,7 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
     policy = world.objects.get(("rebalancepolicies", plan["spec"]["policy"]))
     if policy is None or not _allows(policy, plan):
         yield Violation("eviction", t, f"{name} was evicted, and the policy did not want it")
-    if not any(_gains(plan, pod, moment, policy) for moment in final.window(t - final.pace.lag, t)):
+    if not any(_gains(plan, pod, moment, policy, world, t) for moment in final.window(t - final.pace.lag, t)):
         yield Violation("eviction", t, f"{name} was evicted, and at no moment before would that have gained")
     for (resource, budget), body in world.objects.items():
         if resource == "poddisruptionbudgets" and _covers(body, pod):
@@ -165,6 +171,14 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
             least = int(body["spec"]["minAvailable"])
             if healthy - 1 < least:
                 yield Violation("budget", t, f"{name}: {budget} wants {least}, and {healthy} were there")
+
+
+def _is_eviction(event: Event) -> bool:
+    """Whether a pod was evicted, or deleted by the operator, which is to ask for its eviction instead."""
+    if event["resource"] != "pods":
+        return False
+    deleted: bool = event["client"] == _OPERATOR and event["verb"] == "delete"
+    return deleted or event["sub"] == "eviction"
 
 
 def _announcing(world: World, uid: str) -> dict[str, Any] | None:
@@ -184,14 +198,55 @@ def _allows(policy: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
     return spec["mode"] == "Auto" or (spec["mode"] == "Approve" and bool(plan["spec"].get("approved")))
 
 
-def _gains(plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, policy: Any) -> bool:
+def _gains(
+    plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, policy: Any, world: World, t: float
+) -> bool:
     """Whether the moves that are left would raise what the goal counts."""
+    placements = plan["spec"].get("placements") or ()
+    if placements:
+        lists = _waiting(placements, world, t - world.pace.lag)
+        return any(_makes_room(plan, pod, at, waiting) for waiting in lists)
     shapes = ((policy or {}).get("spec") or {}).get("goals", {}).get("shapes") or ()
     size = next((int(one["resources"]["cpu"]) for one in shapes), 0)
-    if not size:
-        return False
+    after = _after_moves(plan, pod, at, ())
+    return bool(size) and after is not None and _count(after, size) > _count(at.free, size)
+
+
+def _makes_room(
+    plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, waiting: Sequence[tuple[int, str]]
+) -> bool:
+    """Whether pods that wait, with CPUs and node, all find room after the moves and did not before."""
+    return (
+        bool(waiting)
+        and not _all_placed(at.free, [cpus for cpus, _node in waiting])
+        and _after_moves(plan, pod, at, waiting) is not None
+    )
+
+
+def _waiting(
+    placements: Iterable[Mapping[str, Any]], world: World, since: float
+) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Return a plan's pods that wait (CPUs, node): those that do now, and all that did since then."""
+    now: list[tuple[int, str]] = []
+    lately: list[tuple[int, str]] = []
+    for one in placements:
+        uid, node = one["pod"]["uid"], one["target"]["node"]
+        known = world.pods.get(uid)
+        ended, before = world.waited.get(uid, (float("-inf"), {}))
+        if known is not None and _waits(known):
+            now.append((cpus_of(known), node))
+            lately.append((cpus_of(known), node))
+        elif ended >= since:
+            lately.append((cpus_of(before), node))
+    return now, lately
+
+
+def _after_moves(
+    plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, waiting: Iterable[tuple[int, str]]
+) -> Free | None:
+    """Return what is free after the moves that are left and the pods that wait; None: one finds no room."""
     free = {node: dict(zones) for node, zones in at.free.items()}
-    before = _count(free, size)
+    late: list[tuple[int, str]] = []
     done = {one["pod"]["uid"]: one["phase"] for one in plan["status"].get("progress") or ()}
     for move in plan["spec"]["moves"]:
         uid = move["pod"]["uid"]
@@ -199,14 +254,35 @@ def _gains(plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, policy: 
             continue
         place = at.pods.get(move["source"]["node"], {}).get(uid)
         if place is None:
-            return False
+            return None
         zone, cpus = place
         free[move["source"]["node"]][zone] += cpus
-        target = lowest_zone(free.get(move["target"]["node"], {}), cpus)
-        if target is None:
+        if move.get("afterPending"):
+            late.append((cpus, move["target"]["node"]))
+        elif not _take(free.get(move["target"]["node"], {}), cpus):
+            return None
+    if not all(_take(free.get(node, {}), cpus) for cpus, node in (*waiting, *late)):
+        return None
+    return free
+
+
+def _take(zones: dict[str, int], cpus: int) -> bool:
+    """Take CPUs as a kubelet does; False: it rejects the pod."""
+    zone = lowest_zone(zones, cpus)
+    if zone is not None:
+        zones[zone] -= cpus
+    return zone is not None
+
+
+def _all_placed(at: Free, sizes: Iterable[int]) -> bool:
+    """Whether all fit somewhere as it is, the largest first where it fits most tightly."""
+    zones = [cpus for node in at.values() for cpus in node.values()]
+    for size in sorted(sizes, reverse=True):
+        fitting = [cpus for cpus in zones if cpus >= size]
+        if not fitting:
             return False
-        free[move["target"]["node"]][target] -= cpus
-    return _count(free, size) > before
+        zones[zones.index(min(fitting))] -= size
+    return True
 
 
 def _count(free: Free, size: int) -> int:

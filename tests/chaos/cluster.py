@@ -114,7 +114,11 @@ class WatchedServer(ApiServer):
 class Cluster:
     """What the driver acts on."""
 
-    def __init__(self, directory: Path, server: WatchedServer, client: Client, fleet: Fleet) -> None:
+    def __init__(
+        self, directory: Path, server: WatchedServer, client: Client, fleet: Fleet, *, defect: str = ""
+    ) -> None:
+        """``defect``: what is put into every replica of the operator; empty: none."""
+        self._defect = defect
         self.directory = directory
         self.server = server
         self.client = client
@@ -123,8 +127,8 @@ class Cluster:
         self.processes: dict[str, Process] = {}
         self._kubeconfig = server.kubeconfig(directory / "kubeconfig")
 
-    async def start_operator(self, name: str, *, defect: str = "") -> None:
-        """Start a replica of the operator, with a defect or without."""
+    async def start_operator(self, name: str) -> None:
+        """Start a replica of the operator, with the defect if there is one."""
         arguments = [
             f"--kubeconfig={self._kubeconfig}",
             f"--identity={name}",
@@ -137,7 +141,7 @@ class Cluster:
             "--watch-silence=5s",
             "--log-format=text",
         ]
-        await self._start(name, [sys.executable, "-m", "tests.chaos.defects", defect, *arguments])
+        await self._start(name, [sys.executable, "-m", "tests.chaos.defects", self._defect, *arguments])
 
     async def start_exporter(self, node: str) -> None:
         """Start the exporter of a node."""
@@ -237,7 +241,7 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         server.node_proxy = fleet.answer
         for agent in fleet.agents.values():
             _watch(agent, history)
-        cluster = Cluster(directory, server, client, fleet)
+        cluster = Cluster(directory, server, client, fleet, defect=defect)
         parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
         async with asyncio.TaskGroup() as tasks:
             running_parts = [tasks.create_task(part) for part in parts]
@@ -247,7 +251,7 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
                 for name in NODES:
                     await cluster.start_exporter(name)
                 for name in REPLICAS:
-                    await cluster.start_operator(name, defect=defect)
+                    await cluster.start_operator(name)
                 yield cluster
             finally:
                 for name in list(cluster.processes):

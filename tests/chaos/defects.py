@@ -5,8 +5,12 @@ An empty name puts none in. The checker of histories is worth something if it ca
 
 import sys
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
+from numazones.rebalance.budgets import Headroom
+from numazones_client import Client, Resource
+from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
 from numazones_operator.main import main
 from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.predictions.live_forecasts import ForecastChange, LiveForecasts
@@ -43,7 +47,43 @@ def deaf() -> None:
     LiveForecasts.renew = forgetful  # type: ignore[method-assign]
 
 
-DEFECTS = {"unproven": unproven, "open-gate": open_gate, "deaf": deaf}
+def unbudgeted() -> None:
+    """Plan as if there were no budgets, and delete pods instead of asking for their eviction."""
+
+    async def delete(self: Client, name: str, *, namespace: str, uid: str = "") -> None:
+        await self.delete(PODS, name, namespace=namespace, uid=uid)
+
+    Client.evict = delete  # type: ignore[method-assign]
+    Headroom.rejection = lambda *_: ""  # type: ignore[method-assign]
+
+
+def backward() -> None:
+    """Write every fourth status of a plan that begins a move once more after the next one."""
+    patch = Client.patch
+    kept: list[Any] = []
+    numbers = count(1)
+
+    async def late(self: Client, resource: Resource, name: str, body: Any, **options: Any) -> dict[str, Any]:
+        written = await patch(self, resource, name, body, **options)
+        if resource != REBALANCE_RECOMMENDATIONS or options.get("subresource") != "status":
+            return written
+        if kept and kept[0] == name:
+            written = await patch(self, resource, name, {"status": kept[1]}, **options)
+            kept.clear()
+        elif next(numbers) % 4 == 0:
+            kept[:] = [name, body["status"]]
+        return written
+
+    Client.patch = late  # type: ignore[method-assign]
+
+
+DEFECTS = {
+    "unproven": unproven,
+    "unbudgeted": unbudgeted,
+    "backward": backward,
+    "open-gate": open_gate,
+    "deaf": deaf,
+}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ What is drawn depends on the seed alone; what comes of it depends on the pace of
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from tests.chaos.cluster import NODES, REPLICAS, Cluster, running
 
 SHAPE = 24
 """CPUs that the policy wants room for."""
-_APPS = 10
+_APPS = 6
+_BARE_PODS = 5
 _STEPS = 20
 _POLL = 0.5
+_PLAN_WAIT = 6.0
 _OPERATOR = "numazones-operator"
 
 Action = Callable[[], Awaitable[None]]
@@ -44,6 +47,12 @@ class Driver:
         self._draw = draw
         self._say = say
         self._apps: set[str] = set()
+        self._bare: set[str] = set()
+        self._gated = True
+        """Whether all apps of this round ask for the gate."""
+        self._read = 0
+        self._phases: dict[str, str] = {}
+        """Plan → its phase, as of the events that were read."""
 
     # Traffic
 
@@ -54,12 +63,14 @@ class Driver:
         except APIError as error:
             self._say(f"    not done: {error}")
 
-    async def set_policy(self, mode: str = "Auto", *, suspend: bool = False) -> None:
+    async def set_policy(
+        self, mode: str = "Auto", *, suspend: bool = False, pending_pods: bool = False
+    ) -> None:
         """Create the policy, or change what it wants."""
         spec = {
             "mode": mode,
             "goals": {
-                "pendingPods": False,
+                "pendingPods": pending_pods,
                 "shapes": [{"name": "large", "resources": {"cpu": str(SHAPE), "memory": "1Gi"}}],
             },
             "limits": {"evictSingleReplicas": True},
@@ -107,46 +118,80 @@ class Driver:
     def _app(self) -> str:
         return f"app-{self._draw.randrange(_APPS)}"
 
+    async def _create_app(self, app: str, cpus: int, replicas: int) -> None:
+        gated = self._gated or self._draw.random() < 0.7
+        self._apps.add(app)
+        await self.create_replica_set(app, cpus, replicas, gated=gated)
+
     async def _change_app(self) -> None:
         app = self._app()
-        exists = app in self._apps
-        match self._draw.choice(("scale", "scale", "delete")) if exists else "create":
+        match self._draw.choice(("scale", "scale", "delete")) if app in self._apps else "create":
             case "create":
-                self._apps.add(app)
-                await self.create_replica_set(app, self._draw.randint(2, 9), self._draw.randint(1, 4))
+                await self._create_app(app, self._draw.randint(2, 9), self._draw.randint(1, 3))
             case "scale":
-                patch = {"spec": {"replicas": self._draw.randint(0, 4)}}
+                patch = {"spec": {"replicas": self._draw.randint(0, 3)}}
                 await self.insist(self._client.patch, REPLICA_SETS, app, patch, namespace="default")
             case _:
                 self._apps.discard(app)
                 await self.delete(REPLICA_SETS, app)
 
     async def _change_pod(self) -> None:
-        name = f"bare-{self._draw.randrange(8)}"
-        if self._draw.random() < 0.5:
+        name = f"bare-{self._draw.randrange(_BARE_PODS)}"
+        if name not in self._bare:
+            self._bare.add(name)
             await self.create_pod(name, self._draw.randint(4, 14))
         else:
+            self._bare.discard(name)
             await self.delete(PODS, name)
+
+    async def _fragment(self) -> None:
+        """Leave a few small pods of apps, spread over the nodes: bringing them together makes room."""
+        for name in sorted(self._bare):
+            await self.delete(PODS, name)
+        for app in sorted(self._apps):
+            await self.delete(REPLICA_SETS, app)
+        self._bare.clear()
+        self._apps.clear()
+        for _ in range(self._draw.randint(1, 2)):
+            app = self._app()
+            if app not in self._apps:
+                await self._create_app(app, self._draw.randint(4, 9), len(NODES))
+                if self._draw.random() < 0.5:
+                    await self._create_budget(app)
+
+    async def _want_room(self) -> None:
+        """Have a large pod wait at the gate, or wait no longer."""
+        app = f"large-{self._draw.randrange(2)}"
+        if app in self._apps:
+            self._apps.discard(app)
+            await self.delete(REPLICA_SETS, app)
+        else:
+            await self._create_app(app, self._draw.randint(SHAPE, 30), 1)
 
     async def _change_budget(self) -> None:
         app = self._app()
+        if self._draw.random() < 0.5:
+            await self._create_budget(app)
+        else:
+            await self.delete(BUDGETS, app)
+
+    async def _create_budget(self, app: str) -> None:
+        """Demand of an app that one pod runs, or as many as ``_fragment`` creates, so that none may go."""
+        least = self._draw.randint(1, len(NODES))
         body = {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
             "metadata": {"name": app, "namespace": "default"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+            "spec": {"minAvailable": least, "selector": {"matchLabels": {"app": app}}},
         }
-        if self._draw.random() < 0.5:
-            await self.insist(self._client.create, BUDGETS, body, namespace="default")
-        else:
-            await self.delete(BUDGETS, app)
+        await self.insist(self._client.create, BUDGETS, body, namespace="default")
 
     async def _change_policy(self) -> None:
         mode = self._draw.choice(("Auto", "Auto", "Auto", "Approve", "Approve", "Recommend"))
         suspend = self._draw.random() < 0.1
         if self._draw.random() < 0.1:
             await self.delete(REBALANCE_POLICIES, "room")
-        await self.set_policy(mode, suspend=suspend)
+        await self.set_policy(mode, suspend=suspend, pending_pods=self._draw.random() < 0.5)
 
     async def approve(self) -> None:
         """Approve what is proposed."""
@@ -243,16 +288,31 @@ class Driver:
 
     # The course of things
 
+    def _executing(self) -> bool:
+        """Whether a plan is being carried out."""
+        events = self._history.events
+        for event in events[self._read :]:
+            if event["kind"] == "object" and event["resource"] == "rebalancerecommendations":
+                self._phases[event["name"]] = (event["after"].get("status") or {}).get("phase", "")
+        self._read = len(events)
+        return "Executing" in self._phases.values()
+
+    async def _plan_begins(self) -> None:
+        """Wait for a while until a plan is being carried out."""
+        end = self._history.now() + _PLAN_WAIT
+        while not self._executing() and self._history.now() < end:  # noqa: ASYNC110 -- until a time, too
+            await asyncio.sleep(_POLL / 10)
+
     async def turmoil(self) -> None:
-        """Take some steps, faults among them."""
+        """Take some steps, faults among them, many of them in the middle of a plan."""
         traffic: tuple[Action, ...] = (
             self._change_app,
             self._change_app,
             self._change_pod,
-            self._change_pod,
+            self._fragment,
+            self._want_room,
             self._change_budget,
             self._change_policy,
-            self.approve,
             self.approve,
         )
         faults: tuple[Action, ...] = (
@@ -260,13 +320,18 @@ class Driver:
             self._api_ill,
             self._watches,
             self._kill_operator,
+            self._kill_operator,
             self._stop_operator,
             self._kill_exporter,
             self._tear_state_file,
         )
+        self._gated = self._draw.random() < 0.7
+        await self._fragment()
         background: list[asyncio.Task[None]] = []
         for _ in range(_STEPS):
             act = self._draw.choice(traffic if self._draw.random() < 0.65 else faults)
+            if self._draw.random() < 0.5:
+                await self._plan_begins()
             self._say(f"  {self._history.now():8.2f} s {act.__name__.strip('_')}")
             if act in faults:
                 # One fault at a time; the traffic goes on.
@@ -316,19 +381,45 @@ async def _awaited(act: Action) -> None:
     await act()
 
 
+def summary(events: Sequence[checker.Event]) -> str:
+    """Count what happened in a run."""
+    count: Counter[str] = Counter()
+    ended: dict[str, str] = {}
+    for event in events:
+        if event["kind"] == "fault":
+            count["faults"] += 1
+        elif event["kind"] == "kubelet" and event["what"] == "rejected":
+            count["rejections"] += 1
+        elif event["kind"] == "object":
+            count[f"{event['client']} {event['resource']} {event['verb']} {event['sub']}"] += 1
+            if event["resource"] == "rebalancerecommendations":
+                ended[event["name"]] = (event["after"].get("status") or {}).get("phase", "")
+    world = checker.after(events)
+    plans = ", ".join(f"{number} {phase}" for phase, number in sorted(Counter(ended.values()).items()))
+    return (
+        f"{count['faults']} faults, {len(ended)} plans ({plans}), "
+        f"{count[f'{_OPERATOR} pods create eviction']} evictions, {len(world.released)} releases, "
+        f"{count['rejections']} rejections, "
+        f"{count['numazones-exporter numazones patch status']} zones and "
+        f"{count[f'{_OPERATOR} admissionpredictions patch status']} predictions written"
+    )
+
+
 async def drive(
     directory: Path,
     *,
     seed: int,
     rounds: Callable[[int, float], bool],
     pace: Pace = checker.PACE,
+    defect: str = "",
     say: Callable[[str], None] = lambda _line: None,
 ) -> list[Violation]:
     """Run rounds of turmoil and calm while ``rounds`` of their number and the seconds so far wants it.
 
-    It ends after the first round that broke a rule. The history is left in the directory.
+    ``defect``: what is put into the operators on purpose. It ends after the first round that broke a rule.
+    The history is left in the directory.
     """
-    async with running(directory) as cluster:
+    async with running(directory, defect=defect) as cluster:
         driver = Driver(cluster, random.Random(seed), say)
         await driver.calm(patience=pace.promised)
         number = 0
@@ -341,4 +432,5 @@ async def drive(
             cluster.history.write(directory / "history.jsonl")
             found = checker.violations(cluster.history.events, pace)
             assert cluster.ended() == [], cluster.ended()
+        say(summary(cluster.history.events))
         return found

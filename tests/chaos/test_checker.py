@@ -43,9 +43,11 @@ def pod(
     )
 
 
-def plan(t: float, phase: str, move: str) -> Event:
+def plan(t: float, phase: str, move: str, *, waits: str = "", after_pending: bool = False) -> Event:
     place = {"node": "n1"}
-    spec = {"policy": "room", "moves": [{"pod": {"uid": "mover"}, "source": place, "target": place}]}
+    moved = {"pod": {"uid": "mover"}, "source": place, "target": place, "afterPending": after_pending}
+    placements = [{"pod": {"uid": waits}, "target": place}] if waits else []
+    spec = {"policy": "room", "moves": [moved], "placements": placements}
     status = {"phase": phase, "progress": [{"pod": {"uid": "mover"}, "phase": move}]}
     return changed(t, "rebalancerecommendations", "plan", {"spec": spec, "status": status}, **OPERATOR)
 
@@ -66,6 +68,15 @@ SETTING = [
     plan(3, "Executing", "Evicting"),
 ]
 """Without the mover, zone 1 would have the 20 CPUs that the policy wants; it fits into zone 0."""
+FOR_A_POD = [
+    kubelet(0, (10, 15), {"mover": ("1", 10)}),
+    policy(1),
+    pod(2, "mover"),
+    pod(2, "waits", cpus=20, node="", phase="Pending"),
+    plan(3, "Executing", "Evicting", waits="waits"),
+]
+"""Moved to zone 0, the mover leaves 25 CPUs in zone 1."""
+GONE = {**pod(4, "waits", cpus=20, node="", phase="Pending"), "type": "DELETED"}
 BUDGET = changed(
     4,
     "poddisruptionbudgets",
@@ -108,6 +119,24 @@ WAITS = pod(1, "waits", cpus=20, node="", phase="Pending")
         ([*SETTING, kubelet(4, (0, 15), {"mover": ("1", 10)}), eviction(20)], ["eviction"]),
         ([*SETTING, kubelet(4, (0, 15), {"mover": ("1", 10)}), eviction(5)], []),
         ([*SETTING, BUDGET, eviction(5)], ["budget"]),
+        ([*SETTING, BUDGET, pod(5, "mover", client="numazones-operator", verb="delete")], ["budget"]),
+        ([*SETTING[:3], pod(5, "mover", client="numazones-operator", verb="delete")], ["eviction"]),
+        ([*SETTING[:3], pod(5, "mover", client="people", verb="delete")], []),
+        ([*FOR_A_POD, eviction(5)], []),
+        ([*FOR_A_POD, GONE, eviction(5)], []),
+        ([*FOR_A_POD, GONE, eviction(15)], ["eviction"]),
+        ([*FOR_A_POD, kubelet(4, (20, 15), {"mover": ("1", 10)}), eviction(15)], ["eviction"]),
+        ([*FOR_A_POD, kubelet(4, (5, 15), {"mover": ("1", 10)}), eviction(15)], ["eviction"]),
+        (
+            [
+                *FOR_A_POD[:1],
+                kubelet(1, (10, 10), {"mover": ("1", 10)}),
+                *FOR_A_POD[1:4],
+                plan(3, "Executing", "Evicting", waits="waits", after_pending=True),
+                eviction(15),
+            ],
+            [],
+        ),
         ([plan(1, "Executing", "Evicted"), plan(2, "Executing", "Evicting")], ["status"]),
         ([plan(1, "Executing", "Evicting"), plan(2, "Executing", "Pending")], []),
         ([plan(1, "Succeeded", "Verified"), plan(2, "Executing", "Verified")], ["status"]),

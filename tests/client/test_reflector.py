@@ -177,6 +177,64 @@ async def test_after_410_it_lists_again_and_forgets_what_has_vanished() -> None:
         assert restarts == ["expired"]
 
 
+async def test_the_order_of_a_list_and_objects_that_are_on_two_pages_do_not_matter() -> None:
+    """Pages are of one version, but a server that was restarted between two may repeat what moved."""
+    server = Server()
+    server.lists = [([widget(name, 2) for name in ("c", "a", "d", "a", "b", "c")], 9)]
+    async with running_reflector(server, pace=Pace(page_size=2)) as (mirror, table, _):
+        await mirror.synced.wait()
+        assert sorted(item["metadata"]["name"] for item in table) == ["a", "b", "c", "d"]
+
+
+async def test_events_that_come_twice_and_of_what_is_not_known_change_nothing() -> None:
+    server = Server()
+    server.lists = [([widget("a", 1)], 1)]
+    async with running_reflector(server) as (mirror, table, restarts):
+        await eventually(lambda: len(server.streams) == 1)
+        for kind, body in (
+            ("ADDED", widget("b", 2)),
+            ("ADDED", widget("b", 2)),
+            ("DELETED", widget("never", 3)),
+            ("MODIFIED", widget("c", 4)),
+            ("DELETED", widget("a", 5)),
+            ("DELETED", widget("a", 5)),
+            ("BOOKMARK", {"metadata": {"resourceVersion": "6"}}),
+        ):
+            server.send(kind, body)
+        server.end()
+        await eventually(lambda: len(server.streams) == 2)
+        assert names(table) == {"b", "c"}
+        assert server.asked[-1]["resourceVersion"] == "6"
+        assert not mirror.problem
+        assert restarts == ["ended"]
+
+
+@pytest.mark.parametrize("end", ["torn", "error"])
+async def test_a_list_that_breaks_off_removes_nothing_and_is_begun_anew(end: str) -> None:
+    server = Server()
+    server.lists = [([widget("a", 1), widget("b", 1)], 1), ([widget("b", 2), widget("c", 2)], 3)]
+    whole, breaks = server.handle, 2
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal breaks
+        if request.query.get("continue") and server.streams and breaks:
+            breaks -= 1
+            if end == "error":
+                return web.json_response({"kind": "Status", "code": 500, "message": "away"}, status=500)
+            body = b'{"metadata": {"resourceVersion": "3"}, "items": ['
+            return web.Response(body=body, content_type="application/json")
+        return await whole(request)
+
+    server.handle = handle  # type: ignore[method-assign]
+    async with running_reflector(server, pace=Pace(page_size=1), draw=lambda: 0.0) as (_, table, _restarts):
+        await eventually(lambda: len(server.streams) == 1)
+        assert names(table) == {"a", "b"}
+        server.send("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        await eventually(lambda: breaks == 1)
+        assert names(table) == {"a", "b"}
+        await eventually(lambda: names(table) == {"b", "c"})
+
+
 async def test_a_silent_watch_is_opened_again_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

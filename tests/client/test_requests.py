@@ -22,6 +22,7 @@ from numazones_client import (
     ServerError,
     TooManyRequests,
     Unauthorized,
+    UndeclaredField,
     UnknownResource,
 )
 from numazones_client.resources import LEASES, NODE_RESOURCE_TOPOLOGIES, NODES, NUMAZONES, PODS
@@ -111,6 +112,15 @@ async def test_an_eviction_that_a_budget_forbids_is_reported_at_once(
         await client.evict("p", namespace="x")
     assert rejected.value.causes == ("DisruptionBudget",)
     assert len(server.asked) == 1
+
+
+async def test_a_field_that_the_definition_lacks_is_told_apart_from_a_server_in_trouble(
+    client: Client, server: ScriptedServer
+) -> None:
+    message = "failed to create typed patch object (/z; numazones.io/v1alpha1, Kind=NUMAZone): .status.new: "
+    server.answers = [status(500, "", f"{message}field not declared in schema")] * 9
+    with pytest.raises(UndeclaredField, match=r"older than this program: .*kubectl apply -k crds"):
+        await client.get(NUMAZONES, "z")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The exporter while something breaks around it: what zones say, and that they are right afterwards."""
 
+import copy
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -9,8 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones import cpuset
+from numazones.api import crd
+from numazones.api.numazone import NUMAZone
+from numazones_client.resources import DEFINITIONS
 
-from .test_daemon import SimulatedNode, node, ready, until
+from .test_daemon import SimulatedNode, healthy, node, ready, unhealthy, until
 
 __all__ = ["node"]  # the fixture
 
@@ -130,3 +134,20 @@ async def test_a_numa_node_that_goes_offline_makes_the_node_unknown_until_it_is_
         await until(said)
         back()
         await until(lambda: is_ready(node, assigned=["2", "6"]))
+
+
+async def test_definitions_that_are_older_than_the_exporter_are_named_with_the_cure_and_waited_for(
+    node: SimulatedNode,
+) -> None:
+    definition = crd.crd(NUMAZone)
+    name = definition["metadata"]["name"]
+    older = copy.deepcopy(definition)
+    schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["status"]["properties"]["summary"]["properties"]["free"]
+    await node.client.patch(DEFINITIONS, name, {"spec": {"versions": older["spec"]["versions"]}})
+    async with node.exporting(interval=0.3) as url:
+        cure = "its definition is older than this program: bring it up to date (kubectl apply -k crds)"
+        await unhealthy(url, ".status.summary.free: field not declared in schema", cure)
+        await node.client.patch(DEFINITIONS, name, {"spec": {"versions": definition["spec"]["versions"]}})
+        await ready(url)
+        await healthy(url)

@@ -100,6 +100,7 @@ def fuzz(name: str, *, minutes: float, seed: int) -> None:
 
 def fuzz_apart(name: str, *, minutes: float, seed: int) -> bool:
     """Fuzz one target in a process of its own; print what came of it and return whether nothing was found."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     ended = subprocess.run(
         [sys.executable, "-m", "tests.fuzz.run", "--here", name, f"--minutes={minutes}", f"--seed={seed}"],
         cwd=ROOT,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from numazones import duration, timestamp
-from numazones.api.meta import API_VERSION, OwnerReference
+from numazones.api.meta import API_VERSION, MAX_LABEL, OwnerReference
 from numazones.api.rebalance import (
     ACTIVE,
     DisruptionCost,
@@ -32,6 +32,7 @@ from numazones.quantity import format_milli
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.wording import claimed_name
 
 POLICY_LABEL = "numazones.io/rebalance-policy"
 
@@ -209,7 +210,11 @@ def _move(move: Move) -> RecommendedMove:
     owner = move.pod.controller
     return RecommendedMove(
         pod=reference(move.pod),
-        owner=None if owner is None else OwnerOfPod(kind=owner.kind, name=owner.name, uid=owner.uid),
+        owner=None
+        if owner is None
+        else OwnerOfPod(
+            kind=claimed_name(owner.kind)[:MAX_LABEL], name=claimed_name(owner.name), uid=owner.uid[:128]
+        ),
         source=Place(node=move.pod.node, numa_ids=move.zones),
         target=Place(node=move.node, numa_ids=move.target_zones),
         affinity=move.affinity,
