@@ -41,6 +41,8 @@ _KEPT_ANNOTATIONS = (
     "descheduler.alpha.kubernetes.io/",
     "controller.kubernetes.io/",
 )
+_USES_NONE: Mapping[str, Uses] = {}
+"""Of most pods, one for all."""
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
 """Start of the extended resource that every DeviceClass has by itself; its name follows."""
@@ -775,7 +777,7 @@ def _claim_uses(
     metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> Mapping[str, Uses]:
     if not spec.get("resourceClaims") and not status.get("extendedResourceClaimStatus"):
-        return {}
+        return _USES_NONE
     return uses_of(metadata.get("namespace", ""), spec, status)
 
 

@@ -171,7 +171,10 @@ async def injection(client: Client) -> Injection:
         return Injection(on=False, said="off: no policy injects the gate here")
     except APIError as error:
         return Injection(on=None, said=f"unknown: {error}")
-    return Injection(on=True, said=f"on, by MutatingAdmissionPolicyBinding {INJECTION}")
+    return Injection(
+        on=True,
+        said=f"on, by MutatingAdmissionPolicyBinding {INJECTION}, while the operator may release pods",
+    )
 
 
 async def switch_off(client: Client) -> None:
