@@ -249,7 +249,8 @@ class Operator:
     async def _watch_over_time(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_PERIOD)
-            self.pipeline.state.expire()
+            for _ in self.pipeline.state.expiring():
+                await asyncio.sleep(0)
             self.pipeline.explain_misses()
 
     # What the leader does

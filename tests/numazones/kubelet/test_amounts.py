@@ -4,11 +4,13 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
+from numazones.fragmentation import zones_of
 from numazones.kubelet.admission import admit
 from numazones.kubelet.amounts import amounts_of, follows_from_amounts
 from numazones.kubelet.config import KubeletConfiguration
@@ -159,6 +161,47 @@ def test_a_container_on_several_numa_nodes_does_not() -> None:
 
 def test_cpus_handed_on_from_an_init_container_do_not() -> None:
     assert not follows_from_amounts(admit(node(), pod("p", container("c", 4), init=(container("i", 2),))))
+
+
+@pytest.mark.parametrize(
+    ("config", "containers", "follows"),
+    [
+        ({"cpu_options": {"distribute-cpus-across-numa": "true"}}, [2], False),
+        ({"cpu_options": {"align-by-socket": "true"}, "policy": "best-effort"}, [2], False),
+        ({"cpu_options": {"full-pcpus-only": "true"}}, [2], True),
+        # Which of the free CPUs went to the first container says how many whole cores are left.
+        ({"cpu_options": {"full-pcpus-only": "true"}}, [2, 2], False),
+        ({"policy": "none"}, [2], False),
+        ({"policy": "none", "cpus": "none"}, [2], True),
+    ],
+)
+def test_settings_under_which_it_matters_which_cpus_are_free(
+    config: dict[str, Any], containers: list[int], *, follows: bool
+) -> None:
+    wanted = pod("p", *(container(f"c{number}", cpus) for number, cpus in enumerate(containers)))
+    assert follows_from_amounts(admit(node(**config), wanted)) == follows
+
+
+def test_a_hint_that_is_too_narrow_for_the_cpus_does_not() -> None:
+    """Under best-effort memory may lead a container to a NUMA node that has too few CPUs for it."""
+    before = node(policy="best-effort")
+    for name, cpus, memory in (("one", 5, "1Gi"), ("two", 1, "15500Mi")):
+        before = admit(before, pod(name, container("c", cpus, memory))).node
+    decision = admit(before, pod("p", container("c", 7, "4Gi")))
+    assert decision.admitted
+    assert decision.affinities["c"].affinity == 0b01
+    assert len(zones_of(decision.node, "p")) == 2
+    assert not follows_from_amounts(decision)
+
+
+def test_a_pod_that_is_served_as_a_whole_does_not() -> None:
+    whole = {"cpu": "4", "memory": "4Gi"}
+    wanted = pod("p", container("c", 2), resources={"requests": whole, "limits": whole})
+    gates = {"PodLevelResources": True, "PodLevelResourceManagers": True}
+    decision = admit(node(scope="pod", gates=gates), wanted)
+    assert decision.admitted
+    assert decision.whole is not None
+    assert not follows_from_amounts(decision)
 
 
 def test_a_rejection_does_not() -> None:
