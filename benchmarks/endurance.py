@@ -192,7 +192,8 @@ class Rounds:
                 case 1:
                     self._cluster.plane.server.faults.drop_watches(compacted=True)
                 case 2:
-                    self._cluster.plane.server.faults.reset(count=5)
+                    self._cluster.plane.server.faults.reset(verb="watch", count=20)
+                    self._cluster.plane.server.faults.drop_watches()
                 case _:
                     for zone in await self._client.list(NUMAZONES):
                         await self._client.delete(NUMAZONES, zone["metadata"]["name"])
@@ -246,7 +247,9 @@ def replica_set(number: int) -> dict[str, Any]:
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Run the rounds, and sum up."""
+    """Run the rounds, and sum up; SIGTERM ends all programs, too."""
+    if (work := asyncio.current_task()) is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
     page = free_address()
     arguments = (f"--page-address={page}", "--rebalance-period=500ms")
     async with simulated_cluster.running(

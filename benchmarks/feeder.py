@@ -321,7 +321,8 @@ class Feeder:
         if there := self.pods_of.get(node):
             self.send("pods", "DELETED", there.pop(0))
             events += 1
-        body = self.cluster.pod(number)
+        # Not Guaranteed: the zones would have to show it.
+        body = self.cluster.pod(10 * number + 1)
         name = f"later-{self.next_version()}"
         body["metadata"] |= {"name": name, "uid": f"uid-{name}"}
         spec, status = body["spec"] | {"nodeName": node}, body.pop("status")

@@ -15,33 +15,60 @@ from numazones.pod import Pairs, sorted_pairs
 T = TypeVar("T", bound=Hashable)
 Part = TypeVar("Part")
 
-# Beyond so many distinct values there is little to share; starting over keeps the memory bounded.
-_MAX_VALUES = 20_000
+HALF = 4000
+"""So many values are kept that were asked for last, and as many from before: at most 20 MiB of templates."""
+_MISSING: Any = object()
+
+
+class _Recent:
+    """Values by key, as long as they are asked for: the older half is dropped when the newer one is full."""
+
+    __slots__ = ("_newer", "_older")
+
+    def __init__(self) -> None:
+        self._newer: dict[Any, Any] = {}
+        self._older: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def get(self, key: Any) -> Any:
+        """Return the value of the key, or ``_MISSING``."""
+        value = self._newer.get(key, _MISSING)
+        if value is _MISSING:
+            value = self._older.pop(key, _MISSING)
+            if value is not _MISSING:
+                self.put(key, value)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Keep a value under a key that has none."""
+        if len(self._newer) >= HALF:
+            self._older, self._newer = self._newer, {}
+        self._newer[key] = value
 
 
 class Sharing:
     """Keeps one of each value."""
 
     def __init__(self) -> None:
-        self._values: dict[Any, Any] = {}
-        self._mappings: dict[tuple[tuple[str, Any], ...], Any] = {}
-        self._pairs: dict[tuple[tuple[str, str], ...], Pairs] = {}
+        self._values = _Recent()
+        self._mappings = _Recent()
+        self._pairs = _Recent()
+
+    def __len__(self) -> int:
+        """How many values are kept."""
+        return len(self._values) + len(self._mappings) + len(self._pairs)
 
     def value(self, value: T) -> T:
         """Return the value that is kept for all equal ones."""
-        if len(self._values) > _MAX_VALUES:
-            self._values.clear()
-        shared: T = self._values.setdefault(value, value)
-        return shared
+        return self.remember(value, lambda: value)
 
     def part(self, part: Part) -> Part:
         """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
         if not isinstance(part, dict):
             return self.value(part)
-        if len(self._mappings) > _MAX_VALUES:
-            self._mappings.clear()
-        shared: Part = self._mappings.setdefault(tuple(part.items()), part)
-        return shared
+        return _remember(self._mappings, tuple(part.items()), lambda: part)
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod; its parts are shared with other pods."""
@@ -57,13 +84,7 @@ class Sharing:
         return Template(template.constraints, template.requests, admission)
 
     def _pairs_of(self, labels: Mapping[str, str]) -> Pairs:
-        key = tuple(labels.items())
-        pairs = self._pairs.get(key)
-        if pairs is None:
-            if len(self._pairs) > _MAX_VALUES:
-                self._pairs.clear()
-            pairs = self._pairs[key] = sorted_pairs(labels)
-        return pairs
+        return _remember(self._pairs, tuple(labels.items()), lambda: sorted_pairs(labels))
 
     def _template(self, body: Mapping[str, Any]) -> Template:
         template = Template.of(body)
@@ -71,9 +92,12 @@ class Sharing:
 
     def remember(self, key: Hashable, make: Callable[[], Part]) -> Part:
         """Return the value that was made for an equal key before, or make it."""
-        if key not in self._values:
-            if len(self._values) > _MAX_VALUES:
-                self._values.clear()
-            self._values[key] = make()
-        remembered: Part = self._values[key]
-        return remembered
+        return _remember(self._values, key, make)
+
+
+def _remember(kept: _Recent, key: Hashable, make: Callable[[], Part]) -> Part:
+    value: Part = kept.get(key)
+    if value is _MISSING:
+        value = make()
+        kept.put(key, value)
+    return value

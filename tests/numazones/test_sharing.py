@@ -12,7 +12,7 @@ from numazones.cluster import ClusterPod
 from numazones.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
-from numazones.sharing import Sharing
+from numazones.sharing import HALF, Sharing
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 
@@ -86,3 +86,24 @@ def test_pods_alike_but_for_their_constraints_are_told_apart(change: dict[str, A
     )
     assert plain.constraints == Constraints()
     assert other.constraints == Constraints.from_api({**spec, **change}) != Constraints()
+
+
+def test_what_nobody_asks_for_any_more_is_not_kept_for_good() -> None:
+    sharing = Sharing()
+    used = ("in use",)
+    for number in range(5 * HALF):
+        sharing.value((f"of pod {number}",))
+        assert sharing.value(("in use",)) is sharing.value(used)
+        assert len(sharing) <= 2 * HALF
+
+
+def test_templates_labels_and_annotations_of_pods_long_gone_are_not_kept() -> None:
+    sharing = Sharing()
+    most = 0
+    for number in range(3 * HALF):
+        labels = {"release": f"r{number}"}
+        container = {"name": "c", "resources": {"limits": {"cpu": f"{number + 1}m"}}}
+        metadata = {"name": "p", "namespace": "n", "labels": labels, "annotations": labels}
+        sharing.pod({"metadata": metadata, "spec": {"containers": [container]}})
+        most = max(most, len(sharing))
+    assert most <= 3 * 2 * HALF
