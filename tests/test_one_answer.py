@@ -78,6 +78,11 @@ def mirror(nodes: list[SimulatedNode], pods: list[dict[str, Any]]) -> ClusterSta
     return state
 
 
+def kubectl_answers(node: ClusterNode) -> list[tuple[str, ...]]:
+    """The rows of ``who``."""
+    return list(answers.holders(node))
+
+
 def said_by_page(node: ClusterNode) -> dict[str, Any]:
     (document,) = [body for key, body in node_documents(node, SHAPES).items() if key.startswith("node/")]
     return dict(document)
@@ -128,8 +133,20 @@ def test_page_metrics_fit_plans_and_top_say_the_same(
         goal = FitMore((Wanted.shape("shape", shape),))
         by_plans = {name: goal.worth(node)[0] for name, node in nodes.items() if node.movable}
         assert by_plans == {name: by_page[name] for name in by_plans}
+    by_owner: Counter[str] = Counter()
+    for (metric, *labels), value in shown.items():
+        if metric == "numazones_owner_pods":
+            by_owner[labels[-1]] += int(value)
+    lying = [found for node in nodes.values() for _, found in alignment.of_node(node) or ()]
+    assert +by_owner == Counter(found.alignment for found in lying)
     for node in nodes.values():
         counted = Counter(found.alignment for _, found in alignment.of_node(node) or ())
+        by_name = alignment.by_name(node)
+        misaligned = {name: found.sentence for name, found in by_name.items() if not found.aligned}
+        told = said_by_page(node).get("misaligned") or []
+        assert {one["pod"]: one["says"] for one in told} == misaligned
+        for _, holder, *_, word in kubectl_answers(node):
+            assert word == (str(by_name[holder].alignment) if holder in by_name else "")
         assert {kind: shown.get(("numazones_node_pods", node.name, kind), 0) for kind in counted} == counted
         top = {zone.numa: zone for zone in zone_figures.zones_of(node)}
         for zone in said_by_page(node).get("zones", ()):

@@ -316,7 +316,8 @@ class Exporter:
                 self._metrics.show(facts.node_name, {})
             else:
                 pods = homes(snapshot.holders, snapshot.machine)
-                self._metrics.show(facts.node_name, _amounts(snapshot), pods)
+                cpus = snapshot.machine.cpus_of_numa
+                self._metrics.show(facts.node_name, _amounts(snapshot), pods, cpus)
         return self._last[1]
 
     def _log_changes(self, problems: frozenset[Problem]) -> None:

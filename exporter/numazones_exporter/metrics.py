@@ -16,8 +16,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from numazones.api.amounts import Amounts
+from numazones.cpuset import CPUSet
 from numazones_exporter.observation import ORDER
-from numazones_exporter.resident_memory import resident_memory
+from numazones_exporter.resident_memory import confines, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.problems import SourceError
 from numazones_program import self_metrics
@@ -48,6 +49,7 @@ class Metrics:
         """Register everything; what ``cgroups`` counts is shown where it is given."""
         self.registry = registry
         self._homes: Mapping[str, int] = {}
+        self._cpus_of_numa: Mapping[int, CPUSet] = {}
         self._node = ""
         self._zones: Mapping[int, tuple[Amounts, ...]] = {}
         self_metrics.register(registry, prefix="numazones_exporter")
@@ -100,18 +102,19 @@ class Metrics:
                 yield self._node, numa, amounts.name, amounts
 
     @property
-    def homes(self) -> tuple[str, Mapping[str, int]]:
-        """The node, and pod uid → mask of the NUMA nodes of its exclusive CPUs, as last read."""
-        return self._node, self._homes
+    def homes(self) -> tuple[str, Mapping[str, int], Mapping[int, CPUSet]]:
+        """The node, pod uid → mask of the NUMA nodes of its exclusive CPUs, NUMA id → CPUs, as last read."""
+        return self._node, self._homes, self._cpus_of_numa
 
     def show(
         self,
         node: str,
         zones: Mapping[int, tuple[Amounts, ...]],
         homes: Mapping[str, int] = MappingProxyType({}),
+        cpus_of_numa: Mapping[int, CPUSet] = MappingProxyType({}),
     ) -> None:
         """Replace the zones' amounts and the pods' homes; what vanished leaves no series behind."""
-        self._node, self._zones, self._homes = node, zones, homes
+        self._node, self._zones, self._homes, self._cpus_of_numa = node, zones, homes, cpus_of_numa
 
 
 class _ZonesCollector(Collector):
@@ -133,10 +136,12 @@ class _MemoryCollector(Collector):
         self._problem = ""
 
     def collect(self) -> Iterator[Metric]:
-        node, homes = self._metrics.homes
+        node, homes, cpus_of_numa = self._metrics.homes
         try:
-            found = resident_memory(homes, self._cgroups.read(homes)) if node else None
-            problem = ""
+            found, problem = None, ""
+            if node:
+                confined = self._cgroups.confined(homes, confines(cpus_of_numa))
+                found = resident_memory(homes, self._cgroups.read(homes), confined, cpus_of_numa)
         except SourceError as error:
             found, problem = None, f"{CGROUPS}: {error.reason}: {error}"
             self._metrics.source_errors.labels(CGROUPS).inc()
@@ -146,15 +151,23 @@ class _MemoryCollector(Collector):
         sizes = found.bytes if found else {}
         yield gauge(
             "numazones_node_resident_memory_bytes",
-            "Memory and huge pages that pods with exclusive CPUs really have, by NUMA node: local where the "
-            "pod has CPUs, else remote.",
+            "Memory and huge pages that pods with exclusive CPUs really have, and containers without them "
+            "that run on some NUMA nodes only, by NUMA node: local where they have CPUs, else remote.",
             ("node", "numa_node", "placement"),
             (((node, str(numa), placement), size) for (numa, placement), size in sizes.items()),
+        )
+        yield gauge(
+            "numazones_node_confined_containers",
+            "Containers of pods without exclusive CPUs that run on some NUMA nodes only, as their control "
+            "group says, by NUMA node; one that runs on several counts on each.",
+            ("node", "numa_node"),
+            (((node, str(numa)), count) for numa, count in (found.confined if found else {}).items()),
         )
         counts = [] if found is None else [(False, found.pods - found.remote_pods), (True, found.remote_pods)]
         yield gauge(
             "numazones_node_resident_memory_pods",
-            "Pods with exclusive CPUs, by whether more than a tenth of their memory is remote.",
+            "Pods with exclusive CPUs, or with containers that run on some NUMA nodes only, by whether more "
+            "than a tenth of their memory is remote.",
             ("node", "remote"),
             (((node, str(remote).lower()), count) for remote, count in counts),
         )

@@ -1,16 +1,19 @@
 """Whether the memory of pods with CPUs of their own is where their CPUs are, in sums over a node.
 
 What the kernel counts changes all the time, so it is shown as metrics when Prometheus asks and is no part of
-the zones. Pods without exclusive CPUs run anywhere, and their memory is nowhere remote.
+the zones. Containers without exclusive CPUs run wherever their control group lets them: mostly on every NUMA
+node, and then their memory is nowhere remote. Some are confined, as by dra-driver-cpu or an NRI plugin.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from numazones import cpuset
 from numazones.api.snapshot import Holder
+from numazones.cpuset import CPUSet
 from numazones.machine import Machine, numas_of
-from numazones_exporter.sources.cgroups import PodMemory
+from numazones_exporter.sources.cgroups import ContainerGroup, PodMemory
 
 LOCAL, REMOTE = "local", "remote"
 _NOTABLE = 10
@@ -19,7 +22,7 @@ _NOTABLE = 10
 
 @dataclass(frozen=True, slots=True)
 class ResidentMemory:
-    """Sums over the pods of a node that have exclusive CPUs."""
+    """Sums over the pods of a node that have exclusive CPUs or are confined to some NUMA nodes."""
 
     bytes: Mapping[tuple[int, str], int] = field(default_factory=dict)
     """(NUMA id, local or remote) → bytes, huge pages included."""
@@ -27,6 +30,8 @@ class ResidentMemory:
     """Pods that were found."""
     remote_pods: int = 0
     """Those of them with more than a tenth of their memory where they have no CPUs."""
+    confined: Mapping[int, int] = field(default_factory=dict)
+    """NUMA id → containers without exclusive CPUs that run there, and not on every NUMA node."""
 
 
 def homes(holders: Iterable[Holder], machine: Machine) -> dict[str, int]:
@@ -38,16 +43,33 @@ def homes(holders: Iterable[Holder], machine: Machine) -> dict[str, int]:
     return {uid: numas_of(machine.cpus_of_numa, mask) for uid, mask in cpus.items()}
 
 
-def resident_memory(home_of: Mapping[str, int], found: Mapping[str, PodMemory]) -> ResidentMemory:
-    """Add up what lies where the pods' CPUs are, and what does not; pods without a group are left out."""
+def confines(cpus_of_numa: Mapping[int, CPUSet]) -> Callable[[CPUSet], bool]:
+    """Return what tells whether a set of CPUs leaves out a NUMA node that has some."""
+    everywhere = numas_of(cpus_of_numa, cpuset.union(cpus_of_numa.values()))
+    return lambda cpus: numas_of(cpus_of_numa, cpus) not in {0, everywhere}
+
+
+def resident_memory(
+    home_of: Mapping[str, int],
+    found: Mapping[str, PodMemory],
+    confined: Iterable[ContainerGroup] = (),
+    cpus_of_numa: Mapping[int, CPUSet] = MappingProxyType({}),
+) -> ResidentMemory:
+    """Add up what lies where the pods' CPUs are, and what does not; pods without a group are left out.
+
+    Args:
+        home_of: pod uid → mask of the NUMA nodes of its exclusive CPUs.
+        found: what these pods have.
+        confined: containers of other pods that do not run on every NUMA node.
+        cpus_of_numa: the machine's.
+    """
+    parts = [(uid, home, found[uid]) for uid, home in home_of.items() if uid in found]
+    containers = [(one.uid, numas_of(cpus_of_numa, one.cpus), one.memory) for one in confined]
+    parts += containers
     total: dict[tuple[int, str], int] = {}
-    pods = remote_pods = 0
-    for uid, home in home_of.items():
-        memory = found.get(uid)
-        if memory is None:
-            continue
-        pods += 1
-        whole = remote = 0
+    of_pods: dict[str, tuple[int, int]] = {}
+    for uid, home, memory in parts:
+        whole, remote = of_pods.get(uid, (0, 0))
         for part in (memory.resident, memory.hugepages):
             for numa, size in part.items():
                 here = home >> numa & 1
@@ -55,8 +77,11 @@ def resident_memory(home_of: Mapping[str, int], found: Mapping[str, PodMemory]) 
                 total[key] = total.get(key, 0) + size
                 whole += size
                 remote += 0 if here else size
-        remote_pods += remote * _NOTABLE > whole
-    for numa in {numa for numa, _ in total} | set(cpuset.ids(cpuset.union(home_of.values()))):
+        of_pods[uid] = whole, remote
+    homes_of_all = cpuset.union([*home_of.values(), *(home for _, home, _ in parts)])
+    for numa in {numa for numa, _ in total} | set(cpuset.ids(homes_of_all)):
         for placement in (LOCAL, REMOTE):
             total.setdefault((numa, placement), 0)
-    return ResidentMemory(dict(sorted(total.items())), pods, remote_pods)
+    remote_pods = sum(remote * _NOTABLE > whole for whole, remote in of_pods.values())
+    counts = {numa: sum(home >> numa & 1 for _, home, _ in containers) for numa in cpus_of_numa}
+    return ResidentMemory(dict(sorted(total.items())), len(of_pods), remote_pods, counts)

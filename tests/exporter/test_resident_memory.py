@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from numazones.api.snapshot import Holder
 from numazones_exporter.metrics import Metrics
-from numazones_exporter.resident_memory import homes, resident_memory
-from numazones_exporter.sources.cgroups import CgroupReader, PodMemory
-from tests.exporter.sources.test_cgroups import UID, v2
+from numazones_exporter.resident_memory import confines, homes, resident_memory
+from numazones_exporter.sources.cgroups import CgroupReader, ContainerGroup, PodMemory
+from tests.exporter.sources.test_cgroups import STATIC, UID, v2
 from tests.numazones.kubelet import building
 
 ERRORS = "numazones_exporter_source_errors_total"
@@ -38,6 +38,44 @@ def test_memory_is_local_or_remote_and_pods_with_more_than_a_tenth_elsewhere_are
     )
     assert found.bytes == {(0, "local"): 184, (0, "remote"): 0, (1, "local"): 5, (1, "remote"): 21}
     assert (found.pods, found.remote_pods) == (3, 1)
+
+
+def test_containers_that_run_on_some_numa_nodes_only_count_others_are_nowhere_remote() -> None:
+    cpus_of_numa = building.machine().cpus_of_numa
+    wanted = confines(cpus_of_numa)
+    assert [wanted(cpus) for cpus in (0b1, 0b11, 0b1 << 4, 0b10001, 0)] == [True, True, True, False, False]
+    found = resident_memory(
+        {"a": 0b01},
+        {"a": PodMemory({0: 10})},
+        [
+            ContainerGroup("b", 0b1, PodMemory({0: 95, 1: 5})),
+            ContainerGroup("b", 0b1 << 4, PodMemory({0: 50})),
+            ContainerGroup("c", 0b10, PodMemory({0: 100}, {1: 2})),
+        ],
+        cpus_of_numa,
+    )
+    assert found.bytes == {(0, "local"): 205, (0, "remote"): 50, (1, "local"): 0, (1, "remote"): 7}
+    assert (found.pods, found.remote_pods, found.confined) == (3, 1, {0: 2, 1: 1})
+
+
+def test_metrics_show_confined_containers(tmp_path: Path) -> None:
+    path = v2(tmp_path, f"kubepods/pod{UID}/{'a' * 64}")
+    (path / "cpuset.cpus.effective").write_text("4-7\n")
+    v2(tmp_path, f"kubepods/burstable/pod{STATIC}/{'b' * 64}")
+    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics.show("worker-1", {}, {}, building.machine().cpus_of_numa)
+    memory = 'numazones_node_resident_memory_bytes{node="worker-1",numa_node="%s",placement="%s"}'
+    assert samples(metrics) == {
+        memory % (0, "local"): 0,
+        memory % (0, "remote"): 1050,
+        memory % (1, "local"): 207,
+        memory % (1, "remote"): 0,
+        'numazones_node_resident_memory_pods{node="worker-1",remote="false"}': 0,
+        'numazones_node_resident_memory_pods{node="worker-1",remote="true"}': 1,
+    }
+    confined = "numazones_node_confined_containers"
+    counts = [metrics.registry.get_sample_value(confined, {"node": "worker-1", "numa_node": n}) for n in "01"]
+    assert counts == [0, 1]
 
 
 def samples(metrics: Metrics) -> dict[str, float]:

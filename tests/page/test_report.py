@@ -193,7 +193,9 @@ def test_names_of_pods_are_legible_on_a_telephone(twenty: str, open_page: Open) 
 def test_a_table_stays_one_for_screen_readers_where_its_rows_are_cards(twenty: str, open_page: Open) -> None:
     page = open_page(twenty + "#/node/node-1", viewport={"width": 390, "height": 740})
     table = page.get_by_role("table")
-    expect(table.get_by_role("columnheader")).to_have_text(["Pod", "CPUs", "Memory on NUMA", "Devices"])
+    expect(table.get_by_role("columnheader")).to_have_text(
+        ["Pod", "CPUs", "Memory on NUMA", "Devices", "Alignment"]
+    )
     assert table.get_by_role("row").first.get_by_role("cell").count() == 0  # it is the head
     label = "getComputedStyle(document.querySelector('td'), '::before').content"
     assert page.evaluate(label) == '"Pod"'

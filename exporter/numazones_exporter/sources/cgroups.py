@@ -1,20 +1,23 @@
-"""Where the memory of pods really lies: what the kernel counts in their control groups, by NUMA node.
+"""Where the memory of pods really lies, and on which CPUs they run: what their control groups say.
 
 The Memory Manager promises; the kernel gives memory where it is first touched. ``memory.numa_stat`` of a
 pod's group has what its containers have together, in bytes (cgroup v2) or in pages (v1, whose
 ``hierarchical_`` lines have the sums). Layouts are those of the kubelet's drivers
 (``cm/cgroup_manager_linux``, kubelet 1.36):
 ``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice`` with systemd,
-``kubepods/burstable/pod<uid>`` with cgroupfs, without the middle for Guaranteed pods, below any root.
+``kubepods/burstable/pod<uid>`` with cgroupfs, without the middle for Guaranteed pods, below any root. In a
+pod's group each container has its own: ``cri-containerd-<id>.scope``, ``crio-<id>.scope``, or ``<id>``.
 """
 
 import errno
 import os
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from numazones import cpuset
+from numazones.cpuset import CPUSet
 from numazones_exporter.observation import NOT_FOUND
 from numazones_exporter.sources.problems import SourceError
 
@@ -27,6 +30,11 @@ _RESIDENT_V1 = {f"hierarchical_{key}" for key in _RESIDENT}
 _POD = re.compile(r"(?:^|-)pod([0-9A-Za-z][0-9A-Za-z_-]*?)(?:\.slice)?$")
 _PODS_ROOT = re.compile(r"(?:^|-)kubepods(?:\.slice)?$")
 _QOS_LEVEL = re.compile(r"(?:^|-)(?:burstable|besteffort)(?:\.slice)?$")
+_CONTAINER = re.compile(r"(?:^|-)[0-9a-z]{64}(?:\.scope)?$")
+_CONMON = "crio-conmon"
+"""Start of the groups of CRI-O's monitors, which lie beside the containers."""
+_CPUS_V2 = ("cpuset.cpus.effective",)
+_CPUS_V1 = ("cpuset.effective_cpus", "cpuset.cpus")
 _GONE = {errno.ENODEV, errno.ESTALE}
 """What the kernel answers for a group that is being removed."""
 _DEPTH = 3
@@ -45,6 +53,16 @@ class PodMemory:
     """NUMA id → ordinary memory."""
     hugepages: Mapping[int, int] = field(default_factory=dict)
     """NUMA id → huge pages of all sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGroup:
+    """What one container may run on, and has."""
+
+    uid: str
+    """Its pod's."""
+    cpus: CPUSet
+    memory: PodMemory
 
 
 class CgroupReader:
@@ -70,6 +88,49 @@ class CgroupReader:
                 found[uid] = memory
         return found
 
+    def confined(
+        self, exclusive: Container[str], wanted: Callable[[CPUSet], bool]
+    ) -> Iterator[ContainerGroup]:
+        """Yield the containers whose CPUs are wanted, of pods that have no exclusive CPUs.
+
+        A pod's sandbox may have a group of its own; no cpuset confines it.
+
+        Args:
+            exclusive: uids of pods that are left out.
+            wanted: tells of the CPUs that a group may use whether to read on.
+
+        Raises:
+            SourceError: as ``read``.
+        """
+        for uid, path in self._groups():
+            if uid in exclusive:
+                continue
+            for group in _directories(path):
+                if _CONTAINER.search(group.name) is None or group.name.startswith(_CONMON):
+                    continue
+                cpus = self._cpus_of(group)
+                if cpus is not None and wanted(cpus) and (memory := self._memory_of(group)) is not None:
+                    yield ContainerGroup(uid, cpus, memory)
+
+    def _cpus_of(self, path: Path) -> CPUSet | None:
+        """Return the CPUs that a group may use; None where it vanishes or the kernel does not say."""
+        where = path
+        if not self._is_v2:
+            where = self._root / "cpuset" / path.relative_to(self._root / "memory")
+        for name in _CPUS_V2 if self._is_v2 else _CPUS_V1:
+            text = _text_of(where / name)
+            if text is None or not text.strip():
+                continue
+            try:
+                return cpuset.parse(text.strip())
+            except cpuset.InvalidCPUSet as error:
+                raise SourceError("Malformed", f"{where / name} is no list of CPUs: {text[:80]!r}") from error
+        return None
+
+    @property
+    def _is_v2(self) -> bool:
+        return (self._root / _V2_MARK).is_file()
+
     def _groups(self) -> Iterator[tuple[str, Path]]:
         """Yield pod uid → the directory that counts its memory."""
         if not self._pods_roots or not all(path.is_dir() for path in self._pods_roots):
@@ -82,7 +143,7 @@ class CgroupReader:
                     yield found
 
     def _find_pods_roots(self) -> Iterator[Path]:
-        if (self._root / _V2_MARK).is_file():
+        if self._is_v2:
             top = self._root
         elif (self._root / "memory").is_dir():
             top = self._root / "memory"
@@ -103,33 +164,35 @@ class CgroupReader:
 
     def _memory_of(self, path: Path) -> PodMemory | None:
         """Return what a group counts; None where it vanishes or the kernel counts nothing by NUMA node."""
-        try:
-            text = _text(path / _STAT)
-            huge = dict(self._hugepages(path))
-        except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        text = _text_of(path / _STAT)
+        if text is None:
             return None
-        except OSError as error:
-            if error.errno in _GONE:
-                return None
-            raise SourceError("Unreadable", f"{path / _STAT}: {error.strerror or error}") from error
-        return PodMemory(_resident(text, path / _STAT), huge)
+        return PodMemory(_resident(text, path / _STAT), dict(self._hugepages(path)))
 
     def _hugepages(self, path: Path) -> Iterator[tuple[int, int]]:
         """Yield NUMA id → bytes of huge pages; v1 counts them below another mount."""
         where = path
-        if not (self._root / _V2_MARK).is_file():
+        if not self._is_v2:
             where = self._root / "hugetlb" / path.relative_to(self._root / "memory")
         total: dict[int, int] = {}
         for name in _names(where):
             if _HUGETLB.fullmatch(name):
                 file = where / name
-                for _, amounts in _lines(_text(file), file, {"total"}):
+                for _, amounts in _lines(_text_of(file) or "", file, {"total"}):
                     _add(total, amounts)
         yield from total.items()
 
 
-def _text(file: Path) -> str:
-    return file.read_bytes().decode("ascii", errors="replace")
+def _text_of(file: Path) -> str | None:
+    """Return what a file of the kernel's says; None where its group is gone."""
+    try:
+        return file.read_bytes().decode("ascii", errors="replace")
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return None
+    except OSError as error:
+        if error.errno in _GONE:
+            return None
+        raise SourceError("Unreadable", f"{file}: {error.strerror or error}") from error
 
 
 def _names(directory: Path) -> list[str]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numazones_exporter.sources.cgroups import CgroupReader, PodMemory
+from numazones import cpuset
+from numazones_exporter.sources.cgroups import CgroupReader, ContainerGroup, PodMemory
 from numazones_exporter.sources.problems import SourceError
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -86,6 +87,60 @@ def test_containers_below_a_pod_are_not_taken_for_pods(tmp_path: Path) -> None:
     v2(tmp_path, f"{pod.relative_to(tmp_path)}/cri-containerd-{'a' * 64}.scope")
     v2(tmp_path, f"{pod.relative_to(tmp_path)}/crio-conmon-{'b' * 64}.scope")
     assert list(CgroupReader(tmp_path).read(ANY)) == [UID]
+
+
+CONTAINERS = {
+    "containerd": f"cri-containerd-{'a' * 64}.scope",
+    "CRI-O": f"crio-{'b' * 64}.scope",
+    "cgroupfs": "c" * 64,
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS.values(), ids=CONTAINERS)
+def test_containers_are_found_with_the_cpus_that_they_may_use(tmp_path: Path, name: str) -> None:
+    pod = f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice"
+    two, one = tmp_path / "two", tmp_path / "one"
+    (v2(two, f"{pod}/{name}") / "cpuset.cpus.effective").write_text("0-3,8\n")
+    v1(one, f"{pod}/{name}")
+    groups = one / "cpuset" / pod / name
+    groups.mkdir(parents=True)
+    (groups / "cpuset.cpus").write_text("0-3,8\n")
+    sizes = {two: PodMemory({0: 1050, 1: 207}), one: PodMemory({0: 80 * PAGE, 1: 40 * PAGE})}
+    for root, memory in sizes.items():
+        expected = ContainerGroup(UID, cpuset.parse("0-3,8"), memory)
+        assert list(CgroupReader(root).confined((), bool)) == [expected]
+        assert list(CgroupReader(root).confined({UID}, bool)) == []
+    # What is in force goes before what was asked for.
+    (groups / "cpuset.effective_cpus").write_text("1\n")
+    assert [found.cpus for found in CgroupReader(one).confined((), bool)] == [0b10]
+
+
+def test_groups_that_are_no_containers_are_not_read(tmp_path: Path) -> None:
+    pod = f"kubepods/pod{UID}"
+    for name in (f"crio-conmon-{'b' * 64}.scope", "init.scope", "f" * 12):
+        (v2(tmp_path, f"{pod}/{name}", "nonsense") / "cpuset.cpus.effective").write_text("0\n")
+    assert list(CgroupReader(tmp_path).confined((), bool)) == []
+
+
+def test_only_what_is_wanted_is_read_on_and_what_vanishes_or_says_nothing_is_left_out(tmp_path: Path) -> None:
+    pod = f"kubepods/pod{UID}"
+    (v2(tmp_path, f"{pod}/{'a' * 64}", "nonsense") / "cpuset.cpus.effective").write_text("0-15\n")
+    v2(tmp_path, f"{pod}/{'b' * 64}", "nonsense")
+    (v2(tmp_path, f"{pod}/{'c' * 64}", "nonsense") / "cpuset.cpus.effective").write_text("\n")
+    gone = v2(tmp_path, f"{pod}/{'d' * 64}")
+    (gone / "cpuset.cpus.effective").write_text("1\n")
+    (gone / "memory.numa_stat").unlink()
+    (v2(tmp_path, f"{pod}/{'e' * 64}") / "cpuset.cpus.effective").write_text("2\n")
+    found = CgroupReader(tmp_path).confined((), lambda cpus: cpus.bit_count() < 16)
+    assert [one.cpus for one in found] == [0b100]
+
+
+def test_cpus_that_the_kernel_does_not_write_are_named(tmp_path: Path) -> None:
+    file = v2(tmp_path, f"kubepods/pod{UID}/{'a' * 64}") / "cpuset.cpus.effective"
+    file.write_text("all of them\n")
+    with pytest.raises(SourceError, match="is no list of CPUs: 'all of them") as caught:
+        list(CgroupReader(tmp_path).confined((), bool))
+    assert str(file) in str(caught.value)
 
 
 def test_groups_of_other_pods_are_not_read(tmp_path: Path) -> None:

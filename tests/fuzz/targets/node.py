@@ -125,7 +125,10 @@ def _sysfs(data: bytes) -> None:
 def _cgroups(data: bytes) -> None:
     with folder() as root:
         write_tree(root, json_or(data))
-        CgroupReader(root).read(frozenset({"1-2", "a", "b"}))
+        reader = CgroupReader(root)
+        reader.read(frozenset({"1-2", "a", "b"}))
+        for found in reader.confined(frozenset({"a"}), bool):
+            assert found.cpus
 
 
 _V2_POD = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice"
@@ -137,10 +140,14 @@ _CGROUPS = (
         "cgroup.controllers": "memory",
         f"{_V2_POD}/memory.numa_stat": "anon N0=4096 N1=0\nfile N0=8192 N1=1\nkernel_stack N0=1\n",
         f"{_V2_POD}/hugetlb.2MB.numa_stat": "total=0 N0=2097152 N1=0\n",
+        f"{_V2_POD}/crio-{'0' * 64}.scope/cpuset.cpus.effective": "0-3\n",
+        f"{_V2_POD}/crio-{'0' * 64}.scope/memory.numa_stat": "anon N0=4096 N1=0\nfile N0=0 N1=1\n",
     },
     {
         "memory/kubepods/burstable/poda/memory.numa_stat": _V1_STAT,
         "memory/kubepods/podb/memory.numa_stat": _V1_STAT,
+        f"memory/kubepods/podb/{'0' * 64}/memory.numa_stat": _V1_STAT,
+        f"cpuset/kubepods/podb/{'0' * 64}/cpuset.cpus": "0-3,8\n",
     },
 )
 
