@@ -139,7 +139,7 @@ async def _show_recorded(
     recorded = recordings.find(directory)
     async with recorded_nodes.running(recorded, scratch, screen, port=settings.port) as plane:
         screen.title("kubectl get numazones")
-        screen.say(tables.render(await tables.fetch(plane.server.url, _ZONES)))
+        screen.say(tables.render(await tables.fetch(plane.server.url, _ZONES), columns=screen.columns))
         await _serve(plane, screen, serve=settings.serve)
 
 
@@ -322,7 +322,8 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
             screen.say(outcomes.render(compared))
             screen.say(f"{outcomes.verdict(compared)}.")
         screen.title("kubectl get numazones")
-        screen.say(tables.render(await tables.fetch(running.plane.server.url, _ZONES)))
+        zones = await tables.fetch(running.plane.server.url, _ZONES)
+        screen.say(tables.render(zones, columns=screen.columns))
         await _serve(running.plane, screen, serve=settings.serve)
 
 

@@ -47,6 +47,11 @@ class Screen:
         """Whether a person is looking at the results."""
         return self._out.isatty()
 
+    @property
+    def columns(self) -> int | None:
+        """How wide the person's terminal is; None where there is none."""
+        return shutil.get_terminal_size().columns if self.is_terminal else None
+
     def progress(self, text: str) -> None:
         """Say what is being done now; on a terminal the next message takes its place."""
         if self._err.isatty():
@@ -61,8 +66,8 @@ class Screen:
             click.echo(_CLEAR, file=self._err, nl=False)
             self._line_open = False
         self.pages[-1] += click.unstyle(text).splitlines() or [""]
-        if self.is_terminal:
-            columns = shutil.get_terminal_size().columns
+        columns = self.columns
+        if columns is not None:
             text = "\n".join(part for line in text.splitlines() for part in broken(line, columns))
         click.echo(text, file=self._out)
 

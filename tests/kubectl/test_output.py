@@ -190,6 +190,7 @@ def test_a_template_is_filled_from_the_document_of_every_command(
         (("who", "worker-1"), ["pod/web-1", "pod/cache-1"]),
         (("who", "worker-1", "0"), ["pod/web-1"]),
         (("why", "-A"), ["pod/trainer-1", "pod/trainer-2"]),
+        (("fit", "cpu=3", "--replicas", "3"), ["node/worker-1", "node/worker-2"]),
     ],
 )
 def test_what_is_listed_is_named_for_pipes(

@@ -39,3 +39,9 @@ def test_lines_that_fit_are_left_alone() -> None:
     table = "NAME          CPU   FREE"
     assert broken(table, 80) == [table]
     assert broken("", 80) == [""]
+
+
+def test_only_a_terminal_says_how_wide_a_table_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert Screen(Terminal()).columns == 80
+    assert Screen(io.StringIO()).columns is None
