@@ -46,13 +46,14 @@ def waiting_pod(
     nominated: str = "",
     node: str = "",
     priority: int = 0,
+    selector: dict[str, str] | None = None,
 ) -> ClusterPod:
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     affinity: dict[str, Any] = {"affinity": {"nodeAffinity": required}} if nodes else {}
-    body = pod_body(name, cpu=cpu, nodeName=node, priority=priority, **affinity)
+    body = pod_body(name, cpu=cpu, nodeName=node, priority=priority, nodeSelector=selector or {}, **affinity)
     body["metadata"]["uid"] = f"uid-{name}"
     if released is not None:
         body["metadata"]["annotations"] = {RELEASED: timestamp.format(datetime.fromtimestamp(released, UTC))}
@@ -91,13 +92,14 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_what_is_held(step: float)
 def test_a_pod_released_without_a_choice_of_nodes_holds_nothing() -> None:
     cluster = Cluster(*(f"n{number}" for number in range(MAX_NODES + 1)))
     cluster.pod("p", released=EPOCH)
+    assert list(cluster.held.on_their_way()) == []
     assert cluster.at() == {}
 
 
 @pytest.mark.parametrize(
     ("nominated", "asking", "counts"),
-    [(0, 0, True), (5, 0, True), (0, 5, False)],
-    ids=["as important", "more important", "less important"],
+    [(0, 0, True), (5, 0, True), (5, 3, True), (0, 5, False), (0, 1, False)],
+    ids=["as important", "more important", "a little more", "less important", "a little less"],
 )
 def test_a_nomination_counts_for_pods_that_are_not_more_important(
     nominated: int, asking: int, *, counts: bool
@@ -155,6 +157,21 @@ def test_as_many_nodes_as_a_release_may_choose_are_held() -> None:
     cluster = Cluster(*names)
     cluster.pod("p", released=EPOCH)
     assert cluster.at() == {name: ["p"] for name in names}
+
+
+def test_a_pod_released_to_nodes_by_their_labels_holds_room_there() -> None:
+    cluster = Cluster()
+    node = cluster.state.node("a")
+    assert node is not None
+    (label, value) = next(iter(node.labels.items()))
+    cluster.pod("p", released=EPOCH, selector={label: value})
+    assert "a" in cluster.at()
+
+
+def test_what_was_never_held_can_be_dropped() -> None:
+    cluster = Cluster()
+    cluster.held.drop("uid-nobody")
+    assert cluster.held.uids() == set()
 
 
 def test_a_pod_that_is_changed_holds_room_where_it_may_go_now() -> None:
