@@ -26,7 +26,20 @@ except SystemExit as ended:
 for script in (TARGET / "bin").iterdir():
     if script.name not in PROGRAMS:
         script.unlink()
-# Bytecode that is taken for what it is, whatever the times of files: nothing is written on a read-only root.
 (site,) = TARGET.glob("lib/python3*/*-packages")
+# The schemas of the newest dozen of Kubernetes releases, once more for each kind: one file of them is read.
+schemas = site / "kubernetes_validate/kubernetes-json-schema"
+if schemas.is_dir():
+    sys.path.insert(0, str(site))
+    from numazones_apiserver import definitions
+
+    read = definitions.file()
+    for path in sorted(schemas.rglob("*"), reverse=True):
+        if path.is_dir():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path != read:
+            path.unlink()
+# Bytecode that is taken for what it is, whatever the times of files: nothing is written on a read-only root.
 if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):
     sys.exit(f"{site} could not be compiled")

@@ -22,21 +22,21 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 
-def _folder() -> Any:
-    """The folder of the reference release, else of the newest one the installed package has."""
+def file() -> Any:
+    """The one file that is read: of the reference release, else of the newest the installed package has."""
     root = files("kubernetes_validate") / "kubernetes-json-schema"
     found: dict[tuple[int, int], Any] = {}
     for folder in root.iterdir():
         match = re.fullmatch(r"v(\d+)\.(\d+)\.\d+-local", folder.name)
         if match:
             found[int(match[1]), int(match[2])] = folder
-    return found.get(RELEASE) or found[max(found)]
+    return (found.get(RELEASE) or found[max(found)]) / "_definitions.json"
 
 
 @cache
 def by_name() -> dict[str, Object]:
     """Every definition by its name, as published (JSON schema; null is allowed everywhere)."""
-    document = orjson.loads((_folder() / "_definitions.json").read_bytes())
+    document = orjson.loads(file().read_bytes())
     definitions: dict[str, Object] = document["$defs"]
     return definitions
 

@@ -288,20 +288,31 @@ class Driver:
 
     # The course of things
 
-    def _executing(self) -> bool:
-        """Whether a plan is being carried out."""
+    def _has_plan(self, phase: str) -> bool:
+        """Whether a plan is in a phase."""
         events = self._history.events
         for event in events[self._read :]:
             if event["kind"] == "object" and event["resource"] == "rebalancerecommendations":
-                self._phases[event["name"]] = (event["after"].get("status") or {}).get("phase", "")
+                phase_of = (event["after"].get("status") or {}).get("phase", "")
+                self._phases[event["name"]] = "" if event["type"] == "DELETED" else phase_of
         self._read = len(events)
-        return "Executing" in self._phases.values()
+        return phase in self._phases.values()
 
-    async def _plan_begins(self) -> None:
-        """Wait for a while until a plan is being carried out."""
+    async def _plan_is(self, phase: str) -> bool:
+        """Wait for a while until a plan is in a phase; whether one is."""
         end = self._history.now() + _PLAN_WAIT
-        while not self._executing() and self._history.now() < end:  # noqa: ASYNC110 -- until a time, too
+        while not self._has_plan(phase) and self._history.now() < end:  # noqa: ASYNC110 -- until a time, too
             await asyncio.sleep(_POLL / 10)
+        return self._has_plan(phase)
+
+    async def _approve_late(self) -> None:
+        """Approve a plan some seconds after the cluster has changed under it."""
+        await self.set_policy("Approve", pending_pods=self._draw.random() < 0.5)
+        if await self._plan_is("Proposed"):
+            await self._change_pod()
+            await self._change_app()
+            await asyncio.sleep(self._draw.uniform(0.0, 2 * checker.PACE.lag))
+            await self.approve()
 
     async def turmoil(self) -> None:
         """Take some steps, faults among them, many of them in the middle of a plan."""
@@ -314,6 +325,7 @@ class Driver:
             self._change_budget,
             self._change_policy,
             self.approve,
+            self._approve_late,
         )
         faults: tuple[Action, ...] = (
             self._api_away,
@@ -331,7 +343,7 @@ class Driver:
         for _ in range(_STEPS):
             act = self._draw.choice(traffic if self._draw.random() < 0.65 else faults)
             if self._draw.random() < 0.5:
-                await self._plan_begins()
+                await self._plan_is("Executing")
             self._say(f"  {self._history.now():8.2f} s {act.__name__.strip('_')}")
             if act in faults:
                 # One fault at a time; the traffic goes on.

@@ -560,6 +560,45 @@ def test_settings_that_make_no_sense_are_rejected(settings: dict[str, Any], mess
 
 
 @pytest.mark.parametrize(
+    ("settings", "where", "known"),
+    [
+        ({"b": 1, "a": 1}, "protections", None),
+        (
+            {"podProtections": {"b": 1, "a": 1}},
+            "podProtections",
+            "config, defaultDisabled, extraEnabled",
+        ),
+        (enabled("PodsWithPVC", Other={}, b=1, a=1), "podProtections.config", "PodsWithPVC"),
+        (
+            enabled("PodsWithPVC", PodsWithPVC={"b": 1, "a": 1}),
+            "podProtections.config.PodsWithPVC",
+            "protectedStorageClasses",
+        ),
+        ({"namespaces": {"b": 1, "a": 1}}, "namespaces", "exclude, include"),
+    ],
+)
+def test_unknown_settings_are_named_with_their_place_and_what_is_known(
+    settings: dict[str, Any], where: str, known: str | None
+) -> None:
+    with pytest.raises(InvalidProtections) as caught:
+        Protections.from_api(settings)
+    unknown = "Other, a, b" if where == "podProtections.config" else "a, b"
+    said = str(caught.value)
+    assert said.startswith(f"{where}: unknown {unknown}; known are ")
+    assert known is None or said.endswith(f"known are {known}")
+
+
+@pytest.mark.parametrize("settings", [{"noEvictionPolicy": ""}, {"minReplicas": None}])
+def test_settings_that_are_left_empty_are_the_defaults(settings: dict[str, Any]) -> None:
+    assert Protections.from_api(settings) == Protections.from_api({})
+
+
+def test_the_highest_priority_of_users_may_be_the_threshold() -> None:
+    body = {"priorityThreshold": {"value": 2_000_000_000}}
+    assert Protections.from_api(body).priority_threshold == 2_000_000_000
+
+
+@pytest.mark.parametrize(
     ("expression", "message"),
     [
         ({"key": "a", "operator": "Near"}, "unknown operator 'Near' on a"),

@@ -1,5 +1,6 @@
 """The room held for pods on their way: for whom, where, against whom, and until when."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Way, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, with_held
 from numazones.prediction import Kind, Standing, ask
 from numazones.waiting import RELEASED
 from numazones_operator.placement.held_room import NOMINATION_SECONDS, HeldRoom
@@ -46,13 +47,14 @@ def waiting_pod(
     nominated: str = "",
     node: str = "",
     priority: int = 0,
+    selector: dict[str, str] | None = None,
 ) -> ClusterPod:
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     affinity: dict[str, Any] = {"affinity": {"nodeAffinity": required}} if nodes else {}
-    body = pod_body(name, cpu=cpu, nodeName=node, priority=priority, **affinity)
+    body = pod_body(name, cpu=cpu, nodeName=node, priority=priority, nodeSelector=selector or {}, **affinity)
     body["metadata"]["uid"] = f"uid-{name}"
     if released is not None:
         body["metadata"]["annotations"] = {RELEASED: timestamp.format(datetime.fromtimestamp(released, UTC))}
@@ -91,13 +93,14 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_what_is_held(step: float)
 def test_a_pod_released_without_a_choice_of_nodes_holds_nothing() -> None:
     cluster = Cluster(*(f"n{number}" for number in range(MAX_NODES + 1)))
     cluster.pod("p", released=EPOCH)
+    assert list(cluster.held.on_their_way()) == []
     assert cluster.at() == {}
 
 
 @pytest.mark.parametrize(
     ("nominated", "asking", "counts"),
-    [(0, 0, True), (5, 0, True), (0, 5, False)],
-    ids=["as important", "more important", "less important"],
+    [(0, 0, True), (5, 0, True), (5, 3, True), (0, 5, False), (0, 1, False)],
+    ids=["as important", "more important", "a little more", "less important", "a little less"],
 )
 def test_a_nomination_counts_for_pods_that_are_not_more_important(
     nominated: int, asking: int, *, counts: bool
@@ -115,6 +118,88 @@ def test_a_nomination_that_leads_nowhere_ends() -> None:
     assert cluster.at() == {}
     cluster.pod("p", nominated="b")
     assert cluster.at() == {"b": ["p"]}
+
+
+def test_what_is_held_says_for_whom_where_how_and_until_when() -> None:
+    cluster = Cluster()
+    released = cluster.pod("released", released=EPOCH, nodes=("a", "b"))
+    nominated = cluster.pod("nominated", nominated="b")
+    assumed = cluster.pod("assumed")
+    cluster.held.hold(assumed, ("a",), Way.ASSUMED, seconds=45)
+    expected = {
+        "assumed": Held(assumed, ("a",), Way.ASSUMED, EPOCH + 45),
+        "nominated": Held(nominated, ("b",), Way.NOMINATED, EPOCH + NOMINATION_SECONDS),
+        "released": Held(released, ("a", "b"), Way.RELEASED, EPOCH + RELEASE_SECONDS),
+    }
+    for _ in range(2):
+        assert {one.pod.name: one for one in cluster.held.on_their_way()} == expected
+        cluster.offline.clock.now += 20
+    assert cluster.held.uids() == {assumed.uid}
+    cluster.offline.clock.now += 20
+    assert cluster.held.uids() == set()
+    assert [one.pod.name for one in cluster.held.on_their_way()] == ["nominated"]
+
+
+def test_a_nomination_holds_room_from_when_it_was_first_seen_until_its_time_is_up() -> None:
+    cluster = Cluster()
+    pod = cluster.pod("p", nominated="a")
+    assert cluster.at() == {"a": ["p"]}
+    cluster.offline.clock.now += NOMINATION_SECONDS - 1
+    assert cluster.at() == {"a": ["p"]}
+    cluster.state.pods.remove(pod)
+    assert cluster.at() == {}
+    cluster.pod("p", nominated="a")
+    cluster.offline.clock.now += 2
+    assert cluster.at() == {"a": ["p"]}  # it is another nomination
+
+
+def test_as_many_nodes_as_a_release_may_choose_are_held() -> None:
+    names = tuple(f"n{number}" for number in range(MAX_NODES))
+    cluster = Cluster(*names)
+    cluster.pod("p", released=EPOCH)
+    assert cluster.at() == {name: ["p"] for name in names}
+
+
+def test_a_pod_released_to_nodes_by_their_labels_holds_room_there() -> None:
+    cluster = Cluster()
+    node = cluster.state.node("a")
+    assert node is not None
+    (label, value) = next(iter(node.labels.items()))
+    cluster.pod("p", released=EPOCH, selector={label: value})
+    assert "a" in cluster.at()
+
+
+def test_what_was_never_held_can_be_dropped() -> None:
+    cluster = Cluster()
+    cluster.held.drop("uid-nobody")
+    assert cluster.held.uids() == set()
+
+
+def test_a_pod_that_is_changed_holds_room_where_it_may_go_now() -> None:
+    cluster = Cluster()
+    cluster.pod("p", released=EPOCH, nodes=("a",))
+    assert cluster.at() == {"a": ["p"]}
+    cluster.pod("p", released=EPOCH, nodes=("b",))
+    assert cluster.at() == {"b": ["p"]}
+
+
+def test_others_room_counts_for_a_pod_that_is_on_its_way_itself() -> None:
+    cluster = Cluster()
+    first = cluster.pod("first", nominated="a")
+    cluster.held.hold(first, ("a",), Way.ASSUMED, seconds=60)
+    cluster.pod("second", nominated="a")
+    cluster.pod("third", released=EPOCH, nodes=("b",))
+    assert cluster.at(first) == {"a": ["second"], "b": ["third"]}
+
+
+@pytest.mark.parametrize("end", ["Failed", "Succeeded", "deleted"])
+def test_a_binding_of_a_pod_that_has_ended_holds_nothing(end: str) -> None:
+    cluster = Cluster()
+    pod = cluster.pod("p")
+    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    changed = replace(pod, deleting=True) if end == "deleted" else replace(pod, phase=end)
+    cluster.state.pods.put(changed)
+    assert cluster.at() == {}
 
 
 def test_nobody_leaves_room_for_itself() -> None:
