@@ -171,6 +171,8 @@ def alignments(
             that are missing are looked at with all their containers.
 
     >>> from numazones import build
+    >>> from numazones.kubelet.admission import admit
+    >>> from numazones.placement.kubelet import KubeletPlacement
     >>> machine = build.machine(numa=2, cores=8, threads=1, memory="16Gi")
     >>> static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     >>> node = build.node(machine, {**static, "topologyManagerPolicy": "best-effort"})
