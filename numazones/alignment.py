@@ -12,7 +12,6 @@ What is shared, CPUs of the shared pool and memory that nobody promised, is not 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cluster import ClusterNode, ClusterPod
@@ -21,11 +20,6 @@ from numazones.demand import ContainerKind
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.devices import Key
 from numazones.dra.uses import used_by
-from numazones.errors import NumazonesError
-from numazones.kubelet.admission import Admission, admit, remove
-from numazones.kubelet.config import SINGLE_NUMA_NODE
-from numazones.kubelet.node import Node
-from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
 from numazones.pod import Pod
 
@@ -168,29 +162,6 @@ class PodAlignment:
         return (_ORDER.index(self.alignment), self.remote_cpus, len(self.numas), self.remote_memory)
 
 
-class Trials(NamedTuple):
-    """What a kubelet that admits aligned pods only would say to a pod that runs there."""
-
-    empty: Admission
-    """If no other pod were there."""
-    now: Admission | None
-    """With what the others leave; None: not even the empty node would admit it."""
-
-
-class Alignable(StrEnum):
-    """Whether the node that a pod runs on could hold it aligned."""
-
-    YES = "yes"
-    """It is aligned."""
-    NOW = "now"
-    """With the room that there is: made anew, it could be."""
-    EMPTIER = "emptier"
-    """If others left."""
-    NEVER = "never"
-    """Not even on the empty node: it asks for more than a NUMA node has."""
-    UNKNOWN = "unknown"
-
-
 def alignments(
     occupancy: Occupancy, started: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[PodAlignment]:
@@ -202,6 +173,8 @@ def alignments(
             that are missing are looked at with all their containers.
 
     >>> from numazones import build
+    >>> from numazones.kubelet.admission import admit
+    >>> from numazones.placement.kubelet import KubeletPlacement
     >>> machine = build.machine(numa=2, cores=8, threads=1, memory="16Gi")
     >>> static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     >>> node = build.node(machine, {**static, "topologyManagerPolicy": "best-effort"})
@@ -255,68 +228,9 @@ def of_pod(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
     return next((found for other, found in of_node(node) or () if other.uid == pod.uid), None)
 
 
-def trials_on(node: ClusterNode, pod: ClusterPod) -> Trials | None:
-    """Return what comes of it that a pod's node would hold it aligned; None where that is not known.
-
-    It is not of a pod with claims: which devices the scheduler would allocate is not.
-    """
-    if node.state is None or node.approximate or pod.admission is None or pod.kubelet_uid in node.claimed:
-        return None
-    try:
-        return trials(node.state, pod.admission)
-    except NumazonesError:  # the kubelet would get to no verdict
-        return None
-
-
-def made_anew(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
-    """Return how a pod would lie if it left its node and came back at once; None where that is not known.
-
-    Its node's own policy decides. None, too, where the kubelet would reject it.
-    """
-    if trials_on(node, pod) is None or node.state is None or pod.admission is None:
-        return None
-    try:
-        said = KubeletPlacement(remove(node.state, pod.admission.uid)).admit(pod.admission)
-    except NumazonesError:
-        return None
-    if not said.admitted:
-        return None
-    started = {pod.admission.uid: started_containers(pod.admission)}
-    occupancy = said.placement.occupancy({pod.admission.uid: pod.full_name})
-    lying = alignments(occupancy, started)
-    return next((found for found in lying if found.uid == pod.admission.uid), None)
-
-
-def alignable(node: ClusterNode, pod: ClusterPod, found: PodAlignment) -> Alignable:
-    """Return whether the node that a pod runs on could hold it aligned."""
-    if found.aligned:
-        return Alignable.YES
-    tried = trials_on(node, pod)
-    if tried is None:
-        return Alignable.UNKNOWN
-    if tried.now is None:
-        return Alignable.NEVER
-    return Alignable.NOW if tried.now.admitted else Alignable.EMPTIER
-
-
 def started_containers(pod: Pod) -> frozenset[str]:
     """Return the names of the containers of a running pod that run: all but plain init containers."""
     return frozenset(one.name for one in pod.containers if one.kind is not ContainerKind.INIT)
-
-
-def trials(node: Node, pod: Pod) -> Trials:
-    """Ask a node's kubelet about a pod under single-numa-node, which admits aligned pods only.
-
-    Args:
-        node: as it is, with the pod or without it.
-        pod: with the UID under which it holds something.
-
-    Raises:
-        NumazonesError: the kubelet would get to no verdict.
-    """
-    strict = _single_numa_node(node)
-    empty = admit(strict.emptied, pod)
-    return Trials(empty, admit(remove(strict, pod.uid), pod) if empty.admitted else None)
 
 
 _Claimed = Mapping[str, Mapping[str, frozenset[Key]]]
@@ -354,12 +268,6 @@ def _near(dra: NodeDevices, keys: Iterable[Key]) -> Iterator[HeldDevices]:
         if (device := dra.devices.get(key)) is not None and device.numas:
             driver, _, name = key
             yield HeldDevices(f"{driver}/{name}", (name,), (cpuset.of(device.numas),))
-
-
-def _single_numa_node(node: Node) -> Node:
-    """The same node under the policy that admits aligned pods only, in its own scope."""
-    config = replace(node.config, topology_manager_policy=SINGLE_NUMA_NODE)
-    return replace(node, kubelet=node.kubelet.with_topology_settings(config))
 
 
 def _of_part(part: Holder, cpus_of_numa: Mapping[int, CPUSet]) -> ContainerAlignment | None:

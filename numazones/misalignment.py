@@ -8,8 +8,9 @@ help, has been tried on a copy.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from numazones import alignment, cpuset
-from numazones.alignment import Alignable, Alignment, ContainerAlignment, PodAlignment
+from numazones import alignable, alignment, cpuset
+from numazones.alignable import Alignable
+from numazones.alignment import Alignment, ContainerAlignment, PodAlignment
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission
@@ -52,7 +53,7 @@ def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | Non
     found = None if node is None else alignment.of_pod(node, pod)
     if node is None or found is None or found.aligned:
         return None
-    could = alignment.alignable(node, pod, found)
+    could = alignable.alignable(node, pod, found)
     why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, could))
     return Misalignment(found, could, why, tuple(_help(node, pod, situation)))
 
@@ -106,7 +107,7 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
 
 def _could(node: ClusterNode, pod: ClusterPod, could: Alignable) -> str:
     """Say whether the node could hold the pod aligned, and what is missing."""
-    trials = alignment.trials_on(node, pod)
+    trials = alignable.trials_on(node, pod)
     if trials is None:
         reason = ", as the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
         return f"whether {node.name} could hold it aligned is not known{reason}"
@@ -140,12 +141,12 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation) -> Iterator[
         )
         return
     kept = [objection.message for objection in why_not(pod, situation, Policy())]
-    again = alignment.made_anew(node, pod)
+    again = alignable.made_anew(node, pod)
     if again is not None and again.aligned:
         why = f"; no plan does it: {kept[0]}" if kept else ""
         yield f"make it anew: as things are now, {node.name} would hold it aligned{why}"
     elif again is not None and (better := _under_best_effort(node)) is not None:
-        anew = alignment.made_anew(better, pod)
+        anew = alignable.made_anew(better, pod)
         if anew is not None and anew.aligned:
             yield (
                 f"set topologyManagerPolicy: best-effort on {node.name}, and make it anew: then it will be "

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple, Self
 
-from numazones.alignment import Alignable, Alignment, PodAlignment, alignable, of_node
+from numazones.alignable import Alignable, alignable
+from numazones.alignment import Alignment, PodAlignment, of_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.owners import owner_of
 

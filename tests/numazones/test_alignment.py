@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import alignment
+from numazones import alignable, alignment
 from numazones.alignment import Alignment
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
@@ -122,7 +122,7 @@ def admitted(node: Node, pod: Pod) -> Node:
 
 def possible(node: Node, pod: Pod) -> tuple[bool, bool]:
     """Whether the node could hold the pod aligned: if it were empty, and as it is."""
-    tried = alignment.trials(node, pod)
+    tried = alignable.trials(node, pod)
     return tried.empty.admitted, tried.now is not None and tried.now.admitted
 
 

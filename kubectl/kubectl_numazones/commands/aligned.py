@@ -10,7 +10,8 @@ from kubectl_numazones.cluster import Seen, Source, read, source_options
 from kubectl_numazones.documents import AlignedDocument, AlignedOwner, AlignedPod, HeldOfNuma
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, selector_option
-from numazones.alignment import Alignable, Alignment, PodAlignment, alignable, of_node
+from numazones.alignable import Alignable, alignable
+from numazones.alignment import Alignment, PodAlignment, of_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.label_selector import LabelSelector
 from numazones.owner_alignment import AlignmentSum, OwnerName, merged, worst_first

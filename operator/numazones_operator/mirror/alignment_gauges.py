@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones.alignment import Alignable, Alignment
+from numazones.alignable import Alignable
+from numazones.alignment import Alignment
 from numazones.cluster import ClusterNode
 from numazones.owner_alignment import AlignmentSum, OwnerName, merged, sums_by_owner, total, worst_first
 from numazones_program.gauges import gauge

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.alignment import Alignment, of_node, trials_on
+from numazones.alignable import trials_on
+from numazones.alignment import Alignment, of_node
 from numazones.api.numazone import Assignment, DeviceIDs
 from numazones.api.zones import zones_from_node
 from numazones.dump import Dump, read_nodes

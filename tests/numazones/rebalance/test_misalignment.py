@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import alignment
-from numazones.alignment import Alignable
+from numazones.alignable import Alignable
 from numazones.cluster import ClusterNode
 from numazones.misalignment import Misalignment, misalignment_of
 from numazones.rebalance.candidates import Situation

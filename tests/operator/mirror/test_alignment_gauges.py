@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from numazones.alignment import Alignable, Alignment
+from numazones.alignable import Alignable
+from numazones.alignment import Alignment
 from numazones.cluster import ClusterNode
 from numazones.dump import Dump
 from numazones.owner_alignment import AlignmentSum, OwnerName
