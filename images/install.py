@@ -38,7 +38,7 @@ if schemas.is_dir():
         if path.is_dir():
             if not any(path.iterdir()):
                 path.rmdir()
-        elif path != read:
+        elif not path.samefile(read):
             path.unlink()
 # Bytecode that is taken for what it is, whatever the times of files: nothing is written on a read-only root.
 if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):

@@ -306,13 +306,32 @@ class Driver:
         return self._has_plan(phase)
 
     async def _approve_late(self) -> None:
-        """Approve a plan some seconds after the cluster has changed under it."""
+        """Approve plans some seconds after somebody has taken room where a pod is to go."""
         await self.set_policy("Approve", pending_pods=self._draw.random() < 0.5)
-        if await self._plan_is("Proposed"):
-            await self._change_pod()
-            await self._change_app()
-            await asyncio.sleep(self._draw.uniform(0.0, 2 * checker.PACE.lag))
-            await self.approve()
+        name, cpus = f"bare-{self._draw.randrange(_BARE_PODS)}", self._draw.randint(8, 24)
+        late = self._draw.uniform(checker.PACE.lag, 2 * checker.PACE.lag)
+        if not await self._plan_is("Proposed"):
+            return
+        if name in self._bare:
+            await self.delete(PODS, name)
+        self._bare.add(name)
+        await self.create_pod(name, cpus, node=await self._target())
+        await asyncio.sleep(late)
+        await self.approve()
+
+    async def _target(self) -> str:
+        """Return a node that a proposed plan moves a pod to; empty if there is none."""
+        try:
+            found = await self._client.list(REBALANCE_RECOMMENDATIONS)
+        except APIError:
+            return ""
+        targets = [
+            str(move["target"]["node"])
+            for item in found
+            if (item.get("status") or {}).get("phase") == "Proposed"
+            for move in item["spec"]["moves"]
+        ]
+        return next(iter(targets), "")
 
     async def turmoil(self) -> None:
         """Take some steps, faults among them, many of them in the middle of a plan."""

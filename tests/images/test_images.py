@@ -163,7 +163,7 @@ def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
 
 def test_an_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, Image]) -> None:
     program, built = image
-    # The simulator has the programs' packages together, and the schemas of all of Kubernetes' releases.
+    # The simulator has the programs' packages together, and what evaluates CEL.
     assert built.compressed < {"exporter": 35, "operator": 40, "simulator": 70}[program] << 20
     executable = {
         name
@@ -177,6 +177,16 @@ def test_an_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, I
         mine.add("kubectl-numazones")
     assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/{name}" for name in mine)}
     assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in built.files.values())
+
+
+def test_an_image_holds_no_schemas_that_nothing_reads(image: tuple[str, Image]) -> None:
+    program, built = image
+    schemas = [
+        name.rpartition("/")[2]
+        for name in built.files
+        if "/kubernetes-json-schema/" in name and name.endswith(".json")
+    ]
+    assert schemas == ["_definitions.json"] * (program == "simulator")
 
 
 def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image: tuple[str, Image]) -> None:

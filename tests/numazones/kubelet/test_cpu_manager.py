@@ -189,3 +189,56 @@ def test_pods_that_are_not_guaranteed_share() -> None:
         "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2"}},
     }
     assert admit(node(TWO), pod("u", burstable)).containers["c"].cpus == 0
+
+
+# The books, of two pods beside which nothing may change
+
+ALL = cpuset.parse("0-15")
+FIRST, SECOND = cpuset.parse("1,9"), cpuset.parse("2,10")
+OTHER = (
+    CPUState(ALL, {}, {}).assign("other", "main", cpuset.parse("7")).assign_pod("whole", cpuset.parse("6"))
+)
+
+
+def test_exclusive_cpus_leave_the_shared_set_and_return_with_their_pod() -> None:
+    books = OTHER.assign("p", "a", FIRST).assign("p", "b", SECOND)
+    assert books == CPUState(
+        cpuset.parse("0,3-5,8,11-15"),
+        {"other": {"main": cpuset.parse("7")}, "p": {"a": FIRST, "b": SECOND}},
+        {"whole": cpuset.parse("6")},
+    )
+    assert books.release("p") == OTHER
+    assert books.release("nobody") is books
+
+
+def test_the_cpus_of_a_pod_as_a_whole_return_with_its_last_container() -> None:
+    whole = OTHER.assign_pod("p", FIRST | SECOND)
+    assert whole == CPUState(
+        OTHER.default & ~(FIRST | SECOND),
+        OTHER.assignments,
+        {"whole": cpuset.parse("6"), "p": FIRST | SECOND},
+    )
+    divided = whole.divide("p", {"a": FIRST})
+    assert divided == CPUState(whole.default, {**OTHER.assignments, "p": {"a": FIRST}}, whole.pods)
+    assert divided.release("p") == OTHER
+    assert whole.release("p") is whole  # nothing was divided, so nothing ends
+
+
+def test_who_has_cpus_exclusively_is_told_of_containers_and_pods_as_a_whole() -> None:
+    books = OTHER.assign("p", "a", FIRST).assign("p", "b", SECOND)
+    assert books.exclusive_cpus_by_pod() == {
+        "other": cpuset.parse("7"),
+        "whole": cpuset.parse("6"),
+        "p": FIRST | SECOND,
+    }
+
+
+def test_what_is_allocatable_is_all_but_the_reserved_and_counted_by_numa_nodes() -> None:
+    found = manager(reserved="0,4")
+    assert found.allocatable() == ALL & ~cpuset.parse("0,4")
+    counts = [found.capacity(mask) for mask in (0b01, 0b10, 0b11)]
+    assert counts == [
+        (ALL & ~cpuset.parse("0,4") & found.topology.cpus_in(mask)).bit_count() for mask in (0b01, 0b10, 0b11)
+    ]
+    assert sum(counts[:2]) == counts[2] == 14
+    assert CPUManager.start(configuration("none", cpus="none"), CPUTopology(TWO)).allocatable() == 0
