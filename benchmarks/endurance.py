@@ -50,7 +50,7 @@ NODES = 6
 PODS, CROWD = 40, 15
 """Of each of the three ways, in a round, and how many of them stay."""
 TEMPLATES = 100
-"""Of each way: what pods of equal templates share is kept, up to a bound that a run of an hour does not reach."""
+"""Of each way: what pods of a template share is kept, up to a bound that no run of an hour reaches."""
 APPS = 5
 QUIET_SECONDS = 5.0
 FLAT = 0.05
