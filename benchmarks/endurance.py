@@ -29,6 +29,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ from numazones_simulator.workload import Workload, container
 NODES = 6
 PODS, CROWD = 40, 15
 """Of each of the three ways, in a round, and how many of them stay."""
+TEMPLATES = 100
+"""Of each way: what pods of a template share is kept, up to a bound that no run of an hour reaches."""
 APPS = 5
 QUIET_SECONDS = 5.0
 FLAT = 0.05
@@ -160,9 +163,9 @@ class Rounds:
         self._client = cluster.plane.client
         self._page = page
         self._draw = random.Random(seed)
-        blind = Workload(seed, namespace="blind").pods()
-        extended = prevention.for_scheduler(Workload(seed + 1, namespace="extended").pods())
-        gated = Workload(seed + 2).pods()
+        blind = again(Workload(seed, namespace="blind"))
+        extended = prevention.for_scheduler(again(Workload(seed + 1, namespace="extended")))
+        gated = again(Workload(seed + 2))
         self._turnovers = [
             Turnover(self._client, pods, crowd=CROWD, in_flight=5, seed=seed)
             for pods in (blind, extended, gated)
@@ -225,6 +228,13 @@ class Rounds:
                     async for _ in events.content.iter_any():
                         pass
             await asyncio.sleep(0.5)
+
+
+def again(workload: Workload) -> Iterator[dict[str, Any]]:
+    """Yield pods of a few templates for ever, as deployments make them, under names of their own."""
+    bodies = list(islice(workload.pods(), TEMPLATES))
+    for number, body in enumerate(cycle(bodies)):
+        yield body | {"metadata": body["metadata"] | {"name": f"{body['metadata']['name']}-{number}"}}
 
 
 def replica_set(number: int) -> dict[str, Any]:
