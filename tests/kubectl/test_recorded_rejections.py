@@ -357,11 +357,19 @@ class Reader:
         else:
             assert match[1] == where, text
 
+    def alignment(self, word: str, mine: Share, moment: Moment) -> None:
+        """What is said of a pod that has all it holds of one NUMA node."""
+        used = {numa for numa, cpus in moment.node.cpus_of.items() if mine.cpus & cpus}
+        used |= {numa for _, numas, size in mine.blocks if size for numa in numas}
+        near = [moment.node.devices[kind][one] for kind, one in mine.devices]
+        if len(used) == 1 and all(not numas or numas & used for numas in near):
+            assert word == "aligned"
+
     def holders(self, text: str, moment: Moment) -> None:
         """Who holds what, NUMA node by NUMA node."""
         rows = set()
         head, *lines = text.splitlines() or [""]
-        starts = [head.index(title) for title in ("POD", "DEVICES")] if lines else []
+        starts = [head.index(title) for title in ("POD", "DEVICES", "ALIGNMENT")] if lines else []
         for line in lines:
             numa, (pod, *rest) = line[: starts[0]].strip(), line[starts[0] : starts[1]].split(None, 1)
             held = " ".join(rest)
@@ -388,11 +396,12 @@ class Reader:
             }
             told = {
                 (kind, one)
-                for group in line[starts[1] :].split()
+                for group in line[starts[1] : starts[2]].split()
                 for kind, _, listed in [group.partition(":")]
                 for one in listed.split(",")
             }
             assert told == {(kind.rpartition("/")[2], one) for kind, one in devices}, line
+            self.alignment(line[starts[2] :], mine, moment)
             self.figures += len(re.findall(r"\d+", line))
         expected = {
             (str(numa), one.name)
