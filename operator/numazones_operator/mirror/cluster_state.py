@@ -73,6 +73,8 @@ class ClusterState:
         """Node → as it is with pods that leave, which these are, and as it is without them."""
         self._left: set[str] = set()
         """Nodes that pods leave, or have left while others may have come."""
+        self._elsewhere: set[str] = set()
+        """Nodes that show another model than the kubelet's."""
         self._sequence = 0
         self.version = 0
         """Grows with every change of a node."""
@@ -180,6 +182,12 @@ class ClusterState:
         """Nodes of which ``without_leavers`` may return one; of all others it returns None."""
         return self._left
 
+    @property
+    def placing_every_pod(self) -> frozenset[str]:
+        """Nodes on which a model decides about all pods, whatever they ask for."""
+        found = (name for name in self._elsewhere if self.node(name) is not None)
+        return frozenset(name for name in found if self._records[name].other.places_every_pod)
+
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
         record = self._records.get(node)
@@ -255,6 +263,10 @@ class ClusterState:
         self._touched.append(name)
         self._note_leavers(name)
         record = self._records.get(name)
+        if record is not None and record.other.known:
+            self._elsewhere.add(name)
+        else:
+            self._elsewhere.discard(name)
         if record is not None and not record.known:
             del self._records[name]
             self.changed_placements.discard(name)

@@ -47,6 +47,11 @@ class NodePlacement:
         """Whether any object of another model is left."""
         return self.topology is not None or bool(self.objects)
 
+    @property
+    def places_every_pod(self) -> bool:
+        """Whether the model that decided last decides about pods of every kind."""
+        return self._model is not None and self._model.places_every_pod
+
     def shown_by(self, node: ClusterNode) -> bool:
         """Whether another model than the kubelet's decides there, or may."""
         found = self.model_of(node)

@@ -88,7 +88,7 @@ class Binder:
 
     def _objection(self, pod: ClusterPod, node: str) -> str:
         """Return why a pod may not go to a node now; empty if it may."""
-        if not relevant(pod):
+        if not relevant(pod) and node not in self._state.placing_every_pod:
             return ""
         verdict = self._verdict(pod, node)
         if may_take(verdict, self._unknown):
