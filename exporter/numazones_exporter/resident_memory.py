@@ -2,7 +2,8 @@
 
 What the kernel counts changes all the time, so it is shown as metrics when Prometheus asks and is no part of
 the zones. Containers without exclusive CPUs run wherever their control group lets them: mostly on every NUMA
-node, and then their memory is nowhere remote. Some are confined, as by dra-driver-cpu or an NRI plugin.
+node, and then their memory is nowhere remote. Some are confined, as by
+dra-driver-cpu or a plugin of the runtime.
 """
 
 from collections.abc import Callable, Iterable, Mapping
