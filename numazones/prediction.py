@@ -361,8 +361,11 @@ def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
 
 
 def newcomer(pod: Pod) -> Pod:
-    """Return a pod like this one that no node knows yet."""
-    return replace(pod, uid=_NEWCOMER)
+    """Return a pod like this one that no node knows yet, neither by its UID nor by its name.
+
+    This one may run meanwhile, and some models take a pod's place for that of another one of its name.
+    """
+    return replace(pod, uid=_NEWCOMER, name=f"like {pod.name}")
 
 
 def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:

@@ -13,7 +13,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.prediction import Kind, predict
+from numazones.prediction import Kind, Standing, ask, predict
 from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
@@ -572,3 +572,13 @@ def test_pods_that_ended_sooner_than_others_came_explain_an_admission(setting: S
     setting.state.pods.put(setting.pod("new", "3", **RUNNING))
     assert [(one.expectation.predicted, one.hit) for one in setting.told][-1] == ("Inadmissible", False)
     assert [one.accuracy for _, one in setting.verifier.judge()] == [Accuracy.RACE]
+
+
+def test_a_pod_like_one_that_runs_there_does_not_get_its_place(setting: Setting) -> None:
+    setting.topology_aware()
+    for name in ("first", "second", "third", "fourth", "fifth"):
+        setting.bind(name, "3")
+    kind, node = Kind.of(setting.pod("first", "3").placed("")), setting.state.node("n")
+    assert kind is not None
+    assert node is not None
+    assert ask(kind, node).standing is Standing.REJECTS
