@@ -117,16 +117,15 @@ async def test_a_leader_that_was_stopped_is_not_certain_before_it_has_renewed(tm
 
             def at_answer(self) -> None:
                 if self.attempts == 2:
+                    said.append((self.leading, self.certain))
                     self.now = TERM.renew_deadline
                     said.append((self.leading, self.certain))
 
         said: list[tuple[bool, bool]] = []
         leader = Stopped(loop, "stopped")
         async with campaigning(leader):
-            await eventually(lambda: leader.leading)
-            assert leader.certain
             await eventually(lambda: said)
-            assert said == [(True, False)]
+        assert said == [(True, True), (True, False)]
 
 
 async def test_a_leader_without_a_lease_is_always_certain(tmp_path: Path) -> None:
