@@ -20,6 +20,7 @@ from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
+from numazones.prediction import relevant
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
@@ -182,11 +183,15 @@ class ClusterState:
         """Nodes of which ``without_leavers`` may return one; of all others it returns None."""
         return self._left
 
-    @property
-    def placing_every_pod(self) -> frozenset[str]:
-        """Nodes on which a model decides about all pods, whatever they ask for."""
-        found = (name for name in self._elsewhere if self.node(name) is not None)
-        return frozenset(name for name in found if self._records[name].other.places_every_pod)
+    def nodes_to_ask(self, pod: ClusterPod, names: Collection[str]) -> Collection[str]:
+        """Return those of the nodes named that may reject a pod for its NUMA placement.
+
+        All may, if that concerns the pod; if not, those may whose model decides about all pods.
+        """
+        if relevant(pod):
+            return names
+        found = {name for name in self._elsewhere if self.node(name) is not None}
+        return [name for name in names if name in found and self._records[name].other.places_every_pod]
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
