@@ -12,7 +12,7 @@ of the nodes that changed; nodes in equal states are decided once.
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from numazones import cpuset, device_allocation, headline, scheduling
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
@@ -59,6 +59,8 @@ __all__ = [
     "unreadable",
     "verdict_of",
 ]
+
+Answer = TypeVar("Answer")
 
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
@@ -493,7 +495,7 @@ class Forecast:
         self._by_state: dict[Hashable, NodeVerdict] = {}
         self._by_amounts: dict[Hashable, NodeVerdict] = {}
         """Amounts of nodes that admit the pod, where that follows from the amounts → the verdict."""
-        self._by_equipment: dict[Any, Decision | None] = {}
+        self._by_equipment: dict[Hashable, Decision | None] = {}
         """What decides alike on empty nodes → the rejection there, or None."""
         self._excluded: dict[str, ClusterNode] = {}
         """The nodes that the scheduler passes over, which placements have not been asked of."""
@@ -613,10 +615,10 @@ class Forecast:
             self._remember(self._by_state, key, known)
         return known
 
-    def _remember(self, verdicts: dict[Hashable, NodeVerdict], key: Hashable, verdict: NodeVerdict) -> None:
-        if len(verdicts) > _REMEMBERED * max(len(self._verdicts), 64):
-            verdicts.clear()
-        verdicts[key] = verdict
+    def _remember(self, answers: dict[Hashable, Answer], key: Hashable, answer: Answer) -> None:
+        if len(answers) > _REMEMBERED * max(len(self._verdicts), 64):
+            answers.clear()
+        answers[key] = answer
 
     def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
         """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""
@@ -626,9 +628,7 @@ class Forecast:
             return None
         key = state.equipment_key
         if key not in self._by_equipment:
-            if len(self._by_equipment) > _REMEMBERED * max(len(self._verdicts), 64):
-                self._by_equipment.clear()
-            self._by_equipment[key] = self._decision_when_empty(state)
+            self._remember(self._by_equipment, key, self._decision_when_empty(state))
         return self._by_equipment[key]
 
     def _decision_when_empty(self, state: Node) -> Decision | None:

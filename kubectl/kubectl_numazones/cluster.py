@@ -23,6 +23,7 @@ from numazones.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
+from numazones.owners import owner_of
 from numazones.placement.occupancy import Occupancy
 from numazones.waiting import RELEASED
 from numazones.wording import pluralize
@@ -208,12 +209,13 @@ class Seen:
             return
         yield owner.kind, f"{pod.namespace}/{owner.name}"
         above = self.owners.get(owner.uid)
-        suffix = f"-{pod.labels.get('pod-template-hash', '')}"
-        if above is not None and above[2]:
-            yield "Deployment", f"{pod.namespace}/{above[2]}"
-        elif above is None and owner.kind == "ReplicaSet" and suffix != "-" and owner.name.endswith(suffix):
-            # Without the ReplicaSet its name tells: the Deployment's, and the hash that its pods carry.
-            yield "Deployment", f"{pod.namespace}/{owner.name.removesuffix(suffix)}"
+        if above is not None:
+            if above[2]:
+                yield "Deployment", f"{pod.namespace}/{above[2]}"
+            return
+        kind, name = owner_of(pod)  # without the ReplicaSet its name tells
+        if kind != owner.kind:
+            yield kind, f"{pod.namespace}/{name}"
 
     def node(self, name: str) -> ClusterNode:
         """Return the node that a user named.

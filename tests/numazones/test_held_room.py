@@ -8,7 +8,7 @@ import pytest
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import MAX_NODES, Way, held, holders, in_the_way, zones_held
+from numazones.held_room import MAX_NODES, Way, by_node, held, in_the_way, zones_held
 from numazones.prediction import predict
 from numazones.waiting import RELEASED
 
@@ -85,8 +85,8 @@ def test_a_nomination_counts_for_those_who_are_not_more_important() -> None:
     nominated = waiting("p", nominated="a", priority=5)
     for priority, counts in ((5, True), (6, False)):
         asking = waiting("q", priority=priority)
-        found = list(holders([nominated, asking], list(NODES.values()), asking, now=NOW))
-        assert found == ([("a", nominated)] if counts else [])
+        found = held([nominated, asking], list(NODES.values()), now=NOW, asking=asking)
+        assert by_node(found) == ({"a": [nominated]} if counts else {})
 
 
 def test_zones_are_given_in_the_order_in_which_pods_come() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from numazones import build, timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, holders, release_ends, with_held
+from numazones.held_room import MAX_NODES, RELEASE_SECONDS, held, release_ends, with_held
 from numazones.waiting import RELEASED
 
 NOW = 1_700_000_000.0
@@ -69,7 +69,8 @@ ASKING = pod("asking", priority=5)
 def held_by(
     *waiting: ClusterPod, asking: ClusterPod = ASKING, nodes: list[ClusterNode] | None = None
 ) -> list[tuple[str, str]]:
-    return [(where, one.name) for where, one in holders(waiting, nodes or NODES, asking, now=NOW)]
+    found = held(waiting, nodes or NODES, now=NOW, asking=asking)
+    return [(where, item.pod.name) for item in found for where in item.nodes]
 
 
 def test_a_released_pod_holds_room_on_every_node_that_it_may_go_to() -> None:
