@@ -238,13 +238,11 @@ class ClusterState:
         """Return what is known about a node."""
         return self._records.get(name)
 
-    def expire(self) -> None:
-        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
-        for _ in self.expiring():
-            pass
-
     def expiring(self) -> Iterator[None]:
-        """Do the same by and by, so that who is asked meanwhile need not wait for thousands of nodes."""
+        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long.
+
+        By and by, so that who is asked meanwhile need not wait for thousands of nodes.
+        """
         for number, (name, record) in enumerate(list(self._records.items()), 1):
             known = self._records.get(name) is record
             if known and record.has_expired(self._current.get(name), self._clock(), settle=self._settle):

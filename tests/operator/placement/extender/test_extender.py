@@ -357,8 +357,7 @@ async def test_nodes_without_their_leaving_pods_are_made_once_until_they_change(
 
 def fall_silent(cluster: Cluster) -> None:
     """Let the Leases of all exporters run out."""
-    cluster.offline.clock.now += 61
-    cluster.state.expire()
+    cluster.offline.let_pass(61)
 
 
 def forget_zones(cluster: Cluster) -> None:
@@ -439,8 +438,7 @@ async def test_a_node_whose_first_zones_are_just_being_written_is_waited_for(unk
     pod, big = cluster.pod("p", cpu=4), cluster.pod("big", cpu=SPREAD - 2)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
     assert await cluster.bind("p", "a") != BOUND
-    cluster.offline.clock.now += 5
-    cluster.state.expire()
+    cluster.offline.let_pass(5)
     await cluster.extender.rejected.wake()
     assert cluster.server.patches == []
     cluster.state.zones.put(ZoneReport.from_api(second))
@@ -457,8 +455,7 @@ async def test_a_node_whose_zones_stay_incomplete_is_of_unknown_state() -> None:
     cluster.state.zones.put(ZoneReport.from_api(first))
     pod = cluster.pod("p", cpu=4)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
-    cluster.offline.clock.now += SETTLE
-    cluster.state.expire()
+    cluster.offline.let_pass(SETTLE)
     await cluster.extender.rejected.wake()
     assert [name for name, _ in cluster.server.patches] == ["p"]
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
