@@ -250,6 +250,13 @@ class ClusterState:
 
     # Taking in
 
+    def all_found(self) -> None:
+        """Take in that everything was listed; nobody tells in which order what came and went before."""
+        now = self._clock()
+        for name, record in list(self._records.items()):
+            if record.since.found(now):
+                self._touch(name)
+
     def _record_of(self, name: str) -> NodeRecord:
         record = self._records.get(name)
         if record is None:
