@@ -20,6 +20,7 @@ from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
+from numazones.prediction import relevant
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
@@ -125,7 +126,7 @@ class ClusterState:
 
     @property
     def on_their_way(self) -> Mapping[str, ClusterPod]:
-        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
+        """UID → pod without a node that the admission gate released, or that a scheduler nominated."""
         return self._waiting.on_their_way
 
     @property
@@ -187,6 +188,13 @@ class ClusterState:
         """Nodes on which a model decides about all pods, whatever they ask for."""
         found = (name for name in self._elsewhere if self.node(name) is not None)
         return frozenset(name for name in found if self._records[name].other.places_every_pod)
+
+    def concerned(self, pod: ClusterPod, names: Iterable[str]) -> list[str]:
+        """Return those of the nodes that may reject a pod: all of one that NUMA placement concerns."""
+        if relevant(pod):
+            return list(names)
+        placing = self.placing_every_pod
+        return [name for name in names if name in placing] if placing else []
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.held_room import Way
-from numazones.prediction import NodeVerdict, relevant
+from numazones.prediction import NodeVerdict
 from numazones.scheduler_reasons import scheduler_reason
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
@@ -88,7 +88,7 @@ class Binder:
 
     def _objection(self, pod: ClusterPod, node: str) -> str:
         """Return why a pod may not go to a node now; empty if it may."""
-        if not relevant(pod) and node not in self._state.placing_every_pod:
+        if not self._state.concerned(pod, (node,)):
             return ""
         verdict = self._verdict(pod, node)
         if may_take(verdict, self._unknown):

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from numazones.cluster import ClusterPod
@@ -89,7 +89,7 @@ class Extender:
         pod = self._pod(request.pod)
         if not self._ready():
             return messages.filter_error("numazones has not read the whole cluster yet")
-        concerned = names if relevant(pod) else self._placing_every_pod(names)
+        concerned = self._state.concerned(pod, names)
         if not concerned:
             return messages.filter_answer(request, names, {})
         self._count_repetition(pod)
@@ -123,7 +123,7 @@ class Extender:
         """Return the nodes on which the pod would be admitted once the scheduler's victims are gone."""
         request = messages.preempt_request(body)
         pod = self._pod(request.pod)
-        concerned = frozenset(request.victims if relevant(pod) else self._placing_every_pod(request.victims))
+        concerned = frozenset(self._state.concerned(pod, request.victims))
         if not concerned:
             return messages.preempt_answer(request.victims)
         held = self._held.by_node(pod)
@@ -144,11 +144,6 @@ class Extender:
         if not self._ready():
             return {"Error": "numazones has not read the whole cluster yet"}
         return {"Error": await self._binder.bind(request)}
-
-    def _placing_every_pod(self, names: Iterable[str]) -> list[str]:
-        """Return those of the nodes that may reject also a pod that NUMA placement does not concern."""
-        placing = self._state.placing_every_pod
-        return [name for name in names if name in placing] if placing else []
 
     def _pod(self, body: dict[str, Any]) -> ClusterPod:
         try:
