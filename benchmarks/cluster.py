@@ -30,11 +30,9 @@ import aiohttp
 import psutil
 from aiohttp import web_protocol
 
-from benchmarks.feeder import ZONES, feeding, post, report, until, waiting_pod
+from benchmarks.feeder import ZONES, feeding, operator_on, post, report, until, waiting_pod
 from numazones.cluster import ClusterPod
 from numazones.prediction import Forecast, Kind
-from numazones_client import ClusterConfig
-from numazones_operator.options import Options
 from numazones_operator.page import updater
 from numazones_operator.process import Operator
 
@@ -93,31 +91,24 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
     holds = Holds()
     asyncio.get_running_loop().set_task_factory(holds.task)
     gc.callbacks.append(holds.collection)
-    operator = Operator(
-        Options(
-            metrics_address="127.0.0.1:0",
-            page_address="127.0.0.1:0" if options.viewers else "",
-            leader_elect=False,
-            log_level="warning",
-        ),
-        ClusterConfig(server=f"http://127.0.0.1:{port}"),
-    )
     started, idle = time.monotonic(), process.cpu_times()
-    running = asyncio.create_task(operator.run())
-    await operator.ready.wait()
-    used = process.cpu_times()
-    figures: dict[str, Any] = {
-        "sync_seconds": time.monotonic() - started,
-        "sync_cpu_seconds": used.user + used.system - idle.user - idle.system,
-    }
-    await asyncio.sleep(1)
-    figures["rss_mib"] = process.memory_info().rss / 2**20
-    figures["rss_before_mib"] = before / 2**20
-    figures["kib_per_node"] = (figures["rss_mib"] - figures["rss_before_mib"]) * 1024 / options.nodes
-    if tracemalloc.is_tracing():
-        figures["bytes_per_node_by_line"] = largest(options.nodes)
-    figures |= cold(operator) | situation(operator)
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    page_address = "127.0.0.1:0" if options.viewers else ""
+    async with (
+        operator_on(port, page_address=page_address, leader_elect=False) as operator,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        used = process.cpu_times()
+        figures: dict[str, Any] = {
+            "sync_seconds": time.monotonic() - started,
+            "sync_cpu_seconds": used.user + used.system - idle.user - idle.system,
+        }
+        await asyncio.sleep(1)
+        figures["rss_mib"] = process.memory_info().rss / 2**20
+        figures["rss_before_mib"] = before / 2**20
+        figures["kib_per_node"] = (figures["rss_mib"] - figures["rss_before_mib"]) * 1024 / options.nodes
+        if tracemalloc.is_tracing():
+            figures["bytes_per_node_by_line"] = largest(options.nodes)
+        figures |= cold(operator) | situation(operator)
         pods = [waiting_pod(number, 2 + 3 * (number % WAITING_KINDS)) for number in range(options.waiting)]
         await post(session, {"pods": pods})
         await until(lambda: sum(operator.pipeline.forecasts.verdicts().values()) >= options.waiting)
@@ -143,8 +134,6 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
             figures[f"{ratio}_ratio"] = with_viewers[name] / figures[name]
         figures["page_cpu_share"] = viewed.page_busy / viewed.seconds
         figures["page_longest_hold_seconds"] = max(arriving.page_hold, viewed.page_hold)
-    operator.stop()
-    await running
     return figures
 
 

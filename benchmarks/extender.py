@@ -19,11 +19,18 @@ import msgspec
 import psutil
 from aiohttp import web
 
-from benchmarks.feeder import Feeder, feeding, pods_of_ten_kinds, post, report, until, waiting_pod
+from benchmarks.feeder import (
+    Feeder,
+    feeding,
+    operator_on,
+    pods_of_ten_kinds,
+    post,
+    report,
+    until,
+    waiting_pod,
+)
 from numazones.cluster import ClusterPod
 from numazones.prediction import Forecast, Kind
-from numazones_client import ClusterConfig
-from numazones_operator.options import Options
 from numazones_operator.process import Operator
 
 GOALS = {
@@ -125,23 +132,15 @@ def schedule(pipe: Connection) -> None:
 
 async def measure(port: int, options: argparse.Namespace, scheduler: Connection) -> dict[str, Any]:
     """Run the operator against the feeder, have it asked, and take the figures."""
-    operator = Operator(
-        Options(
-            metrics_address="127.0.0.1:0",
-            extender_address="127.0.0.1:0",
-            lead=False,
-            rebalance=False,
-            log_level="warning",
-        ),
-        ClusterConfig(server=f"http://127.0.0.1:{port}"),
-    )
-    running = asyncio.create_task(operator.run())
-    await operator.ready.wait()
-    await until(lambda: bool(operator.extender_port))
-    figures: dict[str, Any] = {"verdict_seconds": seconds_of_a_verdict(operator)}
-    names = [node.name for node in operator.pipeline.state.all_nodes()]
-    url = f"http://127.0.0.1:{operator.extender_port}"
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    settings = {"extender_address": "127.0.0.1:0", "lead": False, "rebalance": False}
+    async with (
+        operator_on(port, **settings) as operator,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        await until(lambda: bool(operator.extender_port))
+        figures: dict[str, Any] = {"verdict_seconds": seconds_of_a_verdict(operator)}
+        names = [node.name for node in operator.pipeline.state.all_nodes()]
+        url = f"http://127.0.0.1:{operator.extender_port}"
         scheduler.send((url, names, options.rounds, options.placed))
         figures |= await asyncio.to_thread(scheduler.recv)
         await post(session, {"pods": pods_of_ten_kinds("placed", options.placed)})
@@ -151,9 +150,7 @@ async def measure(port: int, options: argparse.Namespace, scheduler: Connection)
         scheduler.send("place")
         figures |= await asyncio.to_thread(scheduler.recv)
         figures["cpu_seconds_per_pod"] = (time.process_time() - used) / max(figures["bound"], 1)
-    figures["rss_mib"] = psutil.Process().memory_info().rss / 2**20
-    operator.stop()
-    await running
+        figures["rss_mib"] = psutil.Process().memory_info().rss / 2**20
     return figures
 
 

@@ -6,8 +6,8 @@ import multiprocessing
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from itertools import cycle, islice
 from multiprocessing.connection import Connection
@@ -22,6 +22,9 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet
 from numazones.machine import CPU, Machine, NUMANode
+from numazones_client import ClusterConfig
+from numazones_operator.options import Options
+from numazones_operator.process import Operator
 
 GIB = 1 << 30
 ZONES = 2  # per node, unless told otherwise
@@ -31,7 +34,7 @@ DISTINCT = 200
 PREPARED = 5000
 """So many changes are made before the first is sent; a longer load repeats them."""
 LATER = 10_000_000
-"""The first of the fillings that nodes get later; DISTINCT different ones, too."""
+"""The first of the fillings that nodes get later: one for each change that is prepared."""
 NAME = "name-of-the-node"
 FOLLOWED = {
     "/api/v1": ("namespaces", "Namespace"),
@@ -293,7 +296,7 @@ class Feeder:
         started = time.monotonic()
         count = int(rate * seconds / self.cluster.zone_count)
         names = self.cluster.draw.choices(self.cluster.names, k=min(count, PREPARED))
-        changes = [(name, self.cluster.zones(name, 10_000_000 + number)) for number, name in enumerate(names)]
+        changes = [(name, self.cluster.zones(name, LATER + number)) for number, name in enumerate(names)]
         prepared, zones, pods = time.monotonic() - started, 0, 0
         sent, written = self.sent_bytes, self.written.copy()
         started = time.monotonic()
@@ -377,6 +380,18 @@ def feeding(
     finally:
         for process in processes:
             process.kill()
+
+
+@asynccontextmanager
+async def operator_on(port: int, **settings: Any) -> AsyncIterator[Operator]:
+    """Run an operator in this process, which has read everything that a feeder has."""
+    options = Options(metrics_address="127.0.0.1:0", log_level="warning", **settings)
+    operator = Operator(options, ClusterConfig(server=f"http://127.0.0.1:{port}"))
+    running = asyncio.create_task(operator.run())
+    await operator.ready.wait()
+    yield operator
+    operator.stop()
+    await running
 
 
 def waiting_pod(number: int, cpus: int) -> dict[str, Any]:

@@ -19,11 +19,8 @@ import aiohttp
 import psutil
 from aiohttp import web
 
-from benchmarks.feeder import Cluster, Feeder, feeding, pods_of_ten_kinds, post, report, until
+from benchmarks.feeder import Cluster, Feeder, feeding, operator_on, pods_of_ten_kinds, post, report, until
 from numazones.waiting import GATE, OPT_IN
-from numazones_client import ClusterConfig
-from numazones_operator.options import Options
-from numazones_operator.process import Operator
 
 LEAST = {"releases_per_second": 150.0}
 """Goals that are to be exceeded: as many as the extender is to place."""
@@ -122,46 +119,35 @@ async def until_done(released: Callable[[], int], wanted: int) -> float:
 
 async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run the operator against the feeder, let gated pods come, and take the figures."""
-    operator = Operator(
-        Options(
-            metrics_address="127.0.0.1:0",
-            leader_elect=False,
-            admission_gate=True,
-            rebalance=False,
-            log_level="warning",
-        ),
-        ClusterConfig(server=f"http://127.0.0.1:{port}"),
-    )
-    running = asyncio.create_task(operator.run())
-    await operator.ready.wait()
-    await until(lambda: operator.leadership.leading and operator.intent.followed.is_set())
-    deciding, asking = Spent(), Spent()
-    gates: Any = operator.gates
-    gates._free_nodes = deciding.deciding(gates._free_nodes)  # noqa: SLF001 - where time goes is asked here alone
-    gates._patch = asking.asking(gates._patch)  # noqa: SLF001
+    settings = {"leader_elect": False, "admission_gate": True, "rebalance": False}
+    async with (
+        operator_on(port, **settings) as operator,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        await until(lambda: operator.leadership.leading and operator.intent.followed.is_set())
+        deciding, asking = Spent(), Spent()
+        gates: Any = operator.gates
+        gates._free_nodes = deciding.deciding(gates._free_nodes)  # noqa: SLF001 - where time goes is asked here alone
+        gates._patch = asking.asking(gates._patch)  # noqa: SLF001
 
-    def released() -> int:
-        return asking.calls  # to collect metrics takes the operator's own time
+        def released() -> int:
+            return asking.calls  # to collect metrics takes the operator's own time
 
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         await post(session, {"pods": gated_pods(options.gated)})
         await until(lambda: released() > 0)
         started, before, used = time.monotonic(), released(), time.process_time()
         seconds = await until_done(released, options.gated) - started
         used = time.process_time() - used
-    figures = {
-        "released": released(),
-        "releases_per_second": (released() - before) / max(seconds, 1e-9),
-        "cpu_seconds_per_release": used / max(released() - before, 1),
-        "decisions": deciding.calls,
-        "decision_seconds": deciding.seconds / deciding.calls,
-        "request_seconds": asking.seconds / asking.calls,
-        "deciding_share": deciding.seconds / seconds,
-        "rss_mib": psutil.Process().memory_info().rss / 2**20,
-    }
-    operator.stop()
-    await running
-    return figures
+        return {
+            "released": released(),
+            "releases_per_second": (released() - before) / max(seconds, 1e-9),
+            "cpu_seconds_per_release": used / max(released() - before, 1),
+            "decisions": deciding.calls,
+            "decision_seconds": deciding.seconds / deciding.calls,
+            "request_seconds": asking.seconds / asking.calls,
+            "deciding_share": deciding.seconds / seconds,
+            "rss_mib": psutil.Process().memory_info().rss / 2**20,
+        }
 
 
 def main() -> int:

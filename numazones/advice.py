@@ -22,7 +22,6 @@ from numazones.kubelet.config import (
     SCOPE_CONTAINER,
     SCOPE_POD,
     SINGLE_NUMA_NODE,
-    KubeletConfiguration,
 )
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
@@ -331,29 +330,18 @@ def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
         return
     config = state.config
     other = SCOPE_POD if config.topology_manager_scope == SCOPE_CONTAINER else SCOPE_CONTAINER
-    changes = [(Cost.SCOPE, "topologyManagerScope", other, replace(config, topology_manager_scope=other))]
-    changes += [
-        (Cost.ALIGNMENT, "topologyManagerPolicy", policy, replace(config, topology_manager_policy=policy))
-        for policy in _LOOSER.get(config.topology_manager_policy, ())
-    ]
-    for cost, name, value, changed in changes:
+    looser = _LOOSER.get(config.topology_manager_policy, ())
+    changes = [(Cost.SCOPE, "scope", other), *((Cost.ALIGNMENT, "policy", policy) for policy in looser)]
+    for cost, setting, value in changes:
         try:
-            set_so = _with_topology_settings(state, changed)
+            set_so = state.with_topology_settings(**{setting: value})
         except NumazonesError:
             continue  # options of the node that go with one policy only
         drained = node.with_pods(()).with_state(set_so.emptied)
         if _runs(pod, node.with_state(set_so)) and _runs(pod, drained):
             means = ", which gives up alignment for all pods there" if cost is Cost.ALIGNMENT else ""
+            name = f"topologyManager{setting.capitalize()}"
             sentence = f"set {name}: {value} on {node.name}{means} (on a drained node)"
             yield Advice(Change.SETTING, cost, node.name, sentence)
             if cost is Cost.ALIGNMENT:
                 return
-
-
-def _with_topology_settings(node: Node, config: KubeletConfiguration) -> Node:
-    """Return the node with other Topology Manager settings; what is assigned stays, as over a restart.
-
-    Raises:
-        InvalidConfiguration: the kubelet would not start with them.
-    """
-    return replace(node, kubelet=node.kubelet.with_topology_settings(config))

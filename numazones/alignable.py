@@ -1,6 +1,5 @@
 """Whether the node that a pod runs on could hold it aligned, tried on a copy."""
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -12,15 +11,6 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.pod import Pod
-
-
-class Trials(NamedTuple):
-    """What a kubelet that admits aligned pods only would say to a pod that runs there."""
-
-    empty: Admission
-    """If no other pod were there."""
-    now: Admission | None
-    """With what the others leave; None: not even the empty node would admit it."""
 
 
 class Alignable(StrEnum):
@@ -37,6 +27,22 @@ class Alignable(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Trials(NamedTuple):
+    """What a kubelet that admits aligned pods only would say to a pod that runs there."""
+
+    empty: Admission
+    """If no other pod were there."""
+    now: Admission | None
+    """With what the others leave; None: not even the empty node would admit it."""
+
+    @property
+    def alignable(self) -> Alignable:
+        """What follows for a pod that is not aligned."""
+        if self.now is None:
+            return Alignable.NEVER
+        return Alignable.NOW if self.now.admitted else Alignable.EMPTIER
+
+
 def trials_on(node: ClusterNode, pod: ClusterPod) -> Trials | None:
     """Return what comes of it that a pod's node would hold it aligned; None where that is not known.
 
@@ -51,11 +57,11 @@ def trials_on(node: ClusterNode, pod: ClusterPod) -> Trials | None:
 
 
 def made_anew(node: ClusterNode, pod: ClusterPod) -> PodAlignment | None:
-    """Return how a pod would lie if it left its node and came back at once; None where that is not known.
+    """Return how a pod without claims would lie if it left its node and came back at once.
 
-    Its node's own policy decides. None, too, where the kubelet would reject it.
+    Its node's own policy decides. None where that is not known, and where the kubelet would reject it.
     """
-    if trials_on(node, pod) is None or node.state is None or pod.admission is None:
+    if node.state is None or pod.admission is None:
         return None
     try:
         said = KubeletPlacement(remove(node.state, pod.admission.uid)).admit(pod.admission)
@@ -74,11 +80,7 @@ def alignable(node: ClusterNode, pod: ClusterPod, found: PodAlignment) -> Aligna
     if found.aligned:
         return Alignable.YES
     tried = trials_on(node, pod)
-    if tried is None:
-        return Alignable.UNKNOWN
-    if tried.now is None:
-        return Alignable.NEVER
-    return Alignable.NOW if tried.now.admitted else Alignable.EMPTIER
+    return Alignable.UNKNOWN if tried is None else tried.alignable
 
 
 def trials(node: Node, pod: Pod) -> Trials:
@@ -91,12 +93,6 @@ def trials(node: Node, pod: Pod) -> Trials:
     Raises:
         NumazonesError: the kubelet would get to no verdict.
     """
-    strict = _single_numa_node(node)
+    strict = node.with_topology_settings(policy=SINGLE_NUMA_NODE)
     empty = admit(strict.emptied, pod)
     return Trials(empty, admit(remove(strict, pod.uid), pod) if empty.admitted else None)
-
-
-def _single_numa_node(node: Node) -> Node:
-    """The same node under the policy that admits aligned pods only, in its own scope."""
-    config = replace(node.config, topology_manager_policy=SINGLE_NUMA_NODE)
-    return replace(node, kubelet=node.kubelet.with_topology_settings(config))

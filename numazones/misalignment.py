@@ -6,10 +6,10 @@ help, has been tried on a copy.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numazones import alignable, alignment, cpuset
-from numazones.alignable import Alignable
+from numazones.alignable import Alignable, Trials
 from numazones.alignment import Alignment, ContainerAlignment, PodAlignment
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -53,9 +53,10 @@ def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | Non
     found = None if node is None else alignment.of_pod(node, pod)
     if node is None or found is None or found.aligned:
         return None
-    could = alignable.alignable(node, pod, found)
-    why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, could))
-    return Misalignment(found, could, why, tuple(_help(node, pod, situation)))
+    trials = alignable.trials_on(node, pod)
+    could = Alignable.UNKNOWN if trials is None else trials.alignable
+    why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, trials))
+    return Misalignment(found, could, why, tuple(_help(node, pod, situation, known=trials is not None)))
 
 
 def _worst(found: PodAlignment) -> Iterator[ContainerAlignment]:
@@ -105,15 +106,14 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
         yield f"policy {policy} would not let it in so: it came under other settings than today's"
 
 
-def _could(node: ClusterNode, pod: ClusterPod, could: Alignable) -> str:
+def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
     """Say whether the node could hold the pod aligned, and what is missing."""
-    trials = alignable.trials_on(node, pod)
     if trials is None:
         reason = ", as the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
         return f"whether {node.name} could hold it aligned is not known{reason}"
     if trials.now is None:
         return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
-    if could is Alignable.EMPTIER:
+    if not trials.now.admitted:
         return f"{node.name} could hold it aligned if others left: {_short(trials.now, node)}"
     zones = KubeletDecision(trials.now).zones
     where = f" on {name_numas(cpuset.of(zones))}" if zones else ""
@@ -128,8 +128,8 @@ def _short(admission: Admission, node: ClusterNode) -> str:
     return short.sentence + (f"; held by {enumeration(holders)}" if holders else "")
 
 
-def _help(node: ClusterNode, pod: ClusterPod, situation: Situation) -> Iterator[str]:
-    """Yield what would help."""
+def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bool) -> Iterator[str]:
+    """Yield what would help; ``known``: whether it is known what the node would say to the pod."""
     made = plan(Align(frozenset({pod.uid})), situation, Policy(), expired=Effort(_EFFORT)).plan
     if made is not None:
         (move,) = made.moves
@@ -141,7 +141,7 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation) -> Iterator[
         )
         return
     kept = [objection.message for objection in why_not(pod, situation, Policy())]
-    again = alignable.made_anew(node, pod)
+    again = alignable.made_anew(node, pod) if known else None
     if again is not None and again.aligned:
         why = f"; no plan does it: {kept[0]}" if kept else ""
         yield f"make it anew: as things are now, {node.name} would hold it aligned{why}"
@@ -161,8 +161,7 @@ def _under_best_effort(node: ClusterNode) -> ClusterNode | None:
     state = node.state
     if state is None or state.config.topology_manager_policy != POLICY_NONE:
         return None
-    config = replace(state.config, topology_manager_policy=BEST_EFFORT)
     try:
-        return node.with_state(replace(state, kubelet=state.kubelet.with_topology_settings(config)))
+        return node.with_state(state.with_topology_settings(policy=BEST_EFFORT))
     except NumazonesError:  # such a kubelet would not start
         return None

@@ -24,6 +24,7 @@ from numazones.kubelet.device_manager import (
 from numazones.kubelet.machine_state import Block, MachineState, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.topology_manager import TopologyManager
 from numazones.machine import Machine
 
 
@@ -155,6 +156,30 @@ class Node:
         return replace(
             self, kubelet=replace(self.kubelet, devices=manager), devices=_device_state(manager, held)
         )
+
+    def with_topology_settings(self, *, policy: str | None = None, scope: str | None = None) -> "Node":
+        """Return the node under another policy or scope of the Topology Manager; assignments stay.
+
+        Args:
+            policy: the other policy; None: the same.
+            scope: the other scope; None: the same.
+
+        Raises:
+            InvalidConfiguration: the kubelet would not start with it; the message is its own.
+
+        >>> from numazones import build
+        >>> node = build.node(build.machine(cores=8, memory="16Gi"))
+        >>> node.with_topology_settings(policy="restricted").config.topology_manager_policy
+        'restricted'
+        """
+        before = self.config
+        config = replace(
+            before,
+            topology_manager_policy=before.topology_manager_policy if policy is None else policy,
+            topology_manager_scope=before.topology_manager_scope if scope is None else scope,
+        )
+        topology = TopologyManager.start(config, self.machine)
+        return replace(self, kubelet=replace(self.kubelet, config=config, topology=topology))
 
     @property
     def machine(self) -> Machine:

@@ -5,7 +5,7 @@ the reserved CPUs against the online ones, then Topology, CPU and Memory Manager
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones.demand import PodLevel, Reading
@@ -36,14 +36,6 @@ class Kubelet:
     def reading(self, pod: Pod) -> Reading:
         """Return what its managers see in a pod."""
         return pod.reading(self.pod_level)
-
-    def with_topology_settings(self, config: KubeletConfiguration) -> "Kubelet":
-        """Return the kubelet with other Topology Manager settings; its other managers stay as they are.
-
-        Raises:
-            InvalidConfiguration: the Topology Manager would not start with them.
-        """
-        return replace(self, config=config, topology=TopologyManager.start(config, self.machine))
 
     @classmethod
     def start(

@@ -46,14 +46,13 @@ Kind = Callable[[str, str], NodeSpec]
 
 def single_numa_node(name: str, address: str) -> NodeSpec:
     """Latency-sensitive work: every container on one NUMA node, reserved CPUs chosen by the administrator."""
-    machine = machines.build(TWO_SOCKETS)
-    return NodeSpec(
+    return _two_sockets(
         name,
-        machine,
-        configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,16,32,48"),
-        {GPU: devices_of(machine, per_numa=2), NIC: devices_of(machine, per_numa=4)},
-        address=address,
-        labels={KIND_LABEL: "single-numa-node"},
+        address,
+        kind="single-numa-node",
+        policy="single-numa-node",
+        reserved_cpus="0,16,32,48",
+        devices={GPU: 2, NIC: 4},
     )
 
 
@@ -118,27 +117,35 @@ def single_numa_node_pods(name: str, address: str) -> NodeSpec:
 
 def unaligned(name: str, address: str) -> NodeSpec:
     """Exclusive CPUs, but no topology policy at all."""
-    machine = machines.build(TWO_SOCKETS)
-    return NodeSpec(
-        name,
-        machine,
-        configuration(machine, topology_manager_policy="none", reserved_cpus="0,32"),
-        {NIC: devices_of(machine, per_numa=2)},
-        address=address,
-        labels={KIND_LABEL: "unaligned"},
+    return _two_sockets(
+        name, address, kind="unaligned", policy="none", reserved_cpus="0,32", devices={NIC: 2}
     )
 
 
 def best_effort(name: str, address: str) -> NodeSpec:
     """NUMA placement where there is room, and no rejections: what many clusters run."""
+    return _two_sockets(
+        name,
+        address,
+        kind="best-effort",
+        policy="best-effort",
+        reserved_cpus="0,16,32,48",
+        devices={NIC: 2},
+    )
+
+
+def _two_sockets(
+    name: str, address: str, *, kind: str, policy: str, reserved_cpus: str, devices: Mapping[str, int]
+) -> NodeSpec:
+    """A node of the ordinary machine; ``devices``: resource → how many each NUMA node has."""
     machine = machines.build(TWO_SOCKETS)
     return NodeSpec(
         name,
         machine,
-        configuration(machine, topology_manager_policy="best-effort", reserved_cpus="0,16,32,48"),
-        {NIC: devices_of(machine, per_numa=2)},
+        configuration(machine, topology_manager_policy=policy, reserved_cpus=reserved_cpus),
+        {resource: devices_of(machine, per_numa=count) for resource, count in devices.items()},
         address=address,
-        labels={KIND_LABEL: "best-effort"},
+        labels={KIND_LABEL: kind},
     )
 
 

@@ -71,6 +71,11 @@ class NodeDirectories:
     procfs: Path
     kubelet: Path
 
+    @classmethod
+    def below(cls, directory: Path) -> "NodeDirectories":
+        """Return those of a node that has one directory for everything."""
+        return cls(directory / "sys", directory / "proc", directory / "kubelet")
+
 
 def find(directory: Path | None = None) -> list[Recording]:
     """Recorded nodes by name: those of a directory, else the shared ones, else the project's own sample.

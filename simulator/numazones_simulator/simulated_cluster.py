@@ -158,7 +158,7 @@ async def _until_registered(plane: ControlPlane, count: int) -> None:
 
 
 async def _start_exporter(name: str, directory: Path, plane: ControlPlane, programs: Programs) -> str:
-    directories = NodeDirectories(directory / "sys", directory / "proc", directory / "kubelet")
+    directories = NodeDirectories.below(directory)
     metrics = free_address()
     command = exporters.command(name, directories, server=plane.server.url, metrics=metrics)
     await programs.start(f"exporter-{name}", command)

@@ -1,37 +1,15 @@
 """The cluster benchmark measures what it says, on a cluster small enough for a test."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "cluster.py"
+from tests.benchmarks.running import figures_of
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("viewers", [0, 2])
 def test_it_prints_every_figure_that_has_a_goal(viewers: int) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(PROGRAM),
-            "--nodes=40",
-            "--pods=300",
-            "--waiting=5",
-            "--seconds=2",
-            "--rate=50",
-            f"--viewers={viewers}",
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode in {0, 1}, done.stderr
-    figures = json.loads(done.stdout)
+    size = ("--nodes=40", "--pods=300", "--waiting=5", "--seconds=2", "--rate=50")
+    figures = figures_of("cluster.py", *size, f"--viewers={viewers}")
     assert figures["evaluated"] == 40
     assert 0 < figures["admissible"] <= 40
     assert figures["published"] > 0

@@ -1,24 +1,13 @@
 """The comparison of policies counts every arrival once, and strict policies keep their promise."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+from tests.benchmarks.running import figures_of, run
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "compare_policies.py"
 ARRIVALS = 12 + 59  # sixty pods leave, and all but the last come back
 
 
-def compared(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 def test_every_arrival_is_counted_once_and_strict_policies_never_span() -> None:
-    done = compared("sockets=2,numa=2,cores=16,memory=64Gi", "12xcpu=3-9,memory=1Gi", "--json")
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
+    machine, pods = "sockets=2,numa=2,cores=16,memory=64Gi", "12xcpu=3-9,memory=1Gi"
+    figures = figures_of("compare_policies.py", machine, pods, goals=False)
     assert len(figures) == 11
     for name, row in figures.items():
         assert abs(row["aligned"] + row["spanning"] - row["admitted"]) < 0.2, name
@@ -32,6 +21,6 @@ def test_every_arrival_is_counted_once_and_strict_policies_never_span() -> None:
 
 
 def test_a_machine_that_makes_no_sense_is_named() -> None:
-    done = compared("sockets=2", "1xcpu=2")
+    done = run("compare_policies.py", "sockets=2", "1xcpu=2")
     assert done.returncode == 2
     assert "'sockets=2' is no machine: it needs cores and memory" in done.stderr

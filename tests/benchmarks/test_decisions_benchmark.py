@@ -1,11 +1,10 @@
 """The benchmark of decisions compares this tree with the commit that it is told."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.benchmarks.running import figures_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "conformance" / "sample.jsonl.gz"
@@ -15,16 +14,8 @@ SAMPLE = ROOT / "tests" / "data" / "conformance" / "sample.jsonl.gz"
     not (ROOT / ".git").exists(), reason="the tree is no git checkout, so there is no other commit"
 )
 def test_both_trees_make_the_same_decisions_and_the_ratio_is_of_their_times() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "decisions.py"), "--scenarios", str(SAMPLE)]
-    done = subprocess.run(
-        [*command, "--against=HEAD", "--rounds=2", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
+    scenarios = ("--scenarios", str(SAMPLE))
+    figures = figures_of("decisions.py", *scenarios, "--against=HEAD", "--rounds=2", goals=False)
     here, there = figures["here"], figures["HEAD"]
     assert here["decisions"] == there["decisions"] > 0
     assert here["decisionsPerSecond"] > 0

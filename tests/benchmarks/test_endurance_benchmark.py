@@ -1,16 +1,12 @@
 """The endurance benchmark counts what it says, in a run short enough for a test."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.endurance import COUNTED, missed
+from tests.benchmarks.running import figures_of
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "endurance.py"
 FLAT = {
     "rss_deviation": 0.01,
     **{name: [3, 3] for name in COUNTED},
@@ -39,15 +35,7 @@ def test_what_is_traced_counts_where_memory_is_traced() -> None:
 
 @pytest.mark.slow
 def test_it_counts_what_every_program_holds() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--minutes=0.01", "--warm-up=0", "--trace", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode in {0, 1}, done.stderr
-    figures = json.loads(done.stdout)
+    figures = figures_of("endurance.py", "--minutes=0.01", "--warm-up=0", "--trace")
     assert figures["rounds"] == 1
     assert figures["programs"].keys() == {
         "operator",

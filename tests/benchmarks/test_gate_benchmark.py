@@ -2,10 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -14,8 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from benchmarks.feeder import Cluster
 from benchmarks.gate import GateFeeder, gated_pods
 from numazones_operator.placement.release_patch import Target, release_patch
-
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "gate.py"
+from tests.benchmarks.running import figures_of
 
 
 @pytest.mark.parametrize(
@@ -42,15 +37,7 @@ async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
 
 @pytest.mark.slow
 def test_it_prints_what_became_of_the_gated_pods_and_each_figure_that_has_a_goal() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--nodes=20", "--pods=100", "--gated=20", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode in {0, 1}, done.stderr
-    figures: dict[str, Any] = json.loads(done.stdout)
+    figures = figures_of("gate.py", "--nodes=20", "--pods=100", "--gated=20")
     assert figures["released"] == 20
     assert figures["decisions"] >= 20
     assert all(figures[name] > 0 for name in figures["goals"])

@@ -1,30 +1,17 @@
 """The benchmark of the plugin makes a dump that every command answers on."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "kubectl.py"
+from tests.benchmarks.running import figures_of
 
 
 def test_every_command_answers_on_the_dump_it_makes(tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
-    command = [
-        sys.executable,
-        str(PROGRAM),
-        "--nodes=4",
-        "--pods=40",
-        "--rounds=1",
-        "--json",
-        "--keep",
-        str(dump),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    size = ("--nodes=4", "--pods=40", "--rounds=1")
+    result = figures_of("kubectl.py", *size, "--keep", str(dump), goals=False)
     commands = result["commands"]
     assert set(commands) == {"--help", "top", "why", "fit"}
     assert all(one["cpuSeconds"] > 0 and one["wallSeconds"] > 0 for one in commands.values())

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,22 +14,15 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.node_choice import NodeChoice
 from numazones.whatif.trial import play
 from numazones.whatif.workload import Event, Leaving
+from tests.benchmarks.running import figures_of, run
 
 RECORDING = Path(__file__).resolve().parents[1] / "data/recordings/one-node"
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "placement.py"
 
 
 @pytest.mark.slow
 def test_no_way_that_asks_first_has_a_pod_rejected_by_a_kubelet() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--runs=1", "--loads", "0.85", "--machines", "2 NUMA nodes", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)["summary"]
+    setting = ("--runs=1", "--loads", "0.85", "--machines", "2 NUMA nodes")
+    summary = figures_of("placement.py", *setting, goals=False)["summary"]
     assert set(summary) == {"default", "nrt", "exact", "pack", "best-fit", "scarce", "shapes"}
     for choice in ("exact", "pack", "best-fit", "scarce", "shapes"):
         assert summary[choice]["rejected_by_kubelets"] == 0
@@ -42,21 +33,19 @@ def test_no_way_that_asks_first_has_a_pod_rejected_by_a_kubelet() -> None:
 @pytest.mark.slow
 def test_rows_are_written_as_they_come_and_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     output = tmp_path / "rows.jsonl"
-    command = [
-        sys.executable, str(PROGRAM), "--runs=1", "--loads", "0.5", "--machines", "2 NUMA nodes", "--json",
-        f"--output={output}",
-    ]  # fmt: skip
-    first = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    setting = ("--runs=1", "--loads", "0.5", "--machines", "2 NUMA nodes", "--json", f"--output={output}")
+    first = run("placement.py", *setting)
+    assert first.returncode == 0, first.stderr
     lines = output.read_text().splitlines(keepends=True)
     assert [row for line in lines for row in json.loads(line)["rows"]] == json.loads(first.stdout)["rows"]
 
     output.write_text("".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote its last line
-    again = subprocess.run([*command, "--progress"], capture_output=True, text=True, timeout=600, check=True)
+    again = run("placement.py", *setting, "--progress")
     assert again.stderr.splitlines() == ["1 of 1"]
     assert again.stdout == first.stdout
     assert output.read_text() == "".join(lines)
 
-    other = subprocess.run([*command, "--seed=3"], capture_output=True, text=True, timeout=600, check=False)
+    other = run("placement.py", *setting, "--seed=3")
     assert other.returncode == 1
     assert "another seed" in other.stderr
     assert output.read_text() == "".join(lines)
@@ -127,15 +116,8 @@ def test_two_recordings_of_one_name_are_told_apart_by_nobody(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_recording_is_compared_and_told_with_plans() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--recording", str(RECORDING), "--plans", "--effort=500", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    recording = ("--recording", str(RECORDING))
+    told = figures_of("placement.py", *recording, "--plans", "--effort=500", goals=False)
     assert len(told["rows"]) == (1 + len(POLICIES)) * len(NodeChoice)
     assert set(told["left_out_by_machines"]) == {"one-node"}
     for row in told["rows"]:

@@ -1,25 +1,12 @@
 """The benchmark of the placement models measures what it says."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "policies.py"
+from tests.benchmarks.running import figures_of
 
 
 def test_it_prints_every_model_on_every_size_and_every_figure_that_has_a_goal() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--containers=40", "--nodes=20", "--runs=1", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode in {0, 1}, done.stderr
-    figures = json.loads(done.stdout)
+    figures = figures_of("policies.py", "--containers=40", "--nodes=20", "--runs=1")
     assert {"kubelet", "koordinator", "topology-aware"} <= set(figures["models"])
     for sizes in figures["models"].values():
         assert set(sizes) == {"2", "4", "8"}

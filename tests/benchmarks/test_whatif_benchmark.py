@@ -1,21 +1,12 @@
 """The benchmark of what-if runs measures what it says."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parents[2] / "benchmarks" / "whatif.py"
+from tests.benchmarks.running import run
 
 
 def test_it_prints_decisions_a_second_and_what_a_second_core_adds() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--chunks=8", "--turns=1", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run("whatif.py", "--chunks=8", "--turns=1", "--json")
     assert done.returncode in {0, 1}, done.stderr
     figures = json.loads(done.stdout)
     assert figures["decisions_per_second"] > 0

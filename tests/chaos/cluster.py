@@ -146,7 +146,7 @@ class Cluster:
     async def start_exporter(self, node: str) -> None:
         """Start the exporter of a node."""
         place = self.directory / node
-        directories = NodeDirectories(place / "sys", place / "proc", place / "kubelet")
+        directories = NodeDirectories.below(place)
         command = exporters.command(node, directories, server=self.server.url)
         await self._start(node, [str(Path(sys.executable).with_name(command[0])), *command[1:]])
 

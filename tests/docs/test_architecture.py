@@ -202,16 +202,6 @@ async def pods_of(loop: Loop, owner: str) -> list[str]:
     return [name for name in names if name.startswith(f"{owner}-")]
 
 
-async def run_on_n1(loop: Loop, name: str) -> None:
-    await loop.bind(name, "n1")
-
-    async def runs() -> bool:
-        body = await loop.client.get(PODS, name, namespace="default")
-        return (body.get("status") or {}).get("phase") == "Running"
-
-    await eventually(runs)
-
-
 async def recommendation_in(loop: Loop, phase: str) -> str:
     """The name of a recommendation in that phase; empty if there is none."""
     for body in await loop.client.list(REBALANCE_RECOMMENDATIONS):
@@ -302,11 +292,11 @@ async def test_a_policy_becomes_an_eviction_on_the_way_that_the_page_shows(tmp_p
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
         for name, cpus in (("fills", 20), ("leaves", 10)):
             await loop.create_pod(name, cpu=cpus)
-            await run_on_n1(loop, name)
+            await loop.run_on("n1", name)
         loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
         await loop.client.create(REPLICA_SETS, replica_set("moves", cpus=10), namespace="default")
         (moves,) = await eventually(lambda: pods_of(loop, "moves"))
-        await run_on_n1(loop, moves)
+        await loop.run_on("n1", moves)
         await loop.client.delete(PODS, "leaves", namespace="default")
         loop.start_scheduler()
         with walk.profiled():

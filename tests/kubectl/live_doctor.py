@@ -1,8 +1,6 @@
 """``doctor`` as a program, and an API server for it that denies reading some kinds."""
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,20 +10,14 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from tests import plugin
 from tests.kubectl.healthy_cluster import healthy
-
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 
 
 async def doctor(kubeconfig: Path) -> tuple[dict[str, Any], int]:
-    process = await asyncio.create_subprocess_exec(
-        *(PROGRAM, "doctor", "--kubeconfig", kubeconfig, "-o", "json"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    assert output, errors.decode()
-    return json.loads(output), process.returncode or 0
+    code, output, errors = await plugin.streams("doctor", "--kubeconfig", kubeconfig, "-o", "json")
+    assert output, errors
+    return json.loads(output), code
 
 
 def of(report: Mapping[str, Any], check: str) -> list[tuple[str, list[str], str]]:

@@ -1,14 +1,14 @@
 """``doctor`` on a live cluster: what is there, what is not, and what the user may not do."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from numazones_simulator import node_kinds
+from tests import plugin
 from tests.kubectl.healthy_cluster import changed
-from tests.kubectl.live_doctor import PROGRAM, doctor, of, serving
+from tests.kubectl.live_doctor import doctor, of, serving
 from tests.operator.closed_loop import closed_loop
 
 
@@ -95,16 +95,11 @@ async def test_commands_read_the_live_cluster_and_say_what_they_leave_out(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, {"poddisruptionbudgets"}) as kubeconfig:
-        process = await asyncio.create_subprocess_exec(
-            *(PROGRAM, "top", "--kubeconfig", kubeconfig),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-    assert [line.split()[0] for line in output.decode().splitlines()] == [
+        code, output, errors = await plugin.streams("top", "--kubeconfig", kubeconfig)
+    assert [line.split()[0] for line in output.splitlines()] == [
         "NODE",
         *["worker-1"] * 2,
         *["worker-2"] * 2,
     ]
-    assert errors.decode().startswith("warning: PodDisruptionBudget objects are left out: ")
-    assert process.returncode == 0
+    assert errors.startswith("warning: PodDisruptionBudget objects are left out: ")
+    assert code == 0

@@ -1,8 +1,6 @@
 """``gate``: who waits and why, and opening everything: the program, on an API server, without operator."""
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,11 +15,11 @@ from numazones_apiserver.faults import Fault
 from numazones_client import Client, Resource
 from numazones_client.resources import LEASES, NAMESPACES, PODS
 from numazones_simulator.control_plane import ControlPlane, control_plane
+from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster as small_cluster
 from tests.operator.closed_loop import pod_body
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 GROUP = "admissionregistration.k8s.io"
 INJECTED = {
@@ -47,7 +45,7 @@ class Cluster:
         self.server.faults.add(fault)
 
     async def gate(self, *arguments: str) -> tuple[int, str]:
-        return await gate(self.kubeconfig, *arguments)
+        return await plugin.run("gate", *arguments, "--kubeconfig", self.kubeconfig)
 
     async def status(self, *arguments: str) -> dict[str, Any]:
         code, output = await self.gate(*arguments, "-o", "json")
@@ -91,16 +89,6 @@ class Cluster:
             "spec": {"holderIdentity": "operator-1", "leaseDurationSeconds": 600, "renewTime": renewed},
         }
         await self.client.create(LEASES, lease, namespace="numazones-operator")
-
-
-async def gate(kubeconfig: Path, *arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "gate", *arguments, "--kubeconfig", str(kubeconfig)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
 
 
 @pytest.fixture
@@ -222,7 +210,7 @@ async def test_off_stops_the_injection_and_opens_everything(cluster: Cluster) ->
 
 async def test_who_may_not_list_pods_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, {"pods"}, small_cluster()) as kubeconfig:
-        code, output = await gate(kubeconfig)
+        code, output = await plugin.run("gate", "--kubeconfig", kubeconfig)
     assert code == 2
     assert output.startswith("error: list pods")
 

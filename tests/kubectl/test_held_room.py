@@ -2,25 +2,18 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
+from tests import plugin
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import pod_body
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
-
 
 async def top(kubeconfig: Path, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "top", "--kubeconfig", str(kubeconfig), *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    return output.decode()
+    code, output, errors = await plugin.streams("top", "--kubeconfig", kubeconfig, *arguments)
+    assert code == 0, errors
+    return output
 
 
 async def test_top_says_whom_room_is_held_for_and_where(tmp_path: Path) -> None:

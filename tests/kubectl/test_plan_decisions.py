@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator.control_plane import ControlPlane, control_plane
+from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.terminal import on_terminal
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 NOTHING = b":4\n"
 """What kubectl is told where there is nothing to offer."""
 MAY_NOT = (
@@ -89,14 +88,7 @@ class Cluster:
         return dict(body["spec"])
 
     async def run(self, *arguments: str) -> tuple[int, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(str(PROGRAM), *arguments, "--kubeconfig", str(self.kubeconfig)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        return process.returncode or 0, output.decode()
+        return await plugin.run(*arguments, "--kubeconfig", self.kubeconfig)
 
 
 @pytest.fixture
@@ -249,13 +241,8 @@ async def test_an_unknown_name_is_told_which_are_known(cluster: Cluster) -> None
 async def test_who_may_not_decide_is_told_which_right_is_missing(tmp_path: Path) -> None:
     denied = {"rebalancerecommendations"}
     async with serving(tmp_path, denied, [recommendation("plan")]) as kubeconfig:
-        process = await asyncio.create_subprocess_exec(
-            *(str(PROGRAM), "reject", "plan", "--dry-run", "--kubeconfig", str(kubeconfig)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-    assert (process.returncode, output.decode()) == (2, f"error: {MAY_NOT}\n")
+        ended = await plugin.run("reject", "plan", "--dry-run", "--kubeconfig", kubeconfig)
+    assert ended == (2, f"error: {MAY_NOT}\n")
 
 
 async def test_a_decision_that_the_api_server_refuses_names_the_right(cluster: Cluster) -> None:
@@ -285,7 +272,7 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
 def test_without_a_terminal_nothing_is_decided_unasked(verb: str) -> None:
     ended = subprocess.run(
-        [PROGRAM, verb, "x"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [plugin.PROGRAM, verb, "x"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     assert ended.returncode == 2
     assert f"there is no terminal to ask at; with --yes {verb} does not ask" in ended.stderr
@@ -304,7 +291,7 @@ async def test_completion_offers_what_can_still_be_decided(cluster: Cluster) -> 
     output = NOTHING
     for _ in range(20):  # nobody waits long for a completion: on a machine that is busy it offers nothing
         process = await asyncio.create_subprocess_exec(
-            *(str(PROGRAM.with_name("kubectl_complete-numazones")), "approve"),
+            *(str(plugin.PROGRAM.with_name("kubectl_complete-numazones")), "approve"),
             *("--kubeconfig", str(cluster.kubeconfig), "a"),
             stdout=asyncio.subprocess.PIPE,
         )
@@ -317,7 +304,7 @@ async def test_completion_offers_what_can_still_be_decided(cluster: Cluster) -> 
 def test_completion_is_silent_where_no_cluster_answers(tmp_path: Path) -> None:
     nowhere = tmp_path / "config"
     nowhere.write_text(json.dumps({"clusters": []}))
-    program = PROGRAM.with_name("kubectl_complete-numazones")
+    program = plugin.PROGRAM.with_name("kubectl_complete-numazones")
     ended = subprocess.run(
         [program, "approve", "--kubeconfig", nowhere, ""], capture_output=True, text=True, check=False
     )

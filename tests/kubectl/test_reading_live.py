@@ -1,32 +1,19 @@
 """What commands read of a live cluster while it changes."""
 
-import asyncio
 import copy
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
-
 
 async def who(node: str, kubeconfig: Path) -> tuple[int, str]:
-    return await ran("who", node, "--kubeconfig", kubeconfig)
-
-
-async def ran(*arguments: str | Path) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(PROGRAM, *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
+    return await plugin.run("who", node, "--kubeconfig", kubeconfig)
 
 
 def half_written() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -76,7 +63,7 @@ async def test_every_request_of_a_command_is_made_as_whom_it_is_told(
     asked: list[tuple[str, list[str]]] = []
     told = ("--as", "jane", "--as-group", "sre", "--as-group", "night shift")
     async with serving(tmp_path, set(), asked=asked) as kubeconfig:
-        code, output = await ran(*arguments, *told, "--kubeconfig", kubeconfig)
+        code, output = await plugin.run(*arguments, *told, "--kubeconfig", kubeconfig)
         assert "rror:" not in output, output
         assert code in {0, 1}, output
     assert len(asked) > 2
@@ -88,7 +75,7 @@ async def test_a_pod_without_a_namespace_is_looked_for_in_that_of_the_context(tm
         config = yaml.safe_load(kubeconfig.read_text())
         config["contexts"][0]["context"]["namespace"] = "team"
         kubeconfig.write_text(yaml.safe_dump(config))
-        code, output = await ran("why", "one", "--kubeconfig", kubeconfig)
+        code, output = await plugin.run("why", "one", "--kubeconfig", kubeconfig)
         assert (code, output.startswith("team/one")) == (0, True), output
-        code, output = await ran("why", "one", "-n", "other", "--kubeconfig", kubeconfig)
+        code, output = await plugin.run("why", "one", "-n", "other", "--kubeconfig", kubeconfig)
         assert (code, "pod other/one is not among" in output) == (2, True), output

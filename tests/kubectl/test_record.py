@@ -1,10 +1,8 @@
 """``record``: a node, fetched through the real exporter on it, replays; its pseudonyms name nobody."""
 
-import asyncio
 import gzip
 import io
 import json
-import sys
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,10 +20,10 @@ from numazones_client.resources import CONFIG_MAPS, PODS
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
+from tests import plugin
 from tests.kubectl.small_cluster import node_body, pod_body
 from tests.operator.closed_loop import eventually
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 SYSTEM = "numazones-system"
 NODE = "secret-host"
 SECRETS = ("secret", "acme", "trainer", "9d7f", "topsecret", "registry.example")
@@ -50,19 +48,9 @@ class Setting:
         ):
             return response.status, await response.read()
 
-    async def run(self, *arguments: str | Path) -> tuple[str, str, int]:
-        """Run the plugin; return what it printed on both streams, and its exit code."""
-        process = await asyncio.create_subprocess_exec(
-            *map(str, (PROGRAM, *arguments)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-        return output.decode(), errors.decode(), process.returncode or 0
-
-    async def record(self, *arguments: str | Path) -> tuple[str, str, int]:
+    async def record(self, *arguments: str | Path) -> tuple[int, str, str]:
         """Record with the cluster's kubeconfig."""
-        return await self.run("record", "--kubeconfig", self.cluster.plane.kubeconfig, *arguments)
+        return await plugin.streams("record", "--kubeconfig", self.cluster.plane.kubeconfig, *arguments)
 
 
 @asynccontextmanager
@@ -159,19 +147,19 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
     monkeypatch.setenv("NUMAZONES_EXPORTER_RECORDINGS", "true")
     async with cluster(tmp_path / "c") as setting:
         plain, hidden = tmp_path / "plain", tmp_path / "hidden"
-        said, errors, code = await setting.record(NODE, "-o", plain)
+        code, said, errors = await setting.record(NODE, "-o", plain)
         assert (said, code) == (f"{plain}: 4 pods, 2 zones of {NODE}\n", 0), errors
-        said, errors, code = await setting.record(f"node/{NODE}", "-o", hidden, "--pseudonyms")
+        code, said, errors = await setting.record(f"node/{NODE}", "-o", hidden, "--pseudonyms")
         assert (said, code) == (f"{hidden}: 4 pods, 2 zones of node-1\n", 0), errors
         for directory, node in ((plain, NODE), (hidden, "node-1")):
-            said, errors, code = await setting.run("replay", directory, "-o", "json")
+            code, said, errors = await plugin.streams("replay", directory, "-o", "json")
             counts = {name: figure for name, figure in json.loads(said).items() if isinstance(figure, int)}
             # The exporter's pod and two trainers are held; the third was rejected before.
             assert (counts, code) == ({"outcomes": 3, "agree": 3, "outside": 1}, 0), said
-            said, errors, code = await setting.run("who", node, "-f", directory)
+            code, said, errors = await plugin.streams("who", node, "-f", directory)
             assert said.count("trainer" if node == NODE else "pod-") == 2, said + errors
             assert said.count("gpu:00-") == 2, said
-            said, errors, code = await setting.run("tree", node, "-f", directory)
+            code, said, errors = await plugin.streams("tree", node, "-f", directory)
             assert ("socket 0" in said, code) == (True, 0), errors
         assert not any(b"topsecret" in content for _, content in contents(plain))
         leaks = [
@@ -189,16 +177,16 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
         (held,) = line["observed"]["podresources_list"].values()
         held["cpu_ids"] = [0]
         history.write_text("".join(f"{json.dumps(it)}\n" for it in lines))
-        said, errors, code = await setting.run("replay", hidden)
+        code, said, errors = await plugin.streams("replay", hidden)
         assert "CPUs: observed container-" in said
         assert code == 1
 
-        said, errors, code = await setting.record(NODE, "-o", plain)
+        code, said, errors = await setting.record(NODE, "-o", plain)
         assert (
             errors
             == f"error: {plain} exists, and nothing is overwritten; name another directory, or remove it\n"
         )
-        said, errors, code = await setting.record("nobody", "-o", tmp_path / "x")
+        code, said, errors = await setting.record("nobody", "-o", tmp_path / "x")
         assert errors == f"error: there is no node nobody; there are: {NODE}\n"
         for status, told, cure in (
             (403, b'cannot get resource "pods/proxy"', "--role=numazones-recorder"),
@@ -209,11 +197,11 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
             (200, archive_of("/etc/elsewhere"), "no recording: it names /etc/elsewhere"),
         ):
             setting.instead = status, told
-            said, errors, code = await setting.record(NODE, "-o", tmp_path / "x")
+            code, said, errors = await setting.record(NODE, "-o", tmp_path / "x")
             assert (cure in errors, code) == (True, 2), errors
         await setting.cluster.plane.client.delete(PODS, "numazones-exporter-x", namespace=SYSTEM)
         await eventually(lambda: gone(setting), what="the exporter's pod is gone")
-        said, errors, code = await setting.record(NODE, "-o", tmp_path / "x")
+        code, said, errors = await setting.record(NODE, "-o", tmp_path / "x")
         assert f"runs on node {NODE}, and who else could read its files; install the exporter" in errors
         assert names_in(tmp_path) == ["c", "hidden", "plain"]
 

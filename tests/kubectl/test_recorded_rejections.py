@@ -638,15 +638,8 @@ class Reader:
             state = remove(state, uid)
         else:
             assert setting, text
-            changes: dict[str, Any] = {
-                {
-                    "topologyManagerPolicy": "topology_manager_policy",
-                    "topologyManagerScope": "topology_manager_scope",
-                }[setting[1]]: setting[2]
-            }
-            config = replace(state.config, **changes)
-            topology = TopologyManager.start(config, state.machine)
-            state = replace(state, kubelet=replace(state.kubelet, config=config, topology=topology))
+            name = setting[1].removeprefix("topologyManager").lower()
+            state = state.with_topology_settings(**{name: setting[2]})
         assert admit(state, pod).admitted, text
 
 

@@ -11,17 +11,19 @@ from typing import Any
 import aiohttp
 
 from numazones.api.meta import NODE_LABEL
+from numazones.waiting import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
-from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
+from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NUMAZONES, PODS
 from numazones_operator.options import Options
 from numazones_operator.process import Operator
-from numazones_simulator import placement_models
+from numazones_simulator import exporters, node_kinds, placement_models
 from numazones_simulator.control_plane import control_plane
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.node_spec import NodeSpec
+from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.scheduler import Scheduler
 
 PATIENCE = 120.0
@@ -97,6 +99,14 @@ class Loop:
         )
         return len(written) == zones and len(beats) == leases
 
+    async def start_kubelet(self, directory: Path) -> list[str]:
+        """Start a node, n1, with the files that an exporter reads; return the command of its exporter."""
+        fleet = Fleet(self.client, [node_kinds.single_numa_node("n1", "10.0.0.1")], directory=directory)
+        self.server.node_proxy = fleet.answer
+        self.tasks.create_task(fleet.run())
+        await fleet.agents["n1"].registered.wait()
+        return exporters.command("n1", NodeDirectories.below(directory / "n1"), server=self.server.url)
+
     def start_scheduler(self) -> None:
         """Start binding pods."""
         self.tasks.create_task(Scheduler(self.client).run())
@@ -136,6 +146,20 @@ class Loop:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self.client.create(PODS, body, namespace=namespace, subresource="binding")
+
+    async def runs(self, name: str) -> bool:
+        """Whether a pod runs."""
+        body = await self.client.get(PODS, name, namespace="default")
+        return bool((body.get("status") or {}).get("phase") == "Running")
+
+    async def run_on(self, node: str, name: str) -> None:
+        """Bind a pod, and wait until it runs."""
+        await self.bind(name, node)
+        await eventually(lambda: self.runs(name), what=f"{name} runs")
+
+    async def opt_in(self) -> None:
+        """Let the gate take the pods of the namespace ``default``."""
+        await self.client.patch(NAMESPACES, "default", {"metadata": {"labels": dict([OPT_IN])}})
 
     async def predictions(self) -> dict[str, dict[str, Any]]:
         """All AdmissionPredictions' statuses by name."""

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from numazones.api.crd import KINDS
 from numazones_client import Resource
-from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import control_plane
-from tests.operator.closed_loop import Loop, closed_loop, eventually
+from tests.operator.closed_loop import closed_loop, eventually
 from tests.operator.kubectl import run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "golden" / "kubectl-get"
@@ -64,16 +63,11 @@ async def test_the_table_distinguishes_pods_that_wait_run_and_were_rejected(
         await eventually(lambda: not operator.leadership.leading)
         await loop.bind("early", "worker-1")
         assert loop.fleet is not None
-        await eventually(lambda: _runs(loop, "early"))
+        await eventually(lambda: loop.runs("early"))
         await loop.start_operator()
         await eventually(lambda: shows("early", "1/1", "Admitted", "worker-1", "<none>", ""))
         outcome = (await loop.predictions())["early"]["outcome"]
         assert (outcome["predicted"], outcome["accuracy"]) == ("Unknown", "Unknown")
-
-
-async def _runs(loop: Loop, name: str) -> bool:
-    pod = await loop.client.get(PODS, name, namespace="default")
-    return bool((pod.get("status") or {}).get("phase") == "Running")
 
 
 WIDE = json.loads((DATA / "wide.json").read_text())

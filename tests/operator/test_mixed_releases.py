@@ -18,9 +18,6 @@ import yaml
 
 from numazones.api import crd
 from numazones_client.resources import NUMAZONES
-from numazones_simulator import exporters, node_kinds
-from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.recordings import NodeDirectories
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.operator.test_faults import has_verdict
 
@@ -73,13 +70,7 @@ async def cluster(
 ) -> AsyncIterator[Loop]:
     """Run one node with the exporter and the operator of some release."""
     async with closed_loop(directory) as loop:
-        fleet = Fleet(loop.client, [node_kinds.single_numa_node("n1", "10.0.0.1")], directory=directory)
-        loop.server.node_proxy = fleet.answer
-        loop.tasks.create_task(fleet.run())
-        await fleet.agents["n1"].registered.wait()
-        place = directory / "n1"
-        directories = NodeDirectories(place / "sys", place / "proc", place / "kubelet")
-        arguments = exporters.command("n1", directories, server=loop.server.url)
+        arguments = await loop.start_kubelet(directory)
         options = (
             f"--kubeconfig={loop.kubeconfig}",
             "--namespace=numazones-system",

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from numazones_client.resources import LEASES, NAMESPACES, NUMAZONES
-from numazones_simulator import exporters, node_kinds
+from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import create_namespace
-from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.recordings import NodeDirectories
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 from tests.operator.test_faults import foresees_a_waiting_pod, has_verdict, lacks_verdict
 from tests.operator.test_recovery import assert_state_equals_a_fresh_list, storm
@@ -131,17 +129,9 @@ async def started_on_a_full_disk(program: str, *arguments: str) -> Process:
 
 
 async def test_on_a_full_disk_exporter_and_operator_go_on(tmp_path: Path) -> None:
-    spec = node_kinds.single_numa_node("n1", "10.0.0.1")
     async with closed_loop(tmp_path) as loop:
-        fleet = Fleet(loop.client, [spec], directory=tmp_path)
-        loop.server.node_proxy = fleet.answer
-        loop.tasks.create_task(fleet.run())
-        await fleet.agents["n1"].registered.wait()
-        place = tmp_path / "n1"
-        directories = NodeDirectories(place / "sys", place / "proc", place / "kubelet")
-        exporter = await started_on_a_full_disk(
-            *exporters.command("n1", directories, server=loop.server.url), "--log-level=debug"
-        )
+        command = await loop.start_kubelet(tmp_path)
+        exporter = await started_on_a_full_disk(*command, "--log-level=debug")
         operator = await started_on_a_full_disk(
             "numazones-operator",
             f"--kubeconfig={loop.kubeconfig}",

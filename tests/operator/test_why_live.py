@@ -1,34 +1,25 @@
 """``kubectl numazones why`` on a running cluster: pods at the gate, and pods that the extender refused."""
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from numazones.waiting import GATE
-from numazones_client.resources import NAMESPACES, PODS
+from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.kube_scheduler.configuration import Configuration
 from numazones_simulator.kube_scheduler.scheduler import KubeScheduler
-from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
+from tests import plugin
+from tests.operator.closed_loop import Loop, closed_loop, eventually
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 GATES = [{"name": GATE}]
 
 SCHEDULER = "numazones"
-OPT_IN = {"metadata": {"labels": {"numazones.io/admission-gate": "enabled"}}}
 TOLD = "node(s) that would not admit the pod (kubelet: TopologyAffinityError)"
 
 
 async def why(loop: Loop, *arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "why", *arguments, "--kubeconfig", str(loop.kubeconfig)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
+    return await plugin.run("why", *arguments, "--kubeconfig", loop.kubeconfig)
 
 
 async def document(loop: Loop, name: str) -> dict[str, Any]:
@@ -43,16 +34,9 @@ async def start_node(loop: Loop) -> None:
 
 
 async def run_on_node(loop: Loop, name: str, **parts: Any) -> None:
-    """Bind a pod, and wait until it runs."""
-    body = pod_body(name, **parts)
-    await loop.client.create(PODS, body, namespace="default")
-    await loop.bind(name, "node")
-
-    async def runs() -> bool:
-        pod = await loop.client.get(PODS, name, namespace="default")
-        return bool(pod["status"].get("phase") == "Running")
-
-    await eventually(runs, what=f"{name} runs")
+    """Create a pod, bind it, and wait until it runs."""
+    await loop.create_pod(name, **parts)
+    await loop.run_on("node", name)
 
 
 async def show_operator(loop: Loop) -> None:
@@ -69,7 +53,7 @@ async def test_of_a_gated_pod_it_says_who_would_have_to_take_the_gate_away(tmp_p
             1,
             True,
         )
-        await loop.client.patch(NAMESPACES, "default", OPT_IN)
+        await loop.opt_in()
         code, said = await why(loop, "fits")
         assert (code, "no running pod of the operator was seen" in said) == (1, True)
         await show_operator(loop)
@@ -89,7 +73,7 @@ async def test_of_a_gated_pod_it_says_who_would_have_to_take_the_gate_away(tmp_p
 async def test_of_a_gated_pod_that_fits_nowhere_it_says_what_is_in_the_way(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await start_node(loop)
-        await loop.client.patch(NAMESPACES, "default", OPT_IN)
+        await loop.opt_in()
         await show_operator(loop)
         for name in ("one", "two"):
             await run_on_node(loop, name, cpu=20)
@@ -155,9 +139,5 @@ async def test_of_a_pod_that_the_extender_refused_it_says_what_the_scheduler_was
         assert f"The scheduler says: 0/1 nodes are available: 1 {TOLD}" in said
         await loop.client.delete(PODS, "one", namespace="default", grace_seconds=0)
 
-        async def runs() -> bool:
-            pod = await loop.client.get(PODS, "refused", namespace="default")
-            return bool(pod["status"].get("phase") == "Running")
-
-        await eventually(runs, what="it is tried again, and runs")
+        await eventually(lambda: loop.runs("refused"), what="it is tried again, and runs")
         assert (await why(loop, "refused"))[0] == 0

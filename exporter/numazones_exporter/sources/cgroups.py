@@ -71,7 +71,9 @@ class CgroupReader:
     def __init__(self, root: Path) -> None:
         """``root`` is where the host's /sys/fs/cgroup is mounted."""
         self._root = root
-        self._pods_roots: tuple[Path, ...] = ()
+        self._pods_roots: list[Path] = []
+        self._is_v2 = False
+        """As it was when the pods' groups were looked for."""
 
     def read(self, uids: Container[str]) -> dict[str, PodMemory]:
         """Return pod uid → what it has, of these pods; one without a group, or that vanishes, is left out.
@@ -127,14 +129,10 @@ class CgroupReader:
                 raise SourceError("Malformed", f"{where / name} is no list of CPUs: {text[:80]!r}") from error
         return None
 
-    @property
-    def _is_v2(self) -> bool:
-        return (self._root / _V2_MARK).is_file()
-
     def _groups(self) -> Iterator[tuple[str, Path]]:
         """Yield pod uid → the directory that counts its memory."""
         if not self._pods_roots or not all(path.is_dir() for path in self._pods_roots):
-            self._pods_roots = tuple(self._find_pods_roots())
+            self._pods_roots = self._find_pods_roots()
         for base in self._pods_roots:
             for entry in _directories(base):
                 if _QOS_LEVEL.search(entry.name):
@@ -142,7 +140,8 @@ class CgroupReader:
                 elif (found := _pod_of(entry)) is not None:
                     yield found
 
-    def _find_pods_roots(self) -> Iterator[Path]:
+    def _find_pods_roots(self) -> list[Path]:
+        self._is_v2 = (self._root / _V2_MARK).is_file()
         if self._is_v2:
             top = self._root
         elif (self._root / "memory").is_dir():
@@ -160,7 +159,7 @@ class CgroupReader:
                 f"no control group of the kubelet's (kubepods) is within {_DEPTH} levels of {top}: mount all "
                 "of the host's /sys/fs/cgroup, not this container's own, or leave --cgroups out",
             )
-        yield from found
+        return found
 
     def _memory_of(self, path: Path) -> PodMemory | None:
         """Return what a group counts; None where it vanishes or the kernel counts nothing by NUMA node."""

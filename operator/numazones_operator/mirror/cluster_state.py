@@ -189,12 +189,15 @@ class ClusterState:
         found = (name for name in self._elsewhere if self.node(name) is not None)
         return frozenset(name for name in found if self._records[name].other.places_every_pod)
 
-    def concerned(self, pod: ClusterPod, names: Iterable[str]) -> list[str]:
-        """Return those of the nodes that may reject a pod: all of one that NUMA placement concerns."""
+    def nodes_to_ask(self, pod: ClusterPod, names: Collection[str]) -> Collection[str]:
+        """Return those of the nodes named that may reject a pod for its NUMA placement.
+
+        All may, if that concerns the pod; if not, those may whose model decides about all pods.
+        """
         if relevant(pod):
-            return list(names)
+            return names
         placing = self.placing_every_pod
-        return [name for name in names if name in placing] if placing else []
+        return [name for name in names if name in placing]
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""

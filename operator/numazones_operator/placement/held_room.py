@@ -106,7 +106,7 @@ class HeldRoom:
             since = now
             self._nominated[pod.uid] = (pod.nominated, now)
         until = since + NOMINATION_SECONDS
-        if now >= until or not self._state.concerned(pod, (pod.nominated,)):
+        if now >= until or not self._state.nodes_to_ask(pod, [pod.nominated]):
             return None
         return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until))
 
@@ -119,8 +119,8 @@ class HeldRoom:
         if known is None or known[0] is not pod:
             selects = pod.constraints.selects
             nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
-            concerned = self._state.concerned(pod, nodes)
-            known = self._chosen[pod.uid] = (pod, tuple(concerned) if len(concerned) <= MAX_NODES else ())
+            asked = self._state.nodes_to_ask(pod, nodes)
+            known = self._chosen[pod.uid] = (pod, tuple(asked) if len(asked) <= MAX_NODES else ())
         return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
 
     def _time_of(self, moment: float) -> float:

@@ -77,19 +77,19 @@ def cause(
 
 
 def cause_elsewhere(
-    pod: Pod, done: str, *, found: Placement, untold: Iterable[Pod] = (), fates: Fates
+    pod: Pod, done: str, *, believed: Placement, uncreated: Iterable[Pod] = (), fates: Fates
 ) -> Accuracy:
     """Return why a prediction for a node of another model than the kubelet's was wrong.
 
     Args:
         pod: the pod that was bound.
         done: what became of it, as ``Decision.outcome`` has it.
-        found: what the model was believed to decide from.
-        untold: pods with containers that had not been created, as far as the API server told. The kubelet
+        believed: what the model was believed to decide from.
+        uncreated: pods with containers that had not been created, as far as the API server told. The kubelet
             tries them again and again; of one that it creates and that ends soon nobody ever hears.
         fates: what became of the pods there.
     """
-    possible = islice(_possible_placements(found, tuple(untold), fates.gone), _MAX_PLACEMENTS)
+    possible = islice(_possible_placements(believed, tuple(uncreated), fates.gone), _MAX_PLACEMENTS)
     for placement in chain(fates.placements, possible):
         try:
             if placement.remove(pod.uid).admit(pod).outcome == done:
@@ -100,16 +100,16 @@ def cause_elsewhere(
 
 
 def _possible_placements(
-    found: Placement, untold: tuple[Pod, ...], gone: Iterable[str]
+    believed: Placement, uncreated: tuple[Pod, ...], gone: Iterable[str]
 ) -> Iterator[Placement]:
     """Yield what another model may have decided from: some pods went sooner, some were created after all."""
-    for left in _choices(sorted(gone)):
-        fewer = found
-        for uid in left:
+    for went in _choices(sorted(gone)):
+        fewer = believed
+        for uid in went:
             fewer = fewer.remove(uid)
-        for created in _choices([other.uid for other in untold if other.uid not in left]):
+        for created in _choices([other.uid for other in uncreated if other.uid not in went]):
             try:
-                yield _created(fewer, [other for other in untold if other.uid in created])
+                yield _created(fewer, [other for other in uncreated if other.uid in created])
             except NumazonesError:
                 continue
 
@@ -128,9 +128,8 @@ def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) ->
         came = {
             uid: other for uid, other in known.items() if uid in fates.running and not info.state.holds(uid)
         }
-        went = [uid for uid in info.pods if uid in fates.gone]
-        for left in _choices(went):
-            fewer = _without(info, left)
+        for went in _choices([uid for uid in info.pods if uid in fates.gone]):
+            fewer = _without(info, went)
             yield fewer
             if came:
                 yield _with(fewer, came)

@@ -56,10 +56,10 @@ class Expectation:
     """Who places pods on the node; None where nothing could be predicted."""
     placement: Placement | None = field(default=None, repr=False)
     """What it was decided from; None where nothing was predicted."""
-    beside: tuple[str, ...] = field(default=(), repr=False)
+    other_uids: tuple[str, ...] = field(default=(), repr=False)
     """UIDs, as the kubelet knows them, of the other pods that the node was believed to have."""
-    untold: tuple[Pod, ...] = field(default=(), repr=False)
-    """Pods of the node with containers that had not been created, as far as their statuses told."""
+    uncreated: tuple[Pod, ...] = field(default=(), repr=False)
+    """Those of them with containers that had not been created, as far as their statuses told."""
     decision: BoundDecision | None = field(default=None, repr=False)
     """What was decided; where nothing was predicted, what explains the outcome afterwards, or None."""
 
@@ -217,22 +217,22 @@ class Verifier:
             why = causes.cause_elsewhere(
                 pod.info.pod,
                 verification.done,
-                found=expectation.placement,
-                untold=expectation.untold,
-                fates=self._fates(pod.node, expectation.beside),
+                believed=expectation.placement,
+                uncreated=expectation.uncreated,
+                fates=self._fates(pod.node, expectation.other_uids),
             )
             # It was admitted, as foreseen; who came or went meanwhile changed but what it was given.
             as_foreseen = expectation.decision.admitted and verification.actual == ADMITTED
             return Accuracy.RIGHT if why is Accuracy.RACE and as_foreseen else why
         if expectation.found is None:
             return Accuracy.MODEL
-        known = expectation.otherwise or expectation.found
+        fullest = expectation.otherwise or expectation.found
         return causes.cause(
             pod.info,
             verification.actual,
             found=expectation.found,
             otherwise=expectation.otherwise,
-            fates=self._fates(pod.node, known.pods),
+            fates=self._fates(pod.node, fullest.pods),
         )
 
     def _after_the_fact(self, expectation: Expectation, actual: str, node: ClusterNode | None) -> Expectation:
@@ -274,21 +274,21 @@ class Verifier:
         verdict = decision.by_kubelet
         if verdict is not None and verdict.managers is not None and prediction.relevant(pod):
             self._count(verdict.managers, time.perf_counter() - started)
-        others = [other for other in node.pods.values() if other.uid != pod.uid]
-        beside = None
+        found_otherwise = None
         if verdict is not None and otherwise is not None and otherwise.state is not None:
-            beside = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
+            found_otherwise = otherwise.info(remove(otherwise.state, pod.kubelet_uid), beside=pod.uid)
+        others = [other for other in node.pods.values() if other.uid != pod.uid]
         return Expectation(
             pod,
             prediction.ADMISSIBLE if decision.admitted else prediction.INADMISSIBLE,
             decision.reason,
             decision.message,
             found=None if verdict is None else found,
-            otherwise=beside,
+            otherwise=found_otherwise,
             model=placement.model,
             placement=placement,
-            beside=tuple(other.kubelet_uid for other in others),
-            untold=tuple(other.info.pod for other in others if other.uncreated),
+            other_uids=tuple(other.kubelet_uid for other in others),
+            uncreated=tuple(other.info.pod for other in others if other.uncreated),
             decision=decision,
         )
 

@@ -35,8 +35,7 @@ def under(node: ClusterNode, policy: str) -> ClusterNode:
     """The node after its kubelet was restarted with another policy."""
     state = node.state
     assert state is not None
-    config = replace(state.config, topology_manager_policy=policy)
-    return node.with_state(replace(state, kubelet=state.kubelet.with_topology_settings(config)))
+    return node.with_state(state.with_topology_settings(policy=policy))
 
 
 def explained(situation: Situation, name: str = "wide") -> Misalignment | None:

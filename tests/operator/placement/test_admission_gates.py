@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from numazones.waiting import GATE, OPT_IN
+from numazones.waiting import GATE
 from numazones_client.errors import Invalid, Request
-from numazones_client.resources import EVENTS, LEASES, NAMESPACES, PODS, PRIORITY_CLASSES
+from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.placement import preempting_releases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
@@ -18,10 +18,6 @@ from tests.operator.placement.extender.cluster import Cluster
 from tests.operator.placement.offline_gates import offline_gates
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-async def opt_in(loop: Loop) -> None:
-    await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
 
 
 async def waiting_pods(loop: Loop) -> list[str]:
@@ -34,7 +30,7 @@ async def test_ten_pods_are_never_released_for_two_slots(tmp_path: Path) -> None
     async with closed_loop(tmp_path) as loop:
         # Two zones with 30 CPUs each: two pods of 20 fit, one in each.
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
         loop.start_scheduler()
         for number in range(10):
@@ -80,7 +76,7 @@ async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_other
     """Known to be inadmissible, a released pod would be rejected and replaced, again and again."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=1.0)
         gates = [{"name": GATE}]
         loop.publishers["node"].cancel()
@@ -102,7 +98,7 @@ async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_other
 async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=3600.0)
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
         await loop.create_pod("huge", cpu=200, schedulingGates=[{"name": GATE}])
@@ -120,7 +116,7 @@ async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: P
 async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
         for name, resources in (("burstable", {"requests": {"cpu": "1"}}), ("best-effort", {})):
             container = {"name": "c", "image": "i", "resources": resources}
@@ -169,7 +165,7 @@ async def classes(loop: Loop, **values: int) -> None:
 async def test_the_more_important_takes_the_room_though_it_came_later(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         await classes(loop, high=1000)
         # Two zones with 30 CPUs each: the small one leaves no room for the large one in either.
         for number in range(2):
@@ -186,7 +182,7 @@ async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path
     """Its forecast may be a moment behind; the room is its own all the same."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         await classes(loop, high=1000)
         operator = await loop.start_operator(admission_gate=True)
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
@@ -209,7 +205,7 @@ async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path
 async def test_ours_is_the_last_gate_and_holds_no_room_before(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
         other = {"name": "example.com/wait"}
         for number in range(3):
@@ -232,7 +228,7 @@ async def test_a_pod_of_a_daemon_set_whose_template_has_the_gate_goes_to_its_nod
     async with closed_loop(tmp_path) as loop:
         nodes = [node_kinds.single_numa_node(name, f"10.0.0.{at}") for at, name in enumerate(("a", "b"), 1)]
         await loop.start_nodes(nodes)
-        await opt_in(loop)
+        await loop.opt_in()
         await loop.start_operator(admission_gate=True)
         loop.start_scheduler()
         named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
@@ -264,7 +260,7 @@ async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
     monkeypatch.setattr(preempting_releases, "PERIOD", 0.05)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         await classes(loop, high=1000, mid=10, low=1)
         for at, (name, cpu, priority) in enumerate(fillers, 1):
             await loop.create_pod(name, cpu=cpu, priorityClassName=priority)
@@ -293,7 +289,7 @@ async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
 async def test_a_refused_release_is_told_on_the_pod(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
 
         async def refuse(*_arguments: Any, **_options: Any) -> dict[str, Any]:
@@ -310,7 +306,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
     """Not from when the pod was made: one that waited for long is not released for an exporter's hiccup."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=60.0)
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
         await loop.create_pod("huge", cpu=200, schedulingGates=GATES)
@@ -328,7 +324,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
 async def test_a_clock_that_is_set_forward_releases_no_pod_of_which_nothing_is_known(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=3600.0)
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
         await loop.create_pod("huge", cpu=200, schedulingGates=GATES)
@@ -344,7 +340,7 @@ async def test_a_clock_that_is_set_forward_releases_no_pod_of_which_nothing_is_k
 async def test_who_may_not_lead_any_more_releases_nobody(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
-        await opt_in(loop)
+        await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
         operator.gates._leads = lambda: False
         await loop.create_pod("a", cpu=2, schedulingGates=GATES)

@@ -16,14 +16,14 @@ import pytest
 from numazones_client import NotFound
 from numazones_client.resources import LEASES, REBALANCE_RECOMMENDATIONS
 from tests.operator.closed_loop import Loop, eventually
-from tests.operator.rebalance.test_rebalancing import Stage, run_on, stage
+from tests.operator.rebalance.test_rebalancing import Stage, stage
 
 
 async def fill_the_hole(here: Stage) -> None:
     """Put a pod where the replacement would go; its zone is the only one with room for it."""
     assert here.loop is not None
     await here.loop.create_pod("intruder", cpu=10)
-    await run_on(here.loop, "intruder", "n1")
+    await here.loop.run_on("n1", "intruder")
 
 
 async def test_an_eviction_that_was_announced_before_a_crash_is_proven_again(tmp_path: Path) -> None:

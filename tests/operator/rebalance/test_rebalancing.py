@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from numazones import timestamp
-from numazones.waiting import GATE, OPT_IN
+from numazones.waiting import GATE
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Invalid
 from numazones_client.resources import (
     BUDGETS,
     EVENTS,
-    NAMESPACES,
     NODES,
     NUMAZONES,
     PODS,
@@ -164,17 +163,6 @@ def budget(app: str) -> dict[str, Any]:
     }
 
 
-async def run_on(loop: Loop, name: str, node: str) -> None:
-    """Bind a pod and wait until it runs."""
-    await loop.bind(name, node)
-
-    async def runs() -> bool:
-        body = await loop.client.get(PODS, name, namespace="default")
-        return bool((body.get("status") or {}).get("phase") == "Running")
-
-    await eventually(runs, what=f"{name} runs")
-
-
 async def release(loop: Loop, pod: dict[str, Any]) -> None:
     """Take a gate away without asking anybody."""
     if pod["spec"].get("schedulingGates"):
@@ -194,17 +182,17 @@ async def stage(directory: Path, *, gated: bool = False, other_node: bool = Fals
         specs = [node_kinds.single_numa_node("n1", "10.0.0.1")]
         specs += [node_kinds.single_numa_node("n2", "10.0.0.2")] if other_node else []
         await loop.start_nodes(specs)
-        await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+        await loop.opt_in()
         loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
         filled = [("fill-0", 20, "n1"), ("hole", 10, "n1")]
         filled += [("fill-2", 20, "n2"), ("fill-3", 30, "n2")] if other_node else []
         for name, cpu, node in filled:
             await loop.create_pod(name, cpu=cpu)
-            await run_on(loop, name, node)
+            await loop.run_on(node, name)
         gates = {"schedulingGates": [{"name": GATE}]} if gated else {}
         pod = await replica_set(loop, "mover", 10, **gates)
         await release(loop, pod)
-        await run_on(loop, pod["metadata"]["name"], "n1")
+        await loop.run_on("n1", pod["metadata"]["name"])
         if not other_node:
             await loop.client.delete(PODS, "hole", namespace="default")
             await eventually(lambda: _left_no_trace(loop, "hole"))
@@ -309,9 +297,9 @@ async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: P
         loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
         for name in ("fill-0", "fill-1"):
             await loop.create_pod(name, cpu=20)
-            await run_on(loop, name, "n1")
+            await loop.run_on("n1", name)
         pod = await replica_set(loop, "mover", 16)
-        await run_on(loop, pod["metadata"]["name"], "n1")
+        await loop.run_on("n1", pod["metadata"]["name"])
         here = Stage(loop.client, pod, loop)
         await here.policy("Auto", goals={"align": True, "pendingPods": False})
         operator = await here.operator()
@@ -498,16 +486,16 @@ async def crowded(directory: Path, **template: Any) -> AsyncIterator[Stage]:
     """
     async with closed_loop(directory) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
-        await loop.client.patch(NAMESPACES, "default", {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}})
+        await loop.opt_in()
         loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
         for name, cpu in (("stand-in", 25), ("filler", 10)):
             await loop.create_pod(name, cpu=cpu)
-            await run_on(loop, name, "n1")
+            await loop.run_on("n1", name)
         await loop.client.delete(PODS, "stand-in", namespace="default")
         await eventually(lambda: _left_no_trace(loop, "stand-in"))
         pod = await replica_set(loop, "mover", 10, **template)
         await release(loop, pod)
-        await run_on(loop, pod["metadata"]["name"], "n1")
+        await loop.run_on("n1", pod["metadata"]["name"])
         loop.start_scheduler()
         await loop.create_pod("big", cpu=25, schedulingGates=[{"name": GATE}])
         yield Stage(loop.client, pod, loop)

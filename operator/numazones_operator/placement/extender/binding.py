@@ -88,7 +88,7 @@ class Binder:
 
     def _objection(self, pod: ClusterPod, node: str) -> str:
         """Return why a pod may not go to a node now; empty if it may."""
-        if not self._state.concerned(pod, (node,)):
+        if not self._state.nodes_to_ask(pod, [node]):
             return ""
         verdict = self._verdict(pod, node)
         if may_take(verdict, self._unknown):

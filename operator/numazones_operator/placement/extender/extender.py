@@ -89,16 +89,16 @@ class Extender:
         pod = self._pod(request.pod)
         if not self._ready():
             return messages.filter_error("numazones has not read the whole cluster yet")
-        concerned = self._state.concerned(pod, names)
-        if not concerned:
+        asked = self._state.nodes_to_ask(pod, names)
+        if not asked:
             return messages.filter_answer(request, names, {})
         self._count_repetition(pod)
         if names == [pod.nominated]:
             await self._let_victims_go(pod)
-        verdicts = await self._verdicts.of(pod, concerned)
+        verdicts = await self._verdicts.of(pod, asked)
         sifted = decisions.sift(verdicts, self._unknown)
         passing = sifted.passing
-        if len(concerned) < len(names):
+        if len(asked) < len(names):
             left_out = sifted.reasons.keys()
             passing = tuple(name for name in names if name not in left_out)
         self._count_reasons(sifted.reasons)
@@ -123,14 +123,14 @@ class Extender:
         """Return the nodes on which the pod would be admitted once the scheduler's victims are gone."""
         request = messages.preempt_request(body)
         pod = self._pod(request.pod)
-        concerned = frozenset(self._state.concerned(pod, request.victims))
-        if not concerned:
+        asked = self._state.nodes_to_ask(pod, request.victims)
+        if not asked:
             return messages.preempt_answer(request.victims)
         held = self._held.by_node(pod)
         kept = {
             node: victims
             for node, victims in request.victims.items()
-            if node not in concerned or self._would_admit(pod, node, victims, held.get(node, []))
+            if node not in asked or self._would_admit(pod, node, victims, held.get(node, []))
         }
         self._metrics.vetoed.inc(len(request.victims) - len(kept))
         return messages.preempt_answer(kept)
