@@ -61,7 +61,7 @@ async def test_at_rest_only_the_leaders_lease_is_renewed_and_nothing_is_asked_fo
         requests.counted.clear()
         await loop.start_operator(leads=False, rebalance=True, **lease)
         leases = LEASES.path(namespace=OPTIONS.namespace)
-        await eventually(lambda: leases in requests.of("WATCH"), what="the second replica has found who leads")
+        await eventually(lambda: leases in requests.of("WATCH"), what="the second replica knows who leads")
         requests.counted.clear()
         await eventually(lambda: sum(requests.of("PUT").values()) >= RENEWALS)
         assert requests.of("GET") == {}
