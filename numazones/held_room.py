@@ -13,7 +13,8 @@ from enum import StrEnum
 
 from numazones import timestamp
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Kind, Prediction, Standing, ask, beside, place_beside
+from numazones.placement import models
+from numazones.prediction import Kind, Prediction, Standing, ask, beside, place_beside, relevant
 from numazones.waiting import RELEASED
 from numazones.wording import some_of
 
@@ -82,11 +83,22 @@ def held(
             continue
         if pod.nominated:
             if asking is None or (pod.priority or 0) >= (asking.priority or 0):
-                yield Held(pod, (pod.nominated,), Way.NOMINATED)
+                there = [node for node in nodes if node.name == pod.nominated]
+                if _concerned(pod, there) or not there:
+                    yield Held(pod, (pod.nominated,), Way.NOMINATED)
         elif (until := release_ends(pod, now)) is not None:
-            chosen = [node.name for node in nodes if pod.constraints.selects(node.name, node.labels)]
+            selected = [node for node in nodes if pod.constraints.selects(node.name, node.labels)]
+            chosen = _concerned(pod, selected)
             if 0 < len(chosen) <= MAX_NODES:
                 yield Held(pod, tuple(chosen), Way.RELEASED, until)
+
+
+def _concerned(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> list[str]:
+    """Return those of the nodes that may reject a pod; all, if NUMA placement concerns it."""
+    if relevant(pod):
+        return [node.name for node in nodes]
+    placements = ((node.name, node.known) for node in nodes)
+    return [name for name, one in placements if one is not None and models.model(one.model).places_every_pod]
 
 
 def by_node(items: Iterable[Held]) -> dict[str, list[ClusterPod]]:

@@ -364,7 +364,7 @@ def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVe
         ((unknown.reason, unknown.message),),
         model=None,
         would_reject=rejects or kind.needs in unknown.refused,
-        transient=unknown.transient,
+        awaited=unknown.awaited,
     )
 
 

@@ -43,8 +43,8 @@ class NodeVerdict:
     """The most exclusive CPUs that one NUMA node could still give afterwards."""
     would_reject: bool = False
     """Of a node whose state is not known: whether it would reject the pod by all that was known of it."""
-    transient: bool = False
-    """Of a node whose state is not known: whether it is known in a moment (``Unknown.transient``)."""
+    awaited: bool = False
+    """Of a node whose state is not known: whether to wait for its next zones (``Unknown.awaited``)."""
     stranding: int = 0
     """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
     approximate: bool = False

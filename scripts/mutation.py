@@ -19,23 +19,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache" / "mutation"
-_KUBELET = tuple(
-    f"tests/numazones/kubelet/test_{name}.py"
-    for name in (
-        "admission",
-        "pod_level",
-        "topology_manager",
-        "cpu_manager",
-        "memory_manager",
-        "device_manager",
-        "shared_cpus",
-        "node",
-        "cpu_assignment",
-        "explanation",
-        "restart",
-    )
+_KUBELET = (
+    *(
+        f"tests/numazones/kubelet/test_{name}.py"
+        for name in (
+            "admission",
+            "pod_level",
+            "topology_manager",
+            "cpu_manager",
+            "memory_manager",
+            "device_manager",
+            "shared_cpus",
+            "node",
+            "cpu_assignment",
+            "explanation",
+            "restart",
+        )
+    ),
+    # What real kubelets decided; all of it would take too long for each change.
+    "tests/conformance/test_conformance.py::test_sampled_scenarios_agree_to_the_letter",
 )
-_REBALANCING = ("tests/operator/rebalance/test_rebalancing.py", "tests/operator/rebalance/test_intent.py")
+_EXECUTION = ("tests/operator/rebalance/test_steps.py", "tests/operator/rebalance/test_executor.py")
 MODULES: dict[str, tuple[str, ...]] = {
     "numazones/kubelet/admission.py": _KUBELET,
     "numazones/kubelet/node_admission.py": ("tests/numazones/kubelet/test_node_admission.py",),
@@ -58,8 +62,8 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/numazones/rebalance/test_filter.py",
     ),
     "numazones/rebalance/proof.py": ("tests/numazones/rebalance/test_proof.py",),
-    "operator/numazones_operator/rebalance/steps.py": _REBALANCING,
-    "operator/numazones_operator/rebalance/executor.py": _REBALANCING,
+    "operator/numazones_operator/rebalance/steps.py": _EXECUTION,
+    "operator/numazones_operator/rebalance/executor.py": _EXECUTION,
 }
 _SOURCES = (
     "numazones",

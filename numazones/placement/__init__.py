@@ -55,8 +55,9 @@ class Unknown:
     """What the node decided from when it was known last, with what has happened since; None: never known."""
     refused: frozenset[Hashable] = field(default=frozenset(), compare=False, repr=False)
     """The needs of pods (``prediction.Kind.needs``) that its kubelet rejected since it changed."""
-    transient: bool = field(default=False, compare=False, repr=False)
-    """Whether the state is just being published, so that it is known in a moment."""
+    awaited: bool = field(default=False, compare=False, repr=False)
+    """Whether the next zones are to be waited for, as these are just being written, or lack pods that may be
+    on any NUMA node."""
 
 
 class Shortfall(NamedTuple):

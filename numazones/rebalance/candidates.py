@@ -6,9 +6,10 @@ limits that forbid even a first eviction are among them; what they allow beside 
 search asks move by move.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import merge
 
 from numazones import timestamp
 from numazones.cluster import OTHER_MODEL, Cluster, ClusterPod
@@ -19,6 +20,9 @@ from numazones.rebalance.history import History
 from numazones.rebalance.limits import ONLY_REPLICA, Tally
 from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, Target
+
+_SORTED_AT_ONCE = 4096
+"""Sorting is one step, in which no other thread has its turn: of so many pods it takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,14 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
             weight=pod.requests.get("cpu", 0),
             templates=situation.templates,
         )
-        for index, pod in enumerate(sorted(pods, key=rules.order))
+        for index, pod in enumerate(_in_order(pods))
     )
+
+
+def _in_order(pods: Sequence[ClusterPod]) -> Iterator[ClusterPod]:
+    """Yield pods in the order in which they are best evicted."""
+    parts = (pods[start : start + _SORTED_AT_ONCE] for start in range(0, len(pods), _SORTED_AT_ONCE))
+    return merge(*(sorted(part, key=rules.order) for part in parts), key=rules.order)
 
 
 def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:

@@ -21,7 +21,7 @@ from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
-from numazones.rebalance.search import Breadth, Expired, Found, Search, Step
+from numazones.rebalance.search import Breadth, Expired, Found, NodeState, Search, Step
 from numazones.rebalance.single_move import free_block
 from numazones.wording import pluralize
 
@@ -94,8 +94,18 @@ class _Planning:
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
         self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
+        self._states: dict[str, NodeState] = {}
+        """Node → its state in the search that came last."""
 
     def outcome(self) -> Outcome:
+        try:
+            return self._outcome()
+        finally:
+            # Hundreds of thousands of values: let go at once, no other thread would have its turn meanwhile.
+            while self._states:
+                self._states.popitem()
+
+    def _outcome(self) -> Outcome:
         search = self._search(self._situation.cluster, self._movable)
         before = search.total
         aim = self._goal.aim
@@ -131,7 +141,7 @@ class _Planning:
         return f"no plan was found within {within}{besides}{late}"
 
     def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
-        return Search(
+        search = Search(
             cluster,
             self._goal,
             movable,
@@ -140,7 +150,10 @@ class _Planning:
             pending=_the_pending_pod(self._goal),
             forbidden=self._forbidden,
             closed=self._closed,
+            known=self._states,
         )
+        self._states.update(search.states)
+        return search
 
     def _steps(self, search: Search) -> tuple[list[Step], bool]:
         """Return the moves, and whether no fewer moves would gain as much."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones.cluster import Cluster, ClusterNode
@@ -185,6 +186,7 @@ class Search:
                 replacement.
         forbidden: moves that no plan may have.
         closed: nodes that no pod may be moved to.
+        known: states of an earlier search for the goal; those of nodes that are the same still are used on.
     """
 
     def __init__(
@@ -198,6 +200,7 @@ class Search:
         pending: Candidate | None = None,
         forbidden: Collection[Relocation] = (),
         closed: Collection[str] = (),
+        known: Mapping[str, NodeState] = MappingProxyType({}),
     ) -> None:
         self._goal = goal
         self._candidates = candidates
@@ -206,7 +209,12 @@ class Search:
         self._pending = pending
         self._forbidden = forbidden
         self._closed = closed
-        base = {name: NodeState(node, goal, state_key(node)) for name, node in cluster.nodes.items()}
+        base: dict[str, NodeState] = {}
+        for name, node in cluster.nodes.items():
+            state = known.get(name)
+            if state is None or state.node is not node:
+                state = NodeState(node, goal, state_key(node))
+            base[name] = state
         columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True)))
         self._start = View(base, {}, counts)
@@ -223,6 +231,11 @@ class Search:
         self._breadth: Breadth | None = None
         self._best: _Best | None = None
         self._seen: dict[Hashable, int] = {}
+
+    @property
+    def states(self) -> Mapping[str, NodeState]:
+        """Node → its state before any move, with all that has been worked out of it."""
+        return self._start.base
 
     @property
     def total(self) -> int:
@@ -265,7 +278,7 @@ class Search:
         for candidate in sources:
             if self._expired():
                 raise _TimeIsUp
-            if self._is_too_dear(floor.with_one(candidate)) or allowance.rejection(candidate.pod):
+            if self._is_too_dear(floor, candidate) or allowance.rejection(candidate.pod):
                 continue
             name = candidate.pod.node
             state = view[name].without(candidate)
@@ -285,8 +298,8 @@ class Search:
 
     # What need not be searched
 
-    def _is_too_dear(self, least: "_Cost") -> bool:
-        return self._best is not None and least >= self._best[0]
+    def _is_too_dear(self, floor: "_Floor", candidate: Candidate) -> bool:
+        return self._best is not None and floor.with_one(candidate) >= self._best[0]
 
     def _worth_going_on(self, view: View, steps: tuple[Step, ...], left: int) -> bool:
         most = self._goal.gain_per_eviction

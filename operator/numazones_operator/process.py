@@ -232,6 +232,7 @@ class Operator:
             await reflector.synced.wait()
         state = self.pipeline.state
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
+        state.all_found()
         self.pipeline.synced = True
         # A mirror has no circles, so its objects go by their counts alone. Walking through all of them
         # in search of circles holds the loop, the longer the larger the cluster is.

@@ -10,6 +10,7 @@ from aiohttp import web
 from numazones_client import Client, Decoder, Event, Gone, ServerError, Unreachable, by_uid
 from numazones_client.resources import NODES
 from tests.client.scripted_server import ScriptedServer, status
+from tests.event_loop import pass_time
 
 
 def page(names: list[str], *, version: str = "9", more: str = "") -> web.Response:
@@ -107,9 +108,11 @@ async def test_a_version_that_is_too_old_is_gone_at_once_and_in_the_stream(
 
 
 async def test_a_silent_watch_ends_like_any_other(client: Client, server: ScriptedServer) -> None:
-    server.answers = [stream(line("ADDED", metadata={"name": "a"}), hold=60)]
-    events = client.watch(NODES, resource_version="1", silence=0.05)
-    assert [event.type async for event in events] == ["ADDED"]
+    server.answers = [stream(line("ADDED", metadata={"name": "a"}), hold=3600)]
+    events = client.watch(NODES, resource_version="1", silence=60)
+    assert (await anext(events)).type == "ADDED"
+    pass_time(61)
+    assert [event async for event in events] == []
 
 
 async def test_a_server_that_does_not_answer_a_watch_at_all_is_unreachable(

@@ -26,6 +26,7 @@ from numazones_client import (
 )
 from numazones_client.config import FileToken, StaticToken, TokenSource
 from tests.client.scripted_server import eventually
+from tests.event_loop import pass_time
 
 WIDGETS = Resource("example.com", "v1", "widgets", namespaced=False)
 NO_TOKEN = StaticToken()
@@ -241,8 +242,12 @@ async def test_a_silent_watch_is_opened_again_without_a_warning(
     server = Server()
     server.lists = [([], 1)]
     server.first_lines = {"1": line_of("ADDED", widget("a", 5))}
-    async with running_reflector(server, pace=Pace(silence=0.5)) as (mirror, table, _):
-        await eventually(lambda: len(server.streams) >= 3)  # the second said nothing at all
+    async with running_reflector(server, pace=Pace(silence=60)) as (mirror, table, _):
+        await eventually(lambda: names(table) == {"a"})
+        pass_time(61)
+        await eventually(lambda: len(server.streams) == 2)
+        pass_time(61)
+        await eventually(lambda: len(server.streams) == 3)  # the second said nothing at all
         assert names(table) == {"a"}
         assert not mirror.problem
         assert [asked["resourceVersion"] for asked in server.asked[1:4]] == ["1", "5", "5"]

@@ -117,6 +117,8 @@ def test_names_that_are_not_there_are_answered_with_those_that_are(
     [
         (("fit", "cpu=none"), 2, "is not a shape"),
         (("fit",), 2, "give either a SHAPE"),
+        (("fit", "--cpu", "4"), 2, "amounts are one argument, not options: kubectl numazones fit cpu=16"),
+        (("fit", "--memory=4Gi"), 2, "amounts are one argument, not options: kubectl numazones fit memory="),
         (("wy", "pod"), 2, "there is no command 'wy'; did you mean why?"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),
     ],

@@ -195,7 +195,7 @@ class Replica:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(120)
         self._close()
 
     def end(self) -> tuple[int, str]:

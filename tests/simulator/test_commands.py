@@ -285,7 +285,7 @@ def test_the_command_ends_when_nobody_reads_on() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=120) == 1
+        assert process.wait(timeout=600) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -32,7 +32,26 @@ Examples:
 """
 
 
-@click.command("fit", epilog=_EPILOG)
+_SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
+"""What to write instead of options that people try."""
+
+
+class _Fit(click.Command):
+    """Says where amounts belong to whom gives them as options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            shape = _SHAPES.get(error.option_name)
+            if shape is None:
+                raise
+            raise click.UsageError(
+                f"amounts are one argument, not options: kubectl numazones fit {shape}", ctx
+            ) from error
+
+
+@click.command("fit", cls=_Fit, epilog=_EPILOG)
 @click.argument("shape", required=False, metavar="[SHAPE]")
 @click.option(
     "--pod",

@@ -126,7 +126,7 @@ class ClusterState:
 
     @property
     def on_their_way(self) -> Mapping[str, ClusterPod]:
-        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
+        """UID → pod without a node that the admission gate released, or that a scheduler nominated."""
         return self._waiting.on_their_way
 
     @property
@@ -183,6 +183,12 @@ class ClusterState:
         """Nodes of which ``without_leavers`` may return one; of all others it returns None."""
         return self._left
 
+    @property
+    def placing_every_pod(self) -> frozenset[str]:
+        """Nodes on which a model decides about all pods, whatever they ask for."""
+        found = (name for name in self._elsewhere if self.node(name) is not None)
+        return frozenset(name for name in found if self._records[name].other.places_every_pod)
+
     def nodes_to_ask(self, pod: ClusterPod, names: Collection[str]) -> Collection[str]:
         """Return those of the nodes named that may reject a pod for its NUMA placement.
 
@@ -190,8 +196,8 @@ class ClusterState:
         """
         if relevant(pod):
             return names
-        found = {name for name in self._elsewhere if self.node(name) is not None}
-        return [name for name in names if name in found and self._records[name].other.places_every_pod]
+        placing = self.placing_every_pod
+        return [name for name in names if name in placing]
 
     def fates(self, node: str, uids: Iterable[str]) -> Fates:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
@@ -252,6 +258,13 @@ class ClusterState:
         self._waiting.expire()
 
     # Taking in
+
+    def all_found(self) -> None:
+        """Take in that everything was listed; nobody tells in which order what came and went before."""
+        now = self._clock()
+        for name, record in list(self._records.items()):
+            if record.since.found(now):
+                self._touch(name)
 
     def _record_of(self, name: str) -> NodeRecord:
         record = self._records.get(name)

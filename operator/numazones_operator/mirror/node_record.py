@@ -128,9 +128,9 @@ class NodeRecord:
         """Whether time alone has changed what ``current`` said of the node, None: nothing was said."""
         if self.other.contradicted(now, settle=settle):
             return True
-        if current is not None and isinstance(current.placement, Unknown) and current.placement.transient:
+        if current is not None and isinstance(current.placement, Unknown) and current.placement.awaited:
             doubt = self.doubt(now, settle=settle)
-            return doubt is None or not doubt.transient
+            return doubt is None or not doubt.awaited
         if current is None or current.state is None or current.approximate:
             return False
         return self.doubt(now, settle=settle) is not None
@@ -189,7 +189,7 @@ class NodeRecord:
         else:
             self.other.take_bound(pod)
         if prediction.relevant(pod):
-            self.since.bound(pod, sequence=sequence, rejected=rejected, now=now)
+            self.since.bound(pod, sequence=sequence, rejected=rejected, now=now, state=self.state)
         self.pods[pod.uid] = pod
 
     def take_update(self, pod: ClusterPod, *, sequence: Callable[[], int], now: float) -> bool:
@@ -275,6 +275,8 @@ class NodeRecord:
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)
         if self.state is not None:
+            if before is not None:
+                self.since.renewed()
             self.since.settle(self.state, now)
             # Zones show what the kubelet runs, and what it has let go, long before its statuses do.
             self.rejected = {uid for uid in self.rejected if not self.state.holds(uid)}
@@ -310,7 +312,7 @@ class NodeRecord:
         if self.trouble is not None:
             settling = self.troubled_since is not None and now - self.troubled_since < settle
             if self.state is None or not settling:
-                return replace(self.trouble, transient=True) if settling else self.trouble
+                return replace(self.trouble, awaited=True) if settling else self.trouble
         if self.pulse is None:
             return Unknown(
                 NO_LEASE,
@@ -329,6 +331,8 @@ class NodeRecord:
         """Return that the zones are behind what the kubelet reports, or None."""
         if self.state is None or not len(self.since):
             return None
+        if guess := self._guess(self.state, now, settle=settle):
+            return guess
         running = {pod.kubelet_uid for pod in self.pods.values() if pod.acknowledged and not pod.deleting}
         unshown = self.since.unshown(self.state, running, before=now - settle)
         if not unshown:
@@ -337,6 +341,24 @@ class NodeRecord:
             ZONES_BEHIND,
             f"the zones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
             f"{settle:g} s ago and runs; see whether the exporter there does",
+        )
+
+    def _guess(self, state: Node, now: float, *, settle: float) -> Unknown | None:
+        """Return that nobody knows on which NUMA nodes some pods are, or None.
+
+        A pod that the kubelet has not acknowledged after ``settle`` seconds will be placed after these zones.
+        """
+        acknowledged = {pod.kubelet_uid for pod in self.pods.values() if pod.acknowledged}
+        guesses = self.since.guesses(state)
+        found = next((uid for uid, at in guesses.items() if now - at < settle or uid in acknowledged), None)
+        if found is None:
+            return None
+        return Unknown(
+            ZONES_BEHIND,
+            f"the zones of {self.name} do not show {self.name_of(found)}, so it is not known on which NUMA "
+            "nodes it is: it was bound before the operator looked, or beside a pod that was; new zones will "
+            "tell, see whether the exporter there runs",
+            awaited=True,
         )
 
     def is_ambiguous(self, now: float) -> bool:

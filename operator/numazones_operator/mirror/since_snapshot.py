@@ -6,6 +6,10 @@ in which the kubelet sees them, and replayed: pods are admitted by the model, en
 the model rejected when it was bound stays rejected, whatever has become free since: the kubelet does not ask
 again. Once the zones show a pod, everything before its binding is settled, too.
 
+Which pods came and went before this process looked nobody tells, nor in which order those came that it found,
+since pods wait for different times. So one that it found bound and that the zones lack may be on any NUMA
+node, and so may those that came beside it (``guesses``), until newer zones come.
+
 A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
 it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Who
 asks what a kubelet will say now believes in the end of such a pod (``leavers``); who promises room to others
@@ -52,6 +56,8 @@ class _Event:
     """Whether zones have shown it beside a pod that was bound after its deletion was asked for."""
     left: tuple[int, str, str] | None = None
     """Of an end: when the deletion was asked for; None where it was not, or zones have refuted that."""
+    guessed: bool = False
+    """Whether it was bound before this process looked, or beside such a pod that the zones lack."""
 
     @property
     def ends(self) -> bool:
@@ -65,13 +71,28 @@ class SinceSnapshot:
 
     _events: list[_Event] = field(default_factory=list)
 
-    def bound(self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float) -> None:
-        """Take in a pod's binding; ``rejected`` if the model rejected it then."""
+    def bound(
+        self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float, state: Node | None = None
+    ) -> None:
+        """Take in a pod's binding; ``rejected`` if the model rejected it then; ``state`` is the zones'."""
         self._events = [event for event in self._events if event.uid != pod.kubelet_uid]
         if pod.admission is not None:
             order = (sequence, pod.created, pod.name)
-            self._events.append(_Event(order, pod.kubelet_uid, pod.admission, now, rejected))
+            beside = state is not None and bool(self.guesses(state))
+            admission = pod.admission
+            self._events.append(_Event(order, pod.kubelet_uid, admission, now, rejected, guessed=beside))
             self._events.sort(key=lambda event: event.order)
+
+    def found(self, now: float) -> bool:
+        """Take all pods for bound before this process looked; return whether there are any."""
+        for event in self._events:
+            event.guessed, event.at = event.admission is not None, now
+        return any(event.guessed for event in self._events)
+
+    def renewed(self) -> None:
+        """Take in that zones were written since: what they lack comes after them, in the order seen."""
+        for event in self._events:
+            event.guessed = False
 
     def leaves(self, pod: ClusterPod, *, sequence: int, now: float) -> None:
         """Take in that a pod's deletion was asked for."""
@@ -102,7 +123,7 @@ class SinceSnapshot:
             event
             for event in events
             if event.uid not in over
-            and not (event.admission is not None and event.order <= settled)
+            and not (event.admission is not None and (event.order[0] < settled[0] or event.uid in held))
             and not (event.ends and event.order < settled and event.uid not in held)
         ]
         for event in self._events:
@@ -148,6 +169,23 @@ class SinceSnapshot:
             and not state.holds(event.uid)
             and binds(event.admission, state)
         )
+
+    def guesses(self, state: Node) -> dict[str, float]:
+        """Return the pods that hold something on NUMA nodes that nobody knows: UID → when it was found.
+
+        Those that have ended are none, nor are those that ``state``, the zones', shows.
+        """
+        ended = {event.uid for event in self._events if event.ends}
+        return {
+            event.uid: event.at
+            for event in self._events
+            if event.guessed
+            and event.admission is not None
+            and not event.rejected
+            and event.uid not in ended
+            and not state.holds(event.uid)
+            and binds(event.admission, state)
+        }
 
     def __len__(self) -> int:
         return len(self._events)

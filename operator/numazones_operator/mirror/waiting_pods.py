@@ -28,7 +28,7 @@ class WaitingPods:
         self.gated: dict[str, ClusterPod] = {}
         """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
         self.on_their_way: dict[str, ClusterPod] = {}
-        """UID → pending pod that was released from the admission gate, or that a scheduler nominated."""
+        """UID → pod without a node that the admission gate released, or that a scheduler nominated."""
         self.changed: dict[str, float] = {}
         """UID → when it first changed since somebody looked."""
         self._released: dict[str, float] = {}
@@ -41,19 +41,17 @@ class WaitingPods:
             self.gated[new.uid] = new
         elif (gone := new or old) is not None:
             self.gated.pop(gone.uid, None)
-        if new is not None and waits and prediction.relevant(new):
-            self._keep(old, new)
+        if new is not None and waits and (new.nominated or RELEASED in new.annotations):
+            self.on_their_way[new.uid] = new
         elif (gone := new or old) is not None:
             self.on_their_way.pop(gone.uid, None)
-            if self.pending.pop(gone.uid, None) is not None:
-                self._note(gone.uid)
+        if new is not None and waits and prediction.relevant(new):
+            self._keep(old, new)
+        elif (gone := new or old) is not None and self.pending.pop(gone.uid, None) is not None:
+            self._note(gone.uid)
 
     def _keep(self, old: ClusterPod | None, new: ClusterPod) -> None:
         self.pending[new.uid] = new
-        if new.nominated or RELEASED in new.annotations:
-            self.on_their_way[new.uid] = new
-        else:
-            self.on_their_way.pop(new.uid, None)
         if old is not None and RELEASED in new.annotations and RELEASED not in old.annotations:
             self._released[new.uid] = self._clock()
         elif old is None or _asks_differently(old, new):

@@ -10,7 +10,8 @@ Pods that were released but have no node yet hold room on every node they may go
 never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
 whatever order (``numazones.arrivals``). Gates of others go first: until ours is the last one, a pod holds no
 room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes, but prefers
-them. Pods that no kubelet's managers are concerned with go at once. A pod that is known to be inadmissible
+them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place pods of
+every kind and have no room for them (``unconcerned_pods``). A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
 it is. A pod whose gate nobody takes away gets an event that says why.
@@ -40,7 +41,9 @@ from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.placement.arrivals_by_node import ArrivalsByNode
 from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.placement.preempting_releases import PreemptingReleases, names
+from numazones_operator.placement.release import CHOICE, Reach, Release
 from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
+from numazones_operator.placement.unconcerned_pods import release_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 NOT_SERVED = "AdmissionGateNotServed"
@@ -48,9 +51,6 @@ NOT_SERVED = "AdmissionGateNotServed"
 SWITCHED_OFF = (
     "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
 )
-CHOICE = 4
-"""A pod is released to so many nodes at most: the scheduler, which looks at what predictions do not cover,
-has a choice, and little room is held in vain."""
 AT_ONCE = 32
 """Requests under way at the same time."""
 
@@ -78,6 +78,8 @@ class _Round:
     counted: float
     """When ``held`` was."""
     sliced: float
+    placing: frozenset[str]
+    """Nodes that may also reject pods that NUMA placement does not concern elsewhere."""
     open: dict[Kind, list[str]] = field(default_factory=dict)
     """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
     unforeseen: int = -_HIGHEST
@@ -192,7 +194,14 @@ class AdmissionGates:
             return True
         now = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
-            this = _Round(tasks, started=now, held=self._held.by_node(), counted=now, sliced=now)
+            this = _Round(
+                tasks,
+                started=now,
+                held=self._held.by_node(),
+                counted=now,
+                sliced=now,
+                placing=self._state.placing_every_pod,
+            )
             ended = await self._walk(waiting, this)
         if this.failure is not None:
             raise this.failure
@@ -204,25 +213,51 @@ class AdmissionGates:
             await self._pause(this)
             if this.failure is not None or time.monotonic() - this.started > _ROUND:
                 return this.failure is not None
-            if not relevant(pod):
-                await self._start(pod, (), this, reason="unconcerned")
-                continue
-            if nodes := self._free_nodes(pod, this):
-                sure = self._with_devices(pod, nodes)
-                reason = "admissible" if sure else "devices"
-                await self._start(pod, sure or nodes, this, reason=reason, only=bool(sure))
-            elif self._is_overdue(pod):
-                await self._start(pod, (), this, reason="timeout")
+            concerned = relevant(pod)
+            release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
+            if release is not None:
+                await self._start(pod, release, this)
+            elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
+                await self._start(pod, Release("timeout"), this)
             else:
                 await self._preempt(pod, this)
         return True
+
+    def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
+        """Return where a pod may go now; None if nowhere."""
+        nodes = self._free_nodes(pod, this)
+        if not nodes:
+            return None
+        if sure := self._with_devices(pod, nodes):
+            return Release("admissible", sure, Reach.ONLY)
+        return Release("devices", nodes, Reach.RATHER)
+
+    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> Release | None:
+        """Return the same for a pod that most nodes admit unasked."""
+        kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
+        if kind is None or not this.placing:
+            return Release("unconcerned")
+        if (kind, _priority(pod)) in this.closed:
+            return None
+
+        def has_room(node: ClusterNode) -> bool:
+            free = self._may_go(pod, node.name) and self._has_room(kind, node, this)
+            return free and not self._is_wanted(node, pod, this)
+
+        asked = [node for name in sorted(this.placing) if (node := self._state.node(name)) is not None]
+        others = (node for node in self._state.all_nodes() if node.name not in this.placing)
+        release = release_of(kind, asked, others, has_room)
+        if release is None:
+            this.closed.add((kind, _priority(pod)))
+            this.passed_over.setdefault(kind, pod)
+        return release
 
     async def _preempt(self, pod: ClusterPod, this: _Round) -> None:
         """Release the pod to where the scheduler makes room for it, if it does so anywhere."""
         victims = await self._preempting.victims_for(pod, this.held)
         if victims is not None and victims.node not in self._held.by_node():
             _log.info("pod %s may preempt %s on %s", pod.full_name, ", ".join(names(victims)), victims.node)
-            await self._start(pod, (victims.node,), this, reason="preemption")
+            await self._start(pod, Release("preemption", (victims.node,), Reach.ONLY), this)
 
     async def _pause(self, this: _Round) -> None:
         """Let others run if this has gone on for a while; count anew what is held if that was long ago."""
@@ -233,10 +268,19 @@ class AdmissionGates:
         if now - this.counted > _FRESH:
             this.count(self._held.by_node(), now)
 
-    def _is_overdue(self, pod: ClusterPod) -> bool:
-        """Whether for long enough nothing could be predicted for a pod."""
+    def _is_known(self, pod: ClusterPod) -> bool:
+        """Whether something is predicted for a pod."""
         prediction = self._forecasts.prediction_of(pod.uid)
-        if prediction is not None and prediction.verdict != UNKNOWN:
+        return prediction is not None and prediction.verdict != UNKNOWN
+
+    def _all_known(self, this: _Round) -> bool:
+        """Whether all nodes are known that may reject pods of every kind."""
+        nodes = map(self._state.node, this.placing)
+        return all(node is None or node.known is not None for node in nodes)
+
+    def _is_overdue(self, pod: ClusterPod, *, known: bool) -> bool:
+        """Whether for long enough nothing has been known of a pod's chances."""
+        if known:
             self._unknown_since.pop(pod.uid, None)
             return False
         now = self._clock()
@@ -356,28 +400,21 @@ class AdmissionGates:
             for kind, other in this.passed_over.items()
         )
 
-    async def _start(
-        self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str, only: bool = True
-    ) -> None:
-        """Hold the room, and release the pod while others have their turn.
-
-        ``only``: whether it may go to no other nodes.
-        """
-        self._held.hold(pod, nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
-        for name in nodes:
+    async def _start(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+        """Hold the room, and release the pod while others have their turn."""
+        self._held.hold(pod, release.nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
+        for name in release.nodes:
             this.held.setdefault(name, []).append(pod)
         await self._slots.acquire()
-        task = this.tasks.create_task(self._release(pod, nodes, this, reason=reason, only=only))
+        task = this.tasks.create_task(self._release(pod, release, this))
         task.add_done_callback(lambda _task: self._slots.release())
 
-    async def _release(
-        self, pod: ClusterPod, nodes: tuple[str, ...], this: _Round, *, reason: str, only: bool
-    ) -> None:
+    async def _release(self, pod: ClusterPod, release: Release, this: _Round) -> None:
         if not self._leads():  # another replica counts what is on its way by now
             self._held.drop(pod.uid)
             return
         try:
-            await self._patch(pod, nodes, only=only)
+            await self._patch(pod, release)
         except (NotFound, Conflict) as error:
             self._held.drop(pod.uid)
             self._metrics.count_write(PODS, error)
@@ -392,18 +429,25 @@ class AdmissionGates:
             this.failure = error
         else:
             self._metrics.count_write(PODS)
-            self._count(pod, reason)
+            self._count(pod, release.reason)
 
-    async def _patch(self, pod: ClusterPod, nodes: tuple[str, ...], *, only: bool) -> None:
+    async def _patch(self, pod: ClusterPod, release: Release) -> None:
         affinity: dict[str, Any] = {}
         version = ""
-        if nodes and (pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes):
+        has_own = pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes
+        if has_own and (release.named or release.without):
             body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
             affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
             version = body["metadata"]["resourceVersion"]
         now = _time_text(self._wall())
         patch = release_patch(
-            pod.uid, self._targets(nodes), affinity=affinity, only=only, version=version, now=now
+            pod.uid,
+            self._targets(release.named),
+            affinity=affinity,
+            only=release.reach is Reach.ONLY,
+            without=release.without,
+            version=version,
+            now=now,
         )
         await self._client.patch(
             PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH

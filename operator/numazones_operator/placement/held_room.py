@@ -5,7 +5,8 @@ it. Three kinds of pods are on their way: those that the gate released, for a mi
 go to; those whose binding is under way; and those that a scheduler nominated for a node, which count for
 pods that are not more important, as in kube-scheduler (``RunFilterPluginsWithNominatedPods``, 1.36). What
 this process did itself is known at once; the rest is read from the pods, so that it outlives a restart and
-is known to other processes. Whatever is held ends by itself.
+is known to other processes. Pods that NUMA placement does not concern hold room only on nodes that may
+reject even those. Whatever is held ends by itself.
 """
 
 import time
@@ -105,7 +106,9 @@ class HeldRoom:
             since = now
             self._nominated[pod.uid] = (pod.nominated, now)
         until = since + NOMINATION_SECONDS
-        return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until)) if now < until else None
+        if now >= until or not self._state.nodes_to_ask(pod, [pod.nominated]):
+            return None
+        return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until))
 
     def _release(self, pod: ClusterPod) -> Held | None:
         """Return the room that a pod was released to, not long ago."""
@@ -116,7 +119,8 @@ class HeldRoom:
         if known is None or known[0] is not pod:
             selects = pod.constraints.selects
             nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
-            known = self._chosen[pod.uid] = (pod, tuple(nodes) if len(nodes) <= MAX_NODES else ())
+            asked = self._state.nodes_to_ask(pod, nodes)
+            known = self._chosen[pod.uid] = (pod, tuple(asked) if len(asked) <= MAX_NODES else ())
         return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
 
     def _time_of(self, moment: float) -> float:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from numazones.cluster import ClusterPod
-from numazones.prediction import INADMISSIBLE, Kind
+from numazones.prediction import INADMISSIBLE, Kind, relevant
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, useful_victims
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -63,11 +63,12 @@ class PreemptingReleases:
 
     def _is_due(self, pod: ClusterPod) -> bool:
         """Whether it is certain that the pod fits nowhere, and has been for long enough."""
-        forecast, prediction = self._forecasts.forecast_of(pod.uid), self._forecasts.prediction_of(pod.uid)
-        if forecast is None or prediction is None or not pod.preempts:
+        kind = self._kind(pod)
+        if kind is None or not pod.preempts:
             return False
-        key, now = (forecast.kind, pod.priority or 0), self._clock()
-        if prediction.verdict != INADMISSIBLE:
+        prediction = self._forecasts.prediction_of(pod.uid)
+        key, now = (kind, pod.priority or 0), self._clock()
+        if prediction is not None and prediction.verdict != INADMISSIBLE:
             self._due.pop(key, None)
             return False
         if now < self._due.setdefault(key, now + PERIOD):
@@ -75,6 +76,13 @@ class PreemptingReleases:
         self._due = {known: due for known, due in self._due.items() if due > now - _REMEMBERED}
         self._due[key] = now + PERIOD
         return True
+
+    def _kind(self, pod: ClusterPod) -> Kind | None:
+        """Return the kind of a pod of which it can be told whether it fits."""
+        if not relevant(pod):  # nothing is predicted for it
+            return Kind.of(pod)
+        forecast = self._forecasts.forecast_of(pod.uid)
+        return None if forecast is None or self._forecasts.prediction_of(pod.uid) is None else forecast.kind
 
 
 def names(victims: Victims) -> Iterator[str]:

@@ -35,6 +35,7 @@ def release_patch(
     *,
     affinity: Mapping[str, Any] | None = None,
     only: bool = True,
+    without: Sequence[str] = (),
     version: str = "",
     now: str,
 ) -> dict[str, Any]:
@@ -45,12 +46,16 @@ def release_patch(
         targets: the nodes.
         affinity: the pod's own node affinity, where it has any.
         only: whether it may go to no others; else the nodes are preferred.
+        without: names of nodes that it may not go to, whatever is preferred.
         version: the resource version at which the pod was read, for the server to refuse the patch if it has
             changed since.
         now: the time of day, RFC 3339.
     """
     spec: dict[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
-    if changes := (_limits if only else _preferences)(affinity or {}, targets):
+    changes = (_limits if only else _preferences)(affinity or {}, targets)
+    if without:
+        changes |= _exclusions(affinity or {}, without)
+    if changes:
         spec["affinity"] = {"nodeAffinity": changes}
     # The server refuses a patch whose UID is that of another pod.
     metadata: dict[str, Any] = {"uid": uid, "annotations": {RELEASED: now}}
@@ -76,6 +81,23 @@ def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str,
     return limits
 
 
+def _exclusions(affinity: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return what changes of a pod's node affinity for it not to go to the nodes."""
+    others = [_is_named(name, "NotIn") for name in names]
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    return {
+        _REQUIRED: {
+            "nodeSelectorTerms": [
+                {**term, "matchFields": [*(term.get("matchFields") or ()), *others]}
+                if _selects_any(term)
+                else term
+                for term in terms
+            ]
+            or [{"matchFields": others}]
+        }
+    }
+
+
 def _preferences(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
     """Return what changes of a pod's node affinity for it to go to the nodes if it can."""
     if not targets or affinity.get(_PREFERRED):
@@ -94,8 +116,8 @@ def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
     A requirement on a node's name takes one value, and all of a term's must hold, so that a term names one
     node or none; several can only be told apart by the label that should be their name.
     """
-    if not term.get("matchExpressions") and not term.get("matchFields"):
-        return term  # it selects nothing, and must stay that way
+    if not _selects_any(term):
+        return term
     hosts = [target.host for target in targets if target.host is not None]
     if len(hosts) > 1:
         only = {"key": HOSTNAME, "operator": "In", "values": hosts}
@@ -103,5 +125,10 @@ def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
     return {**term, "matchFields": [*(term.get("matchFields") or ()), _is_named(targets[0].name)]}
 
 
-def _is_named(name: str) -> dict[str, Any]:
-    return {"key": _NAME, "operator": "In", "values": [name]}
+def _selects_any(term: Mapping[str, Any]) -> bool:
+    """Whether a term can select nodes; one without requirements selects none, and must stay that way."""
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def _is_named(name: str, operator: str = "In") -> dict[str, Any]:
+    return {"key": _NAME, "operator": operator, "values": [name]}

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from numazones_exporter.observation import (
 from numazones_exporter.options import Options
 from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.reading import Sources, observe
+from tests.event_loop import pass_time
 
 from .sysfs_tree import Tree
 
@@ -136,28 +138,39 @@ async def test_a_directory_without_anything_of_a_kubelet_is_named_once(
     assert message.startswith(f"{tmp_path} holds nothing of a kubelet")
 
 
-@pytest.fixture
-async def silent_socket(tmp_path: Path) -> AsyncIterator[Path]:
+@dataclass
+class SilentSocket:
     """A socket that accepts connections and never answers."""
-    path = tmp_path / "kubelet.sock"
-    connected: list[asyncio.StreamWriter] = []
 
-    async def accept(_incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
-        connected.append(outgoing)
+    path: Path
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
 
-    server = await asyncio.start_unix_server(accept, str(path))
-    async with server:
-        yield path
-        for outgoing in connected:
-            outgoing.close()
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def accept(_incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
+            writers.append(outgoing)
+            self.connected.set()
+
+        async with await asyncio.start_unix_server(accept, str(self.path)):
+            yield
+            for outgoing in writers:
+                outgoing.close()
 
 
-async def test_a_hanging_socket_is_given_up_on_and_named(options: Options, silent_socket: Path) -> None:
-    found = await read(replace(options, podresources=f"unix:{silent_socket}", source_timeout=0.1))
+async def test_a_hanging_socket_is_given_up_on_and_named(options: Options, tmp_path: Path) -> None:
+    silent = SilentSocket(tmp_path / "kubelet.sock")
+    async with silent.listening():
+        hanging = replace(options, podresources=f"unix:{silent.path}", source_timeout=100.0)
+        reading = asyncio.create_task(read(hanging))
+        await silent.connected.wait()
+        pass_time(101)
+        found = await reading
     assert found.podresources is None
     (problem,) = found.problems
     assert (problem.source, problem.reason) == (PODRESOURCES, "TimedOut")
-    assert problem.message == "podresources gave no answer within 100ms"
+    assert problem.message == "podresources gave no answer within 100s"
     assert found.pods is not None
 
 

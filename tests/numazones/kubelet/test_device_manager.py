@@ -5,9 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from numazones.kubelet.admission import Admission, admit
-from numazones.kubelet.device_manager import Device, DeviceManager, DeviceState, InvalidDevices
+from numazones.kubelet.device_manager import (
+    Device,
+    DeviceManager,
+    DeviceResource,
+    DeviceState,
+    InvalidDevices,
+)
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
+from numazones.kubelet.rejection import Rejection
 from numazones.kubelet.startup import Kubelet
 from numazones.pod import Pod
 
@@ -105,18 +112,131 @@ def test_init_containers_leave_their_devices_sidecars_keep_them() -> None:
     assert given == {"init": ("gpu-0", "gpu-1"), "side": ("gpu-0",), "app": ("gpu-1",)}
 
 
-def test_a_plugin_may_prefer_within_what_is_aligned() -> None:
-    asked: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []
+@pytest.mark.parametrize(
+    ("count", "asked", "given"),
+    [
+        (1, (("gpu-1", "gpu-2"), (), 1), ("gpu-2",)),
+        (2, None, ("gpu-1", "gpu-2")),  # all that are aligned: there is no choice
+        (
+            3,
+            (("gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"), ("gpu-1", "gpu-2"), 3),
+            ("gpu-1", "gpu-2", "gpu-4"),
+        ),
+        (
+            4,
+            (("gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"), ("gpu-1", "gpu-2"), 4),
+            ("gpu-1", "gpu-2", "gpu-3", "gpu-4"),
+        ),
+    ],
+)
+def test_a_plugin_may_prefer_among_what_is_aligned_or_else_among_what_is_left(
+    count: int, asked: tuple[tuple[str, ...], tuple[str, ...], int] | None, given: tuple[str, ...]
+) -> None:
+    calls: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []
 
     def highest(resource: str, available: Sequence[str], must: Sequence[str], size: int) -> Iterable[str]:
-        asked.append((resource, tuple(available), tuple(must), size))
-        return sorted(available, reverse=True)[:size]
+        calls.append((resource, tuple(available), tuple(must), size))
+        return ["unknown", *sorted(available, reverse=True)[: size - len(must)], *must]
 
     config = configuration("best-effort", cpus="none", memory="None")
-    start = Node.fresh(machine(), config, gpus((0,), (0,), (0,), (1,)), preferred_allocation=highest)
-    admission = admit(start, pod("u", container("c", vendor_gpu="2")))
-    assert asked == [("vendor/gpu", ("gpu-0", "gpu-1", "gpu-2"), (), 2)]
-    assert admission.containers["c"].devices == {"vendor/gpu": ("gpu-1", "gpu-2")}
+    devices = gpus((), (0,), (0,), (1,), (1,))
+    manager = Node.fresh(machine(), config, devices, preferred_allocation=highest).kubelet.devices
+    state = manager.allocate(
+        DeviceState(), "u", "c", limits=(("vendor/gpu", count),), affinity=0b01, reusable={}
+    )
+    assert manager.resources["vendor/gpu"].ids(state.allocated["vendor/gpu"]) == given
+    assert calls == ([] if asked is None else [("vendor/gpu", *asked)])
+
+
+@pytest.mark.parametrize(
+    ("affinity", "count", "given"),
+    [
+        (0b01, 1, ("gpu-3",)),
+        (0b01, 2, ("gpu-1", "gpu-3")),  # of another NUMA node, though gpu-0 comes first
+        (0b01, 3, ("gpu-1", "gpu-2", "gpu-3")),
+        (0b01, 4, ("gpu-0", "gpu-1", "gpu-2", "gpu-3")),
+        (0b10, 1, ("gpu-1",)),
+        (None, 1, ("gpu-0",)),
+        (None, 2, ("gpu-0", "gpu-1")),
+    ],
+)
+def test_devices_without_topology_are_given_last_if_there_is_an_affinity(
+    affinity: int | None, count: int, given: tuple[str, ...]
+) -> None:
+    devices = gpus((), (1,), (1,), (0,))
+    manager = DeviceManager.start(devices, 0b11, over_hosting_nodes=True, skips_claimed=True)
+    limits = (("vendor/gpu", count),)
+    state = manager.allocate(DeviceState(), "u", "c", limits=limits, affinity=affinity, reusable={})
+    assert manager.resources["vendor/gpu"].ids(state.allocated["vendor/gpu"]) == given
+
+
+def test_hints_have_to_cover_what_may_be_reused() -> None:
+    manager = DeviceManager.start(
+        gpus((0,), (1,), (1,), ()), 0b11, over_hosting_nodes=True, skips_claimed=True
+    )
+    taken = DeviceState({"vendor/gpu": 0b0010})
+
+    def found(count: int, reusable: int) -> tuple[Hint, ...]:
+        (one,) = manager.container_hints(taken, "u", "c", (("vendor/gpu", count),), {"vendor/gpu": reusable})
+        return one.all()
+
+    assert found(1, 0b0010) == (Hint(0b10, True), Hint(0b11, False))
+    assert found(2, 0b0010) == (Hint(0b10, True), Hint(0b11, False))
+    assert found(3, 0b0010) == (Hint(0b11, True),)
+    assert found(1, 0b1000) == (Hint(0b01, True), Hint(0b10, True), Hint(0b11, False))
+    assert found(5, 0b0010) == (Hint(None, False),)
+
+
+def test_numa_nodes_offer_what_is_free_and_what_is_reusable_if_none_of_it_lies_elsewhere() -> None:
+    manager = DeviceManager.start(
+        gpus((0,), (1,), (1,), (), (0, 1)), 0b11, over_hosting_nodes=True, skips_claimed=True
+    )
+    resource = manager.resources["vendor/gpu"]
+    state = DeviceState({"vendor/gpu": 0b00110})
+    offered = {
+        (mask, reusable): manager.offer(state, resource, mask, reusable)
+        for mask in (0b01, 0b10, 0b11)
+        for reusable in (0, 0b00010, 0b01000)
+    }
+    assert offered == {
+        (0b01, 0): 2,
+        (0b01, 0b00010): 2,
+        (0b01, 0b01000): 2,
+        (0b10, 0): 1,
+        (0b10, 0b00010): 2,
+        (0b10, 0b01000): 1,
+        (0b11, 0): 2,
+        (0b11, 0b00010): 3,
+        (0b11, 0b01000): 2,
+    }
+
+
+def test_the_books_tell_who_has_which_devices() -> None:
+    books = DeviceState().assign("u", "a", "vendor/gpu", 0b01).assign("u", "a", "vendor/nic", 0b1)
+    books = books.assign("u", "b", "vendor/gpu", 0b10).assign("v", "a", "vendor/gpu", 0b100)
+    assert books == DeviceState(
+        {"vendor/gpu": 0b111, "vendor/nic": 0b1},
+        {
+            "u": {"a": {"vendor/gpu": 0b01, "vendor/nic": 0b1}, "b": {"vendor/gpu": 0b10}},
+            "v": {"a": {"vendor/gpu": 0b100}},
+        },
+    )
+    assert books.release("u") == DeviceState({"vendor/gpu": 0b100}, {"v": {"a": {"vendor/gpu": 0b100}}})
+    assert books.release("nobody") is books
+
+
+def test_a_resource_whose_plugin_is_gone_cannot_be_had_and_is_left_to_others_once_nobody_has_any() -> None:
+    resource = DeviceResource.of("vendor/gpu", gpus((0,))["vendor/gpu"], registered=False)
+    manager = DeviceManager({"vendor/gpu": resource}, 0b11)
+    held = DeviceState().assign("other", "c", "vendor/gpu", 0b1)
+
+    def allocate(state: DeviceState) -> DeviceState:
+        limits = (("vendor/gpu", 1),)
+        return manager.allocate(state, "u", "c", limits=limits, affinity=None, reusable={})
+
+    with pytest.raises(Rejection, match="due to cannot allocate unregistered device vendor/gpu,"):
+        allocate(held)
+    assert allocate(held.release("other")) == DeviceState()
 
 
 def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:

@@ -6,11 +6,11 @@ from numazones import cpuset
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.explanation import explain
-from numazones.kubelet.hints import Hint
+from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.node import Node
-from numazones.kubelet.rejection import KubeletCrash
+from numazones.kubelet.rejection import KubeletCrash, Rejection
 from numazones.machine import Machine, NUMANode
 from numazones.pod import Pod
 
@@ -134,6 +134,82 @@ def test_a_numa_node_in_a_group_is_not_offered_alone_nor_one_in_use_for_a_group(
     )
 
 
+def test_a_request_of_all_that_a_numa_node_has_fits_it() -> None:
+    manager = MemoryManager.start(configuration(), machine())
+    assert manager.allocatable["memory"] == (15 * GI, 16 * GI)
+    for amount, fewest in ((15 * GI, 1), (16 * GI, 1), (16 * GI + 1, 2), (31 * GI, 2), (31 * GI + 1, 2)):
+        assert manager.fewest_numas((("memory", amount),)) == fewest, amount
+
+
+def test_numa_nodes_offer_what_is_free_and_reusable_unless_groups_forbid_it() -> None:
+    start = memory_node("restricted", PAGES)
+    single = admit(start, asking("small", "1Gi", **{"hugepages-2Mi": "256Mi"})).node
+    grouped = admit(start, asking("wide", "20Gi")).node
+    reusable = {(0b01, "memory"): GI, (0b10, "hugepages-2Mi"): 2 * GI}
+    for state, kind, offered in (
+        (start, "memory", {0b01: 13 * GI, 0b10: 13 * GI, 0b11: 25 * GI}),
+        (start, "hugepages-2Mi", {0b01: GI, 0b10: 3 * GI, 0b11: 2 * GI}),
+        (start, "hugepages-16Gi", {0b01: 0, 0b10: 0, 0b11: 0}),
+        (single, "memory", {0b01: 12 * GI, 0b10: 13 * GI, 0b11: 0}),
+        (grouped, "memory", {0b01: 0, 0b10: 0, 0b11: 5 * GI}),
+    ):
+        manager, memory = state.kubelet.memory, state.memory
+        assert {mask: manager.offer(memory, kind, mask, reusable) for mask in offered} == offered, kind
+    blocked = {
+        mask: (
+            single.kubelet.memory.is_blocked(single.memory, mask),
+            grouped.kubelet.memory.is_blocked(grouped.memory, mask),
+        )
+        for mask in (0b01, 0b10, 0b11)
+    }
+    assert blocked == {0b01: (False, True), 0b10: (False, True), 0b11: (True, False)}
+    assert start.kubelet.memory.total_allocatable("memory", 0b11) == 25 * GI
+    assert start.kubelet.memory.total_allocatable("hugepages-16Gi", 0b11) == 0
+
+
+FRESH = memory_node("restricted")
+SINGLE = admit(FRESH, asking("small", "1Gi")).node
+GROUPED = admit(FRESH, asking("wide", "20Gi")).node
+
+
+@pytest.mark.parametrize(
+    ("start", "hint", "amount", "taken"),
+    [
+        (FRESH, Hint(None, False), GI, 0b01),
+        (FRESH, Hint(None, True), 20 * GI, 0b11),
+        (FRESH, Hint(0b10, True), GI, 0b10),
+        (FRESH, Hint(0b01, True), 15 * GI, 0b01),
+        (FRESH, Hint(0b01, False), 15 * GI + 1, 0b11),
+        (FRESH, Hint(0b01, True), 15 * GI + 1, "failed to find the extended preferred hint"),  # 1 has room
+        (FRESH, Hint(0b01, True), 20 * GI, 0b11),
+        (FRESH, Hint(0b01, False), 40 * GI, "failed to find NUMA nodes to extend the current topology hint"),
+        (
+            FRESH,
+            Hint(None, False),
+            40 * GI,
+            "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available",
+        ),
+        (GROUPED, Hint(None, False), GI, 0b11),
+        (GROUPED, Hint(None, True), GI, "failed to find the default preferred hint"),
+        (SINGLE, Hint(0b11, True), GI, "preferred hint violates NUMA node allocation"),
+    ],
+)
+def test_memory_comes_from_the_affinity_or_from_more_numa_nodes_where_that_is_too_little(
+    start: Node, hint: Hint, amount: int, taken: int | str
+) -> None:
+    def allocate() -> MemoryState:
+        return start.kubelet.memory.allocate(
+            start.memory, "u", "c", requests=(("memory", amount),), hint=hint, reusable={}
+        )
+
+    if isinstance(taken, int):
+        assert allocate().assignments["u"] == {"c": (Block(taken, "memory", amount),)}
+        return
+    with pytest.raises(Rejection) as rejected:
+        allocate()
+    assert rejected.value.message == f"Allocate failed due to [memorymanager] {taken}, which is unexpected"
+
+
 def test_a_group_is_filled_in_ascending_order_and_drained_likewise() -> None:
     start = memory_node()
     wide = admit(start, asking("wide", "20Gi")).node
@@ -173,13 +249,28 @@ def test_amounts_that_the_kubelet_cannot_convert_are_rejected(memory: str) -> No
     assert explain(admission).shortfall
 
 
+def test_an_init_container_gives_up_what_is_reused_of_each_type_apart() -> None:
+    pages = {"hugepages-2Mi": "512Mi"}
+    asked = pod("u", container("app", 1, "3Gi"), init=(container("init", 1, "4Gi", **pages),))
+    admission = admit(memory_node("single-numa-node", PAGES), asked)
+    assert admission.containers["init"].memory == (
+        Block(0b1, "hugepages-2Mi", 512 << 20),
+        Block(0b1, "memory", GI),
+    )
+    assert admission.containers["app"].memory == (Block(0b1, "memory", 3 * GI),)
+
+
 def test_the_api_server_normalises_what_users_write() -> None:
     manifest = {"metadata": {"uid": "u"}, "spec": {"containers": [container("c", 1, "1.5Gi")]}}
     assert admit(memory_node(), Pod.from_manifest(manifest)).admitted
 
 
 def test_a_hugepage_size_that_the_machine_lacks_crashes_the_kubelet() -> None:
-    with pytest.raises(KubeletCrash, match="hugepages-1Gi"):
+    crash = (
+        "the kubelet would crash: a Guaranteed pod asks for hugepages-1Gi, which not every NUMA node of this "
+        "machine has, under the static Memory Manager"
+    )
+    with pytest.raises(KubeletCrash, match=crash):
         admit(memory_node(), asking("u", "1Gi", **{"hugepages-1Gi": "1Gi"}))
     uneven = Machine(machine().cpus, (NUMANode(0, GI * 4, ((2048, 1),)), NUMANode(1, GI * 4)))
     with pytest.raises(KubeletCrash, match="hugepages-2Mi"):
@@ -210,9 +301,13 @@ def test_a_container_that_holds_memory_already_is_led_to_it_or_has_no_say() -> N
         assignments={"u": {"c": (Block(0b01, "memory", GI),), "none": ()}},
     )
     (same,) = manager.container_hints(state, "u", "c", (("memory", GI),), {})
-    assert same.preferred == (0b01,)
-    (other,) = manager.container_hints(state, "u", "c", (("memory", 2 * GI),), {})
-    assert other.all() == (Hint(None, True),)
-    (nothing,) = manager.container_hints(state, "u", "none", (), {})
-    assert nothing.all() == (Hint(None, True),)
+    assert same == ResourceHints("memory", (0b01,))
+    for container_, requests in (("c", (("memory", 2 * GI),)), ("c", ()), ("none", ())):
+        assert manager.container_hints(state, "u", container_, requests, {}) == (indifferent("memory"),)
+    twice = state.record("u", "c", (Block(0b01, "memory", GI), Block(0b10, "memory", GI)))
+    asked = (("memory", GI), ("hugepages-2Mi", GI))
+    assert manager.container_hints(twice, "u", "c", asked, {}) == (
+        ResourceHints("memory", (0b01, 0b10)),
+        unsatisfiable("hugepages-2Mi"),
+    )
     assert manager.release(state, "nobody", ["c"]) is state

@@ -279,8 +279,12 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
         counted = await metrics(operator)
         labels = 'mode="Approve",namespace="default",node="n1",policy="keep-room",result="success"'
         assert counted[f"numazones_rebalance_pods_evicted_total{{{labels}}}"] == 1
-        events = await here.client.list(EVENTS, namespace="default")
-        (told,) = [one["message"] for one in events if one["reason"] == "Rebalanced"]
+
+        async def rebalanced() -> list[str]:
+            events = await here.client.list(EVENTS, namespace="default")
+            return [one["message"] for one in events if one["reason"] == "Rebalanced"]
+
+        (told,) = await eventually(rebalanced, what="an event tells of the eviction")
         assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
 
 
@@ -721,8 +725,8 @@ async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -
         await here.operator()
         done = await here.reach("Succeeded")
         assert done["spec"]["moves"][0]["afterPending"] is True
-        big = await here.client.get(PODS, "big", namespace="default")
-        assert big["status"]["phase"] == "Running"
+        # Zones show it before its status does.
+        await eventually(lambda: _runs(here.client, "big"))
         assert len(await here.pods_of("mover")) == 1
 
 

@@ -202,6 +202,16 @@ def test_a_pod_that_zones_do_not_show_yet_still_runs_its_init_containers() -> No
     assert sum(block.size for blocks in started.values() for block in blocks) == 1 << 30
 
 
+def test_which_of_the_pods_found_together_came_first_their_creation_does_not_tell() -> None:
+    """One that waited for long is bound after a younger one, which the zones show already."""
+    since = SinceSnapshot()
+    for name in ("a-waited-long", "b-younger"):
+        since.bound(pod(name, cpu=20), sequence=0, rejected=False, now=0.0)
+    shown = taken(STRICT, "b-younger")
+    since.settle(shown, 0.0)
+    assert since.replay(shown).holds("uid-a-waited-long")
+
+
 def test_an_end_frees_what_comes_after_it_and_only_that() -> None:
     events = Events()
     for name in ("first", "second"):

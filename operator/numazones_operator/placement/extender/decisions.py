@@ -51,10 +51,11 @@ def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
 
     One of unknown state may as long as what was known of it last does not speak against it, and it has not
     rejected a pod like this since: a ReplicaSet answers each rejection with another pod. Where its zones are
-    just being written, as of a new node or when this process has just started, they are worth waiting for.
+    just being written, as of a new node, or lack pods that were bound before this process started and may be
+    on any NUMA node, the next zones are waited for.
     """
     if verdict.standing is Standing.UNKNOWN:
-        return unknown is not UnknownNodes.REJECT and not (verdict.would_reject or verdict.transient)
+        return unknown is not UnknownNodes.REJECT and not (verdict.would_reject or verdict.awaited)
     return verdict.standing is Standing.ADMITS
 
 

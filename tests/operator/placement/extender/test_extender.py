@@ -8,6 +8,7 @@ import pytest
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import Way
+from numazones.kubelet.admission import admit
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -19,7 +20,7 @@ from numazones_operator.placement.extender.messages import UnreadableRequest
 from numazones_operator.placement.extender.rejected_pods import TRY_AGAIN, RejectedPods
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_simulator import node_kinds
-from tests.operator.offline_pipeline import ALL_OF_A_ZONE, SETTLE
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, SETTLE
 from tests.operator.placement.extender.cluster import Cluster
 
 LOST = Unreachable(Request("create", "pods/binding"), "the connection broke", sent=True)
@@ -459,6 +460,116 @@ async def test_a_node_whose_zones_stay_incomplete_is_of_unknown_state() -> None:
     await cluster.extender.rejected.wake()
     assert [name for name, _ in cluster.server.patches] == ["p"]
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+
+
+def show(cluster: Cluster, *names: str) -> None:
+    """Let the exporter on node a publish pods where its kubelet put them, in this order."""
+    state = node_kinds.single_numa_node("a", "10.0.0.1").empty_node()
+    for name in names:
+        wanted = ClusterPod.from_api(cluster.server.pods[f"default/{name}"]).admission
+        assert wanted is not None
+        state = admit(state, wanted).node
+    cluster.offline.publish("a", state)
+
+
+def let_run(cluster: Cluster, *names: str) -> None:
+    for name in names:
+        cluster.server.pods[f"default/{name}"]["status"] = RUNNING
+        cluster.mirror(name)
+
+
+def started_beside_a_silent_exporter() -> Cluster:
+    """An extender that finds on node a, of 30 CPUs on each NUMA node, pods that came while nobody looked.
+
+    The zones show ``young``. ``old`` was created before it and bound after them. Whether it is beside the
+    young one cannot be known: others came and went meanwhile.
+    """
+    cluster = Cluster("a")
+    for name, created in (("old", "2026-01-31T07:00:00Z"), ("young", "2026-01-31T08:00:00Z")):
+        body = cluster.pod(name, cpu=10, nodeName="a", mirrored=False)
+        body["metadata"]["creationTimestamp"] = created
+        cluster.mirror(name)
+    show(cluster, "young")
+    let_run(cluster, "old", "young")
+    cluster.state.all_found()
+    return cluster
+
+
+@pytest.mark.parametrize("waited", [0.0, SETTLE, 10 * SETTLE])
+@pytest.mark.parametrize("size", [4, 20])
+async def test_a_node_with_pods_that_came_before_the_start_and_after_its_zones_is_waited_for(
+    waited: float, size: int
+) -> None:
+    cluster = started_beside_a_silent_exporter()
+    cluster.offline.clock.now += waited
+    cluster.offline.beat("a")
+    cluster.state.expire()
+    pod = cluster.pod("p", cpu=size)
+    answer = await cluster.filter(pod, ["a"])
+    assert answer["NodeNames"] == []
+    assert answer["FailedAndUnresolvableNodes"]["a"].startswith(
+        "node(s) whose NUMA state is not known (ZonesBehind)"
+    )
+    assert await cluster.bind("p", "a") != BOUND
+    await cluster.extender.rejected.wake()
+    assert cluster.server.patches == []
+    show(cluster, "young", "old")
+    await cluster.extender.rejected.wake()
+    assert [name for name, _ in cluster.server.patches] == ["p"]
+    assert await cluster.bind("p", "a") == BOUND
+
+
+async def test_such_a_pod_that_ends_leaves_the_node_as_its_zones_show_it() -> None:
+    cluster = started_beside_a_silent_exporter()
+    cluster.ask_to_delete("old")
+    pod = cluster.pod("p", cpu=20)
+    cluster.offline.clock.now += SETTLE
+    cluster.state.expire()
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    cluster.delete("old")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_a_pod_that_comes_beside_one_that_may_be_anywhere_may_be_anywhere_too() -> None:
+    cluster = started_beside_a_silent_exporter()
+    cluster.pod("around", cpu=10, nodeName="a")
+    cluster.delete("old")
+    pod = cluster.pod("p", cpu=20)
+    for _ in range(2):
+        assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+        cluster.offline.clock.now += SETTLE - 1
+        cluster.offline.beat("a")
+        cluster.state.expire()
+        let_run(cluster, "around")
+    cluster.delete("around")
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_a_pod_that_the_kubelet_has_not_begun_comes_after_the_zones() -> None:
+    """As where pods are bound to a node whose kubelet is away: its exporter has nothing new to say."""
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=20, nodeName="a")
+    cluster.pod("coming", cpu=20, nodeName="a")
+    show(cluster, "there")
+    cluster.state.all_found()
+    pod = cluster.pod("p", cpu=10)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
+    cluster.offline.clock.now += SETTLE
+    cluster.state.expire()
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    assert (await cluster.filter(cluster.pod("big", cpu=20), ["a"]))["NodeNames"] == []
+
+
+async def test_new_zones_tell_what_was_bound_before_the_start_even_where_they_lack_it_still() -> None:
+    cluster = started_beside_a_silent_exporter()
+    cluster.pod("third", cpu=2, nodeName="a")
+    show(cluster, "young", "third")
+    assert (await cluster.filter(cluster.pod("p", cpu=ALL_OF_A_ZONE), ["a"]))["NodeNames"] == ["a"]
+    assert await cluster.bind("p", "a") == BOUND
+    cluster.mirror("p")
+    # Its 10 CPUs are held beside the 12 that the zones show.
+    assert (await cluster.filter(cluster.pod("more", cpu=10), ["a"]))["NodeNames"] == []
+    assert (await cluster.filter(cluster.pod("small", cpu=8), ["a"]))["NodeNames"] == ["a"]
 
 
 async def test_of_equal_pods_a_node_of_unknown_state_rejects_one_until_something_changes_there() -> None:

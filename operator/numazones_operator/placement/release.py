@@ -1,0 +1,36 @@
+"""How a pod is let go from the admission gate."""
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+CHOICE = 4
+"""A pod is released to so many nodes at most: the scheduler, which looks at what predictions do not cover,
+has a choice, and little room is held in vain."""
+
+
+class Reach(Enum):
+    """What the nodes of a release are to the pod."""
+
+    ONLY = auto()
+    """It may go to no others."""
+    RATHER = auto()
+    """It prefers them."""
+    ANYWHERE = auto()
+    """Room is held there, and the scheduler chooses as it likes."""
+
+
+class Release(NamedTuple):
+    """Where a pod may go."""
+
+    reason: str
+    """Why it is released, as metrics count it."""
+    nodes: tuple[str, ...] = ()
+    """Where room is held for it, the best first."""
+    reach: Reach = Reach.ANYWHERE
+    without: tuple[str, ...] = ()
+    """Nodes that it may not go to."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The nodes that its affinity names."""
+        return () if self.reach is Reach.ANYWHERE else self.nodes

@@ -1,0 +1,586 @@
+"""Each step of carrying a plan out: what it waits for, what it does, and what it makes of what it finds."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from numazones.api.rebalance import PlanPhase
+from numazones.cluster import ClusterPod
+from numazones.rebalance.budgets import Budget
+from numazones.waiting import GATE
+from numazones_client import APIError, Conflict, Forbidden, NotFound, TooManyRequests
+from numazones_client.errors import Request, ServerError
+from numazones_client.resources import PODS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS, REPLICA_SETS
+from numazones_operator.rebalance.statuses import Advance
+from numazones_operator.rebalance.steps import Judgement
+from tests.operator.rebalance.offline_execution import (
+    AT_NOON,
+    LARGE,
+    NOON,
+    PATIENCE,
+    RUNS,
+    Execution,
+    move,
+    placement,
+    pod_manifest,
+    policy_manifest,
+)
+
+SECOND = timedelta(seconds=1)
+REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+BLOCKED = "blocked by PodDisruptionBudget default/b: needs 2 healthy pods, has 1"
+
+
+def last(advance: Advance | None) -> dict[str, Any]:
+    """What is known of the mover now, without what is empty."""
+    assert advance is not None
+    return advance.progress[-1].model_dump(mode="json", exclude={"pod"}, exclude_defaults=True)
+
+
+def budget(allowed: int) -> Budget:
+    return Budget.from_api(
+        {
+            "metadata": {"namespace": "default", "name": "b"},
+            "spec": {"selector": {"matchLabels": {"app": "mover"}}},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 2},
+        }
+    )
+
+
+# Announcing an eviction
+
+
+async def test_an_eviction_is_announced_before_it_is_asked_for() -> None:
+    here = Execution()
+    before = here.plan("Verified", "Pending")
+    advance = await here.step()
+    assert last(advance) == {"phase": "Evicting", "since": AT_NOON}
+    assert advance is not None
+    assert advance.progress[:-1] == before.progress[:-1]
+    assert advance == Advance(advance.progress, "move 2 of 2, pod default/mover: Evicting")
+    assert here.evicted() == []
+
+
+async def test_a_move_waits_for_its_budget_and_says_so_once() -> None:
+    here = Execution()
+    here.inputs.budgets.put(budget(0))
+    advance = await here.step()
+    assert last(advance) == {"phase": "Pending", "message": f"waits: {BLOCKED}"}
+    assert advance is not None
+    assert advance.message == f"move 1 of 1, pod default/mover: Pending, waits: {BLOCKED}"
+    here.plan({"phase": "Pending", "message": f"waits: {BLOCKED}"})
+    assert await here.step() is None
+    here.inputs.budgets.put(budget(1))
+    assert last(await here.step()) == {"phase": "Evicting", "since": AT_NOON}
+
+
+def reached(here: Execution) -> None:
+    here.gone("mover")
+    here.zones("n1", "fill-0")
+
+
+def replaced(here: Execution) -> None:
+    here.gone("mover")
+    here.pod("intruder", node="n1", **RUNS)
+    here.zones("n1", "fill-0", "intruder")
+
+
+def full(here: Execution) -> None:
+    here.pod("intruder", node="n2", **RUNS)
+    here.zones("n2", "fill-2", "fill-3", "intruder")
+
+
+def expired(here: Execution) -> None:
+    here.plan(*(one.model_dump() for one in here.item.progress), expires="2026-01-31T11:59:59Z")
+
+
+def expired_waiting(here: Execution) -> None:
+    *before, mover = (one.model_dump() for one in here.item.progress)
+    here.plan(*before, {**mover, "message": "waits: b"}, expires="2026-01-31T11:59:59Z")
+
+
+DIFFERS = "the cluster differs from the plan: "
+ENDS = [
+    (reached, "Superseded", "Succeeded", "the goal is reached without further moves"),
+    (replaced, "Superseded", "Failed", f"{DIFFERS}pod default/mover is not on node n1 any more"),
+    (full, "Superseded", "Failed", f"{DIFFERS}no node that the scheduler could choose is left for .*"),
+    (expired, "Expired", "Failed", "expired: the next move could not be made in time"),
+    (expired_waiting, "Expired", "Failed", "expired: waits: b"),
+]
+
+
+@pytest.mark.parametrize(("change", "unbegun", "begun", "message"), ENDS)
+@pytest.mark.parametrize("phase", ["Pending", "Evicting"])
+async def test_a_plan_that_is_not_needed_or_does_not_hold_ends_before_its_next_eviction(
+    phase: str, change: Callable[[Execution], None], unbegun: str, begun: str, message: str
+) -> None:
+    for before, ended in (((), unbegun), (("Verified",), begun)):
+        here = Execution()
+        here.plan(*before, phase)
+        change(here)
+        if phase == "Evicting" and "mover" not in {pod.name for pod in here.state.pods}:
+            continue  # there is nobody to evict, see below
+        advance = await here.step()
+        assert advance is not None
+        assert advance.phase == ended
+        assert re.fullmatch(message, advance.message), advance.message
+        assert here.evicted() == []
+        # What was announced is taken back, so that nobody counts it as an eviction.
+        withdrawn = here.item.progress[-1].model_copy(update={"phase": "Pending", "since": None})
+        assert advance.progress == (*here.item.progress[:-1], withdrawn)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Evicting"])
+async def test_a_plan_is_carried_on_until_the_second_it_expires_in(phase: str) -> None:
+    for expires in ("2026-01-31T12:00:00Z", None):
+        here = Execution()
+        here.plan(phase, expires=expires)
+        advance = await here.step()
+        assert advance is not None
+        assert advance.phase is None
+
+
+# Evicting
+
+
+async def test_the_very_pod_of_the_move_is_evicted() -> None:
+    here = Execution()
+    here.plan("Verified", {"phase": "Evicting", "message": "waits: b"})
+    advance = await here.step()
+    assert here.server.evictions == [("default", "mover", "uid-mover")]
+    assert last(advance) == {"phase": "Evicted", "since": AT_NOON}
+    assert advance is not None
+    assert (advance.message, advance.evicted) == ("move 2 of 2, pod default/mover: Evicted", "success")
+
+
+@pytest.mark.parametrize("state", ["gone", "deleting", "ended"])
+async def test_a_pod_that_is_on_its_way_already_is_not_evicted(state: str) -> None:
+    here = Execution()
+    here.plan({"phase": "Evicting", "message": "waits: b"})
+    if state == "gone":
+        here.gone("mover")
+    else:
+        ended = {"phase": "Succeeded"} if state == "ended" else RUNS
+        here.pod("mover", node="n1", deleting=state == "deleting", **ended)
+    advance = await here.step()
+    assert last(advance) == {"phase": "Evicted", "since": AT_NOON}
+    assert advance is not None
+    assert (here.evicted(), advance.evicted) == ([], "")
+
+
+@pytest.mark.parametrize("node", ["n1", "n2", "n3"])
+async def test_nobody_is_evicted_while_what_is_known_of_a_node_of_the_plan_is_behind(node: str) -> None:
+    here = Execution()
+    here.node("n3", "fill-4", "fill-5")
+    here.pod("stuck", gated=True)
+    placements = [placement("stuck", "n1"), placement("fill-4", "n3")]  # the other one is there already
+    here.plan("Evicting", placements=placements, gain={"before": 0, "after": 2, "total": 2})
+    here.server.put(PODS, pod_manifest("unseen", node=node, **RUNS))
+    advance = await here.step()
+    waits = f"waits: what is known of node {node} is behind the API server"
+    assert last(advance) == {"phase": "Evicting", "since": AT_NOON, "message": waits}
+    assert here.evicted() == []
+
+
+def edit_policy(here: Execution) -> None:
+    body = policy_manifest()
+    here.server.put(REBALANCE_POLICIES, body | {"metadata": {**body["metadata"], "generation": 2}})
+
+
+def edit_plan(here: Execution) -> None:
+    body = here.server.objects[REBALANCE_RECOMMENDATIONS]["p-1"]
+    body["metadata"] = {**body["metadata"], "resourceVersion": "8"}
+
+
+def lose_the_lease(here: Execution) -> None:
+    here.leads = False
+
+
+@pytest.mark.parametrize("change", [edit_policy, edit_plan, lose_the_lease])
+async def test_nobody_is_evicted_on_the_strength_of_what_is_no_more(
+    change: Callable[[Execution], None],
+) -> None:
+    here = Execution()
+    here.plan("Evicting")
+    change(here)
+    assert await here.step() is None
+    assert here.evicted() == []
+
+
+def refused(kind: type[APIError], message: str, code: int) -> APIError:
+    return kind(Request("create", "pods/eviction default/mover"), message, code=code)
+
+
+CURE = "apply manifests/components/operator-eviction, or set the policy to Recommend"
+
+
+@pytest.mark.parametrize(
+    ("error", "phase", "message", "counted"),
+    [
+        (refused(NotFound, "no such pod", 404), "Evicted", "it was gone already", ""),
+        (refused(Conflict, "the UID is another one", 409), "Evicted", "it was gone already", ""),
+        (refused(TooManyRequests, "cannot evict", 429), "Pending", "waits: {error}", "blocked"),
+        (refused(Forbidden, "cannot create", 403), "Failed", f"{{error}}; {CURE}", "error"),
+        (refused(ServerError, "more than one PodDisruptionBudget", 500), "Failed", "{error}", "error"),
+    ],
+)
+async def test_what_follows_from_a_rejected_eviction(
+    error: APIError, phase: str, message: str, counted: str
+) -> None:
+    here = Execution()
+    here.plan("Verified", "Evicting")
+    here.server.rejection = error
+    advance = await here.step()
+    assert advance is not None
+    why = message.format(error=error)
+    since = {"since": AT_NOON} if phase == "Evicted" else {}  # otherwise nobody was evicted
+    assert last(advance) == {"phase": phase, "message": why} | since
+    ends = phase == "Failed"
+    assert (advance.phase, advance.evicted) == (PlanPhase.FAILED if ends else None, counted)
+    assert advance.message == (
+        f"it did not go as planned: move 2, pod default/mover: {why}"
+        if ends
+        else f"move 2 of 2, pod default/mover: {phase}, {why}"
+    )
+
+
+async def test_an_eviction_that_the_server_failed_at_is_asked_for_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here = Execution()
+    here.plan("Evicting")
+    here.server.rejection = error = refused(ServerError, "etcd is away", 500)
+    assert await here.step() is None
+    assert caplog.messages == [f"p-1 (mode Auto): pod default/mover was not evicted: {error}"]
+    here.server.rejection = None
+    assert last(await here.step())["phase"] == "Evicted"
+    assert here.evicted() == ["mover", "mover"]
+
+
+# Waiting for the replacement
+
+LATE = NOON + PATIENCE + SECOND
+
+
+def placed(name: str) -> dict[str, Any]:
+    reference = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
+    return {"phase": "Placed", "since": AT_NOON, "replacement": reference, "node": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "replacement", "missing"),
+    [
+        ([], "", "was not created by ReplicaSet mover"),
+        ([{}], "", "was not scheduled"),
+        ([{"node": "n2"}], "new-0", ""),
+        ([{"node": "n2", "created": "2026-01-31T11:59:59Z"}], "new-0", ""),  # times have whole seconds
+        ([{"node": "n2", "created": "2026-01-31T11:59:58Z"}], "", "was not created by ReplicaSet mover"),
+        ([{"node": "n2", "deleting": True}], "", "was not created by ReplicaSet mover"),
+        ([{"node": "n2", "owner": "other"}], "", "was not created by ReplicaSet mover"),
+        ([{"node": "n2", "created": "2026-01-31T12:00:02Z"}, {"node": "n2"}], "new-1", ""),  # the older one
+        ([{"node": "n2"}, {"node": "n2"}], "new-0", ""),
+        ([{}, {"node": "n2"}], "", "was not scheduled"),  # one at a time
+        ([{"node": "n2", "phase": "Failed"}, {"node": "n2", "created": "2026-01-31T12:00:02Z"}], "new-1", ""),
+    ],
+)
+async def test_the_replacement_is_what_the_owner_makes_after_the_eviction_and_has_a_node(
+    pods: list[dict[str, Any]], replacement: str, missing: str
+) -> None:
+    here = Execution()
+    here.gone("mover")
+    for number, parts in enumerate(pods):
+        here.pod(f"new-{number}", **{"owner": "mover", **parts})
+    here.plan("Verified", {"phase": "Evicted", "message": "it was gone already"})
+    if replacement:
+        advance = await here.step(LATE)
+        assert last(advance) == placed(replacement)
+        return
+    assert await here.step(NOON + PATIENCE) is None
+    advance = await here.step(LATE)
+    why = f"the replacement {missing} within 0:05:00"
+    assert last(advance) == {"phase": "Failed", "since": AT_NOON, "message": why}
+    assert advance is not None
+    assert (advance.phase, advance.message) == (
+        "Failed",
+        f"it did not go as planned: move 2, pod default/mover: {why}",
+    )
+
+
+async def test_neither_the_evicted_pod_nor_the_replacement_of_another_move_is_a_replacement() -> None:
+    here = Execution()
+    here.pod("new", owner="mover", node="n2")
+    here.plan({**placed("new"), "phase": "Verified"}, "Evicted")
+    assert await here.step() is None  # the evicted pod is on its way, the other one is taken
+
+
+async def test_a_pod_without_an_owner_has_no_replacement() -> None:
+    here = Execution()
+    here.gone("mover")
+    here.pod("new", owner="mover", node="n2")
+    without = {key: value for key, value in move("mover").items() if key != "owner"}
+    progress = {"pod": without["pod"], "phase": "Evicted", "since": AT_NOON}
+    here.recommend({"moves": [without]}, {"progress": [progress]})
+    assert await here.step() is None
+    assert last(await here.step(LATE))["message"] == (
+        "the replacement was not created by its owner within 0:05:00"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(REJECTED, "TopologyAffinityError: Pod was rejected: no"), ({"phase": "Failed"}, "Failed: ")],
+)
+@pytest.mark.parametrize("phase", ["Evicted", "Placed"])
+async def test_a_replacement_that_ends_ends_the_plan(phase: str, status: dict[str, Any], why: str) -> None:
+    here = Execution()
+    here.gone("mover")
+    here.pod("new", owner="mover", node="n2", **status)
+    here.plan("Evicted" if phase == "Evicted" else placed("new"))
+    advance = await here.step()
+    assert advance is not None
+    assert advance.phase == "Failed"
+    assert last(advance)["message"] == f"the replacement new ended as {why}"
+
+
+# Until zones show it
+
+
+@pytest.mark.parametrize("replacement", [placed("new"), {"phase": "Placed"}])
+async def test_a_replacement_that_vanishes_ends_the_plan(replacement: dict[str, Any]) -> None:
+    here = Execution()
+    here.gone("mover")
+    here.plan(replacement)
+    assert last(await here.step())["message"] == "the replacement is gone"
+
+
+@pytest.mark.parametrize(
+    ("n1", "n2", "shown"),
+    [
+        (("fill-0",), ("fill-2", "fill-3", "new"), True),
+        (("fill-0", "mover"), ("fill-2", "fill-3", "new"), False),
+        (("fill-0",), ("fill-2", "fill-3"), False),
+        (None, ("fill-2", "fill-3", "new"), True),  # its old node is gone
+        (("fill-0",), None, False),
+    ],
+)
+async def test_a_move_is_made_when_zones_show_it(
+    n1: tuple[str, ...] | None, n2: tuple[str, ...] | None, *, shown: bool
+) -> None:
+    here = Execution()
+    here.gone("mover")
+    here.pod("new", owner="mover", node="n2", **RUNS)
+    here.plan("Verified", placed("new"))
+    for node, names in (("n1", n1), ("n2", n2)):
+        if names is None:
+            here.lose(node)
+        else:
+            here.zones(node, *names)
+    if shown:
+        advance = await here.step(LATE)
+        assert last(advance) == {**placed("new"), "phase": "Verified", "message": "runs on n2 zone 0"}
+        return
+    assert await here.step(NOON + PATIENCE) is None
+    assert last(await here.step(LATE))["message"] == "zones do not show the replacement within 0:05:00"
+
+
+@pytest.mark.parametrize(("status", "arrived"), [(RUNS, True), ({"phase": "Pending"}, False)])
+async def test_a_replacement_that_zones_do_not_show_has_arrived_when_it_runs(
+    status: dict[str, Any], *, arrived: bool
+) -> None:
+    """As of pods that share CPUs."""
+    here = Execution()
+    here.gone("mover")
+    here.zones("n1", "fill-0")
+    body = pod_manifest("new", owner="mover", node="n2", **status)
+    amounts = {"cpu": "500m", "memory": "1Gi"}
+    body["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    here.put(body)
+    here.plan(placed("new"))
+    advance = await here.step()
+    assert (advance is not None) is arrived
+    if arrived:
+        assert last(advance)["message"] == "runs on n2"
+
+
+# The end
+
+
+async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
+    here = Execution()
+    reached(here)
+    here.node("n3")
+    here.policy(goals={"shapes": [{**LARGE, "count": 5}]})
+    item = here.plan("Verified", "Verified", gain={"before": 2, "after": 3, "total": 1})
+    confirmed = Advance(item.progress, "zones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
+    assert await here.step() == confirmed
+    item = here.plan("Verified", "Verified", gain={"before": 1, "after": 2, "total": 1})
+    more = Advance(item.progress, "zones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
+    assert await here.step() == more
+
+
+async def test_a_gain_that_zones_do_not_show_is_waited_for_as_long_as_for_the_last_move() -> None:
+    here = Execution()
+    replaced(here)
+    here.node("n3")
+    here.policy(goals={"shapes": [{**LARGE, "count": 5}]})
+    later = {"phase": "Verified", "since": "2026-01-31T12:01:00Z"}
+    item = here.plan("Verified", later, gain={"before": 1, "after": 3, "total": 2})
+    assert await here.step(LATE) is None
+    missed = "zones confirm a gain of 1, the plan promised 2"
+    late = LATE + timedelta(minutes=1)
+    assert await here.step(late) == Advance(item.progress, missed, PlanPhase.FAILED, count=2)
+
+
+# Whether a plan holds
+
+
+@pytest.mark.parametrize(
+    "parts", [{"gated": False}, {"gates": False}, {"opted_in": False}, {"owner": "unknown"}], ids=str
+)
+async def test_a_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict[str, Any]) -> None:
+    known = {key: value for key, value in parts.items() if key != "owner"}
+    here = Execution(**known)
+    assert await Execution().judge() == Judgement()
+    if parts != known:
+        here.inputs.templates[REPLICA_SETS].discard("rs-mover")
+    cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+    problem = f"the goal would reach 0, not 1; {cure}"
+    assert await here.judge() == Judgement(problem=problem, holds_if_confined=True)
+    full(here)
+    other = await here.judge()
+    assert not other.holds_if_confined
+    assert other.problem.startswith("no node that the scheduler could choose is left for")
+
+
+# Plans for a pod that waits: n1 takes it once the mover is gone, n3 never does, whatever the scheduler thinks
+
+
+def for_stuck_pod(*, stuck_gated: bool = True, after_pending: bool = False, **parts: bool) -> Execution:
+    here = Execution(**parts)
+    here.node("n3", "fill-4", "fill-5")
+    here.pod("stuck", gated=stuck_gated)
+    plan_for_stuck_pod(here, "Pending", after_pending=after_pending)
+    return here
+
+
+def plan_for_stuck_pod(here: Execution, phase: str, *, after_pending: bool = False) -> None:
+    moves = [move("earlier"), move("mover") | {"afterPending": after_pending}]
+    progress = [
+        {"pod": moves[0]["pod"], "phase": "Verified", "since": AT_NOON},
+        {"pod": moves[1]["pod"], "phase": phase} | ({} if phase == "Pending" else {"since": AT_NOON}),
+    ]
+    spec = {"moves": moves, "placements": [placement("stuck", "n1")]}
+    here.recommend(spec, {"progress": progress})
+
+
+async def test_a_plan_for_a_pod_that_waits_needs_the_gate_on_it() -> None:
+    assert await for_stuck_pod().judge() == Judgement()
+    cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+    found = await for_stuck_pod(stuck_gated=False).judge()
+    assert found.problem.startswith("pod default/stuck may be put on node n3, which does not take it: ")
+    assert found.problem.endswith(f"; {cure}")
+    assert found.holds_if_confined
+
+
+@pytest.mark.parametrize(
+    ("gated", "problem"),
+    [
+        (True, ""),
+        (
+            False,
+            (
+                "the replacement of pod default/mover must wait for the pending pods, "
+                f"and nothing holds it back; give the pods' templates the scheduling gate {GATE}"
+            ),
+        ),
+    ],
+)
+async def test_a_replacement_that_must_wait_for_others_needs_the_gate(*, gated: bool, problem: str) -> None:
+    here = for_stuck_pod(gated=gated, after_pending=True)
+    assert await here.judge() == Judgement(problem=problem, holds_if_confined=not gated)
+    full(here)
+    found = await here.judge()
+    assert found.problem.startswith("no node that the scheduler could choose is left for ")
+    assert not found.holds_if_confined
+
+
+async def test_a_replacement_cannot_wait_for_pods_that_are_made_and_rejected_one_after_the_other() -> None:
+    here = for_stuck_pod(after_pending=True)
+    here.gone("stuck")
+    here.owner("stuck", gated=False)
+    here.pod("stuck-1", owner="stuck", node="n3", **REJECTED)
+    pod = {"namespace": "default", "name": "stuck-1", "uid": "rs-stuck"}
+    moves = [move("mover") | {"afterPending": True}]
+    here.recommend({"moves": moves, "placements": [{**placement("stuck", "n1"), "pod": pod}]}, {})
+    assert list(here.steps.next_pods(NOON)) == ["rs-stuck"]
+    found = await here.judge()
+    assert found.problem == (
+        "pods of ReplicaSet default/stuck are bound and rejected one after the other, and nothing holds the "
+        f"next one back until there is room for it; give the pods' templates the scheduling gate {GATE}"
+    )
+
+
+# Where gated pods may go meanwhile
+
+
+@pytest.mark.parametrize(
+    ("phase", "nodes"),
+    [("Executing", {"n3"}), ("Approved", {"n1", "n2", "n3"}), ("Succeeded", {"n1", "n2", "n3"})],
+)
+def test_pods_of_no_plan_keep_off_the_nodes_of_one_that_is_being_carried_out(
+    phase: str, nodes: set[str]
+) -> None:
+    here = Execution()
+    here.node("n3")
+    here.recommend({"moves": [move("mover")]}, {"phase": phase})
+    assert may_go(here, here.pod("other", gated=True)) == nodes
+
+
+def may_go(here: Execution, pod: ClusterPod) -> set[str]:
+    return {node for node in ("n1", "n2", "n3") if here.steps.may_go(pod, node)}
+
+
+@pytest.mark.parametrize(
+    ("phase", "affinity", "nodes"),
+    [
+        ("Pending", ["n2"], {"n3"}),  # it is no replacement yet
+        ("Evicting", ["n2"], {"n3"}),
+        ("Evicted", ["n2"], {"n2"}),
+        ("Evicted", [], {"n1", "n2", "n3"}),
+        ("Verified", ["n2"], {"n3"}),
+    ],
+)
+def test_a_replacement_goes_where_the_plan_says(phase: str, affinity: list[str], nodes: set[str]) -> None:
+    here = Execution()
+    here.node("n3")
+    one = move("mover") | {"affinity": affinity}
+    here.recommend({"moves": [one]}, {"progress": [{"pod": one["pod"], "phase": phase, "since": AT_NOON}]})
+    assert may_go(here, here.pod("new", owner="mover", gated=True)) == nodes
+
+
+@pytest.mark.parametrize(
+    ("phase", "after_pending", "stuck", "replacement"),
+    [
+        ("Pending", False, set(), {"n3"}),
+        ("Evicted", False, set(), {"n2"}),
+        ("Verified", False, {"n1"}, {"n3"}),
+        ("Pending", True, set(), {"n3"}),
+        ("Evicted", True, {"n1"}, set()),
+        ("Verified", True, {"n1"}, {"n3"}),
+    ],
+)
+def test_a_pod_that_waits_goes_where_the_plan_says_when_it_is_its_turn(
+    phase: str, *, after_pending: bool, stuck: set[str], replacement: set[str]
+) -> None:
+    here = for_stuck_pod(after_pending=after_pending)
+    plan_for_stuck_pod(here, phase, after_pending=after_pending)
+    known = here.state.pods.get("uid-stuck")
+    assert known is not None
+    new = here.pod("new", owner="mover", gated=True)
+    assert (may_go(here, known), may_go(here, new)) == (stuck, replacement)
+    if after_pending and phase == "Evicted":
+        here.pod("stuck", node="n1", **RUNS)
+        assert may_go(here, new) == {"n2"}  # whoever was waited for has a node
