@@ -35,6 +35,7 @@ from numazones_client.resources import (
     Resource,
 )
 from numazones_operator.events import EventPoster
+from numazones_operator.garbage_collection import GarbageCollection
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
@@ -156,6 +157,7 @@ class Operator:
     async def run(self) -> None:
         """Run until ``stop`` is called or a signal arrives."""
         async with AsyncExitStack() as resources:
+            resources.enter_context(GarbageCollection())
             self._answer_signals()
             answer = probes.application(
                 health_problems=_answer_from_loop(self._failures),
@@ -234,9 +236,7 @@ class Operator:
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
         state.all_found()
         self.pipeline.synced = True
-        # A mirror has no circles, so its objects go by their counts alone. Walking through all of them
-        # in search of circles holds the loop, the longer the larger the cluster is.
-        gc.freeze()
+        gc.freeze()  # whoever asks from now on does not wait for a walk through the mirror
         self.ready.set()
         if not self.options.lead:
             await self.pipeline.only_mirror()
