@@ -243,7 +243,7 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
     claimed = Pod.from_api(
         {
             "metadata": {"uid": "u"},
-            "spec": {"containers": [container("c", vendor_gpu="5")]},
+            "spec": {"containers": [container("c", vendor_gpu="5", vendor_nic="1")]},
             "status": {
                 "extendedResourceClaimStatus": {
                     "requestMappings": [
@@ -253,7 +253,9 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
             },
         }
     )
-    assert admit(device_node("none", gpus((0,))), claimed).admitted
+    devices = {**gpus((0,)), "vendor/nic": (Device("nic-0", (0,)),)}
+    admission = admit(device_node("none", devices), claimed)
+    assert admission.containers["c"].devices == {"vendor/nic": ("nic-0",)}
 
 
 def test_an_id_twice_is_rejected() -> None:
@@ -291,6 +293,7 @@ def test_a_container_or_pod_that_holds_devices_already_is_led_to_them_or_to_none
 @pytest.mark.parametrize(
     ("count", "healthy", "message"),
     [
+        (1, True, ""),
         (2, True, 'pod "u" container "c" changed request for resource "vendor/gpu" from 1 to 2'),
         (1, False, "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"),
     ],
@@ -304,3 +307,6 @@ def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
     again = Node.restore(Kubelet.start(start.config, start.machine, devices), device_assignments=held)
     admission = admit(again, pod("u", container("c", vendor_gpu=str(count))))
     assert rejection(admission).startswith(message)
+    assert admission.admitted is (message == "")
+    if admission.admitted:
+        assert admission.node.device_assignments == held
