@@ -30,6 +30,7 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    REBALANCE_POLICIES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Resource,
@@ -64,6 +65,7 @@ from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.proposer import Proposer
 from numazones_operator.rebalance.readiness import Readiness
 from numazones_operator.rebalance.rebalancing import Rebalancing
@@ -132,6 +134,7 @@ class Operator:
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
             recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
+            policies=lambda: self.intent.policies,
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
@@ -203,7 +206,7 @@ class Operator:
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
-            ranking=options.ranking,
+            ranking=self.pipeline.ranking,
             metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
@@ -411,6 +414,9 @@ class Operator:
             )
         yield self._reflector(PODS, pods, state.pods)
         if not self.options.lead:
+            if self.options.collects_shapes:
+                policies = Decoder(PolicyObject.from_api)
+                yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
         slices, claims = state.resource_slices, state.resource_claims
         yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)

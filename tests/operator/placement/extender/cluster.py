@@ -84,7 +84,7 @@ class Cluster:
             self.state,
             self.held,
             unknown=unknown,
-            ranking=Ranking(),
+            ranking=Ranking,
             metrics=ExtenderMetrics(self.registry),
             ready=lambda: self.ready,
             clock=self.offline.clock,
