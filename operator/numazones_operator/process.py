@@ -30,6 +30,7 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    REBALANCE_POLICIES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Resource,
@@ -58,6 +59,7 @@ from numazones_operator.placement.extender.server import ExtenderServer
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.placement.lost_releases import LostReleases
 from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
@@ -65,6 +67,7 @@ from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.proposer import Proposer
 from numazones_operator.rebalance.readiness import Readiness
 from numazones_operator.rebalance.rebalancing import Rebalancing
@@ -133,6 +136,7 @@ class Operator:
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
             recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
+            policies=lambda: self.intent.policies,
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
@@ -141,6 +145,7 @@ class Operator:
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state)
         self.gates = self._gates()
+        self.lost_releases = self._lost_releases()
         self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
@@ -205,7 +210,7 @@ class Operator:
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
-            ranking=options.ranking,
+            ranking=self.pipeline.ranking,
             metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
@@ -277,6 +282,8 @@ class Operator:
         yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
+        if self.options.admission_gate:
+            yield "lost releases", self.lost_releases.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
@@ -389,6 +396,16 @@ class Operator:
             metrics=self.metrics,
         )
 
+    def _lost_releases(self) -> LostReleases:
+        return LostReleases(
+            self._client,
+            self.pipeline.state,
+            self.events,
+            replaces=self.options.admission_gate_replace,
+            metrics=self.metrics,
+            leads=lambda: self.leadership.certain,
+        )
+
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
@@ -412,6 +429,9 @@ class Operator:
             )
         yield self._reflector(PODS, pods, state.pods)
         if not self.options.lead:
+            if self.options.collects_shapes:
+                policies = Decoder(PolicyObject.from_api)
+                yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
         slices, claims = state.resource_slices, state.resource_claims
         yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)
@@ -458,7 +478,7 @@ class Operator:
                 ),
                 visible=self._leads,
             ),
-            GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates, self.lost_releases), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),
