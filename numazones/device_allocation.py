@@ -31,15 +31,13 @@ def outlook(node: ClusterNode, zones: Collection[int], classes: Collection[str] 
         drivers = enumeration(sorted(node.dra.incomplete))
         free = f"which devices it has free is not known, as ResourceSlices of {drivers} are missing"
     else:
-        free = _free(node, classes)
+        free = _free([node.dra.devices[key] for key in sorted(node.dra.available)], node, classes)
     where = f"on {name_numas(cpuset.of(zones))}" if zones else "on no NUMA node in particular"
     return f"{node.name} would place the pod {where}, and {free}; {NOT_GUARANTEED}"
 
 
-def _free(node: ClusterNode, classes: Collection[str]) -> str:
+def _free(free: list[Device], node: ClusterNode, classes: Collection[str]) -> str:
     """Say which free devices the node has by NUMA node, of the classes where it is known which these mean."""
-    assert node.dra is not None  # noqa: S101 - the caller asked
-    free = [node.dra.devices[key] for key in sorted(node.dra.available)]
     meant = _meant(node, free, classes)
     found = free if meant is None else meant
     if not found:

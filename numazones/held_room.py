@@ -110,17 +110,6 @@ def by_node(items: Iterable[Held]) -> dict[str, list[ClusterPod]]:
     return found
 
 
-def holders(
-    waiting: Iterable[ClusterPod], nodes: Sequence[ClusterNode], asking: ClusterPod, *, now: float
-) -> Iterator[tuple[str, ClusterPod]]:
-    """Yield (node, pod) for pods without a node, whom one that asks has to leave room on the node.
-
-    ``now``: seconds since the epoch.
-    """
-    for item in held(waiting, nodes, now=now, asking=asking):
-        yield from ((name, item.pod) for name in item.nodes)
-
-
 def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | None:
     """Return the node as it will be when the pods on their way have come; None where that cannot be told."""
     for pod in held:

@@ -16,11 +16,14 @@ from numazones.fragmentation import Shape, full_core_cpus, room, zones_of
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import POLICY_NONE, SCOPE_POD
 from numazones.kubelet.node import Node
-from numazones.other_requests import managed_amounts, with_request
+from numazones.other_requests import (
+    amount_in_words,
+    amount_with_resource,
+    managed_amounts,
+    with_request,
+)
 from numazones.pod import Pod
-from numazones.quantity import format_bytes
 from numazones.resources import CPU, MEMORY, is_memory
-from numazones.wording import pluralize
 
 _LITTLE = 8
 """A request misses by little that is over by at most this part of it."""
@@ -53,21 +56,18 @@ class Misfit:
         if self.granule:
             given = f"the kubelet gives whole cores of {self.granule} threads only (full-pcpus-only)"
         else:
-            given = f"a NUMA node gives {self._figure(self.widest)} at most, also when it is empty"
-        return f"container {self.container} asks for {self._amounts(self.asked)}; {given}"
+            most = amount_in_words(self.resource, self.widest)
+            given = f"a NUMA node gives {most} at most, also when it is empty"
+        return (
+            f"container {self.container} asks for {amount_with_resource(self.resource, self.asked)}; {given}"
+        )
 
     @property
     def cure(self) -> str:
         """What to do about it."""
-        return f"ask for {self._amounts(*self.instead)}"
-
-    def _amounts(self, *amounts: int) -> str:
-        *others, last = amounts
-        what = pluralize(last, "CPU") if self.resource == CPU else f"{self._figure(last)} {self.resource}"
-        return " or ".join((*map(self._figure, others), what))
-
-    def _figure(self, amount: int) -> str:
-        return format_bytes(amount) if is_memory(self.resource) else str(amount)
+        *others, last = self.instead
+        amounts = [amount_in_words(self.resource, amount) for amount in others]
+        return f"ask for {' or '.join((*amounts, amount_with_resource(self.resource, last)))}"
 
 
 @dataclass(frozen=True, slots=True)

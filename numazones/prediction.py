@@ -10,23 +10,23 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import nsmallest
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from numazones import cpuset, device_allocation, headline, scheduling
 from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.constraints import Constraints
-from numazones.demand import PodLevel, QOSClass
 from numazones.errors import NumazonesError
 from numazones.headline import Alike, Group, nearness
 from numazones.kubelet.node import Node
-from numazones.kubelet.node_admission import OS_LABEL, operating_system
+from numazones.kubelet.node_admission import operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
-from numazones.placement import Decision, Placement, Unknown, models
+from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
 from numazones.pod import Pod
+from numazones.pod_kind import Kind, newcomer, relevant
 from numazones.resources import CPU, figures, is_memory
 from numazones.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
 
@@ -60,6 +60,8 @@ __all__ = [
     "verdict_of",
 ]
 
+Answer = TypeVar("Answer")
+
 ADMISSIBLE: Final = "Admissible"
 INADMISSIBLE: Final = "Inadmissible"
 UNKNOWN: Final = "Unknown"
@@ -70,7 +72,6 @@ NO_NODES: Final = "NoNodes"
 CLAIMS_UNALLOCATED: Final = (
     f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
 )
-_PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
 _WHOLE = 100
@@ -79,8 +80,6 @@ _SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "no multiple of")
 """Words of sentences that make it plain that other pods are not what is in the way."""
 _MAX_BEHIND = 64
 """Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
-# Stands for every pod of a kind, also beside pods of the kind that a node holds already.
-_NEWCOMER = "newcomer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,108 +162,6 @@ class Prediction:
         if self.verdict == ADMISSIBLE or not self.reasons:
             return ""
         return self.reasons[0].brief or self.reasons[0].reason
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Everything about a pod that verdicts depend on: pods of one template are of one kind."""
-
-    admission: Pod = field(compare=False)
-    constraints: Constraints
-    requests: tuple[tuple[str, int], ...]
-    needs: tuple[Any, ...]
-    """What tells apart admission's view of two pods, their names aside."""
-    marks: tuple[Any, ...] = ()
-    """What the other placement models read beside: their labels and annotations, priority and namespace."""
-    claims: bool = False
-    """Whether it claims devices through dynamic resource allocation."""
-    allocated: bool = False
-    """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
-    _hash: int = field(init=False, repr=False, compare=False)
-    """It is asked for with every verdict that is looked up."""
-
-    def __post_init__(self) -> None:
-        """Work the hash out once."""
-        parts = (self.constraints, self.requests, self.needs, self.marks, self.claims, self.allocated)
-        object.__setattr__(self, "_hash", hash(parts))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Hashes of texts differ between processes.
-        return Kind, (
-            self.admission,
-            self.constraints,
-            self.requests,
-            self.needs,
-            self.marks,
-            self.claims,
-            self.allocated,
-        )
-
-    @classmethod
-    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
-        """Return the kind of a pod, or None if the pod cannot be read.
-
-        ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do
-        (``Model.tells_namespaces_apart``); needed where verdicts of their nodes are to be shared.
-        ``allocated``: take the devices that it claims for allocated, as after the scheduler's own filters.
-        """
-        admission = pod.admission
-        if admission is None:
-            return None
-        return cls(
-            admission,
-            pod.constraints,
-            tuple(sorted(pod.requests.items())),
-            (
-                admission.containers,
-                admission.resources,
-                admission.qos_class,
-                dict(admission.labels).get(OS_LABEL),
-                admission.claimed_resources,
-            ),
-            _marks(admission, by_namespace=by_namespace),
-            claims=pod.resource_claims,
-            allocated=allocated,
-        )
-
-
-def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:
-    """Nothing for pods without a mark, so that pods of equal templates stay of one kind."""
-    marks = _model_marks(pod)
-    return (pod.priority, pod.namespace, *sorted(marks)) if marks or by_namespace else ()
-
-
-def _model_marks(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """Labels and annotations that placement models other than the kubelet read."""
-    return tuple(
-        pair
-        for pair in (*pod.labels, *pod.annotations)
-        if any(mark in pair[0] for mark in models.pod_marks())
-    )
-
-
-def relevant(pod: ClusterPod) -> bool:
-    """Whether NUMA placement concerns the pod: Guaranteed, or asking for hugepages or devices.
-
-    Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
-
-    A pod that cannot be read is relevant, so that somebody hears of it; and one that carries a label or an
-    annotation that another placement model reads, which may place other pods, too.
-    """
-    admission = pod.admission
-    if admission is None or _model_marks(admission):
-        return True
-    if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
-        return True
-    asked = (*admission.containers, *(() if admission.resources is None else (admission.resources,)))
-    return any(
-        name not in _PLAIN and amount.nanos > 0
-        for resources in asked
-        for name, amount in (*resources.requests, *resources.limits)
-    )
 
 
 def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
@@ -358,14 +255,6 @@ def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
     return NodeVerdict(
         Standing.REJECTS, obstacles=((objection.reason, objection.message),), sentence=objection.sentence
     )
-
-
-def newcomer(pod: Pod) -> Pod:
-    """Return a pod like this one that no node knows yet, neither by its UID nor by its name.
-
-    This one may run meanwhile, and some models take a pod's place for that of another one of its name.
-    """
-    return replace(pod, uid=_NEWCOMER, name=f"like {pod.name}")
 
 
 def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
@@ -493,7 +382,7 @@ class Forecast:
         self._by_state: dict[Hashable, NodeVerdict] = {}
         self._by_amounts: dict[Hashable, NodeVerdict] = {}
         """Amounts of nodes that admit the pod, where that follows from the amounts → the verdict."""
-        self._by_equipment: dict[Any, Decision | None] = {}
+        self._by_equipment: dict[Hashable, Decision | None] = {}
         """What decides alike on empty nodes → the rejection there, or None."""
         self._excluded: dict[str, ClusterNode] = {}
         """The nodes that the scheduler passes over, which placements have not been asked of."""
@@ -613,10 +502,10 @@ class Forecast:
             self._remember(self._by_state, key, known)
         return known
 
-    def _remember(self, verdicts: dict[Hashable, NodeVerdict], key: Hashable, verdict: NodeVerdict) -> None:
-        if len(verdicts) > _REMEMBERED * max(len(self._verdicts), 64):
-            verdicts.clear()
-        verdicts[key] = verdict
+    def _remember(self, answers: dict[Hashable, Answer], key: Hashable, answer: Answer) -> None:
+        if len(answers) > _REMEMBERED * max(len(self._verdicts), 64):
+            answers.clear()
+        answers[key] = answer
 
     def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
         """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""
@@ -626,9 +515,7 @@ class Forecast:
             return None
         key = state.equipment_key
         if key not in self._by_equipment:
-            if len(self._by_equipment) > _REMEMBERED * max(len(self._verdicts), 64):
-                self._by_equipment.clear()
-            self._by_equipment[key] = self._decision_when_empty(state)
+            self._remember(self._by_equipment, key, self._decision_when_empty(state))
         return self._by_equipment[key]
 
     def _decision_when_empty(self, state: Node) -> Decision | None:

@@ -47,10 +47,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "numazones/kubelet/cpu_manager.py": _KUBELET,
     "numazones/kubelet/memory_manager.py": _KUBELET,
     "numazones/kubelet/device_manager.py": _KUBELET,
-    "numazones/held_room.py": (
-        "tests/numazones/test_held_room.py",
-        "tests/numazones/test_holders_of_room.py",
-    ),
+    "numazones/held_room.py": ("tests/numazones/test_held_room.py",),
     "operator/numazones_operator/placement/held_room.py": ("tests/operator/placement/test_held_room.py",),
     "numazones/rebalance/filter.py": ("tests/numazones/rebalance/test_filter.py",),
     "numazones/rebalance/protections.py": (

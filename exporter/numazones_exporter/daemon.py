@@ -34,6 +34,7 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     FILES_MISSING,
     KUBELET_CONFIG,
+    KUBELET_FILES,
     MEMORY_MANAGER_STATE,
     NO_NUMA_NODES,
     NODE,
@@ -371,13 +372,12 @@ def _is_missing(error: NumazonesError) -> bool:
     return going or isinstance(error, MissingOwner | UndeclaredField | UnknownResource)
 
 
-_KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})
 _NOT_THERE = frozenset({SOCKET_MISSING, FILES_MISSING, NOT_FOUND})
 
 
 def _is_absent(problem: Problem) -> bool:
     """Whether a file of the kubelet is not there, which zones say and no restart of the exporter cures."""
-    return problem.source in _KUBELET_FILES and problem.reason in _NOT_THERE
+    return problem.source in KUBELET_FILES and problem.reason in _NOT_THERE
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:

@@ -36,6 +36,8 @@ ORDER = (
     NODE,
 )
 """The sources, in the order in which problems are shown."""
+KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})
+"""Those of them that are files or sockets of the kubelet, which are there as long as it runs."""
 
 DISAGREE = "SourcesDisagree"
 """Reason of a problem that is a contradiction between two sources."""

@@ -5,9 +5,9 @@ objects. What is missing is said where it matters: without NUMAZones every node'
 nothing "fits".
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.files import Object, Objects, objects_of_files, with_objects_of
 from kubectl_numazones.garbage_collection import without_collection
-from numazones.api.meta import NODE_LABEL
+from kubectl_numazones.source import Source, listed
 from numazones.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.dump import Dump, nodes_of
 from numazones.errors import NumazonesError
+from numazones.owners import owner_of
 from numazones.placement.occupancy import Occupancy
 from numazones.waiting import RELEASED
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client
-    from kubectl_numazones.kinds import Kind
     from numazones.api.rebalance import Goals
     from numazones.rebalance.candidates import Situation
-    from numazones_client import Client
 
 _Result = TypeVar("_Result")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -49,33 +47,12 @@ _OWNERS = {
     "daemonset": "DaemonSet",
 }
 _MAX_NAMED = 5
-_SIZE_OF_PAGE = 500
-_ZONE = "NUMAZone"
 DEFAULT_NAMESPACE = "default"
 _DUMP_AGAIN = "dump it again, or leave it out"
-_LOOKS, _PAUSE = 5, 0.5
-"""So often, after so many seconds each, are zones listed again that were being written."""
-_MAX_SELECTED = 50
-"""Of more nodes than these all zones are listed again."""
 
 
 class NotThere(NumazonesError):
     """The cluster or dump has no such object; the message names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where to read."""
-
-    files: tuple[Path, ...] = ()
-    kubeconfig: Path | None = None
-    context: str | None = None
-    namespace: str = ""
-    """The namespace that names without one are looked for in; empty: the context's, or ``default``."""
-    user: str = ""
-    """Whom to act as; empty: oneself."""
-    groups: tuple[str, ...] = ()
-    """Groups to act as a member of."""
 
 
 def source_options(command: _Command) -> _Command:
@@ -212,12 +189,13 @@ class Seen:
             return
         yield owner.kind, f"{pod.namespace}/{owner.name}"
         above = self.owners.get(owner.uid)
-        suffix = f"-{pod.labels.get('pod-template-hash', '')}"
-        if above is not None and above[2]:
-            yield "Deployment", f"{pod.namespace}/{above[2]}"
-        elif above is None and owner.kind == "ReplicaSet" and suffix != "-" and owner.name.endswith(suffix):
-            # Without the ReplicaSet its name tells: the Deployment's, and the hash that its pods carry.
-            yield "Deployment", f"{pod.namespace}/{owner.name.removesuffix(suffix)}"
+        if above is not None:
+            if above[2]:
+                yield "Deployment", f"{pod.namespace}/{above[2]}"
+            return
+        kind, name = owner_of(pod)  # without the ReplicaSet its name tells
+        if kind != owner.kind:
+            yield kind, f"{pod.namespace}/{name}"
 
     def node(self, name: str) -> ClusterNode:
         """Return the node that a user named.
@@ -331,7 +309,7 @@ def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _R
     if not source.files:
         from kubectl_numazones.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
 
-        items, namespace = run_until_complete(_list_objects(source))
+        items, namespace = run_until_complete(listed(source))
         return take(Objects.of(items), source.namespace or namespace)
     with without_collection():
         return with_objects_of(
@@ -413,77 +391,3 @@ def _split(name: str, default: str) -> tuple[str, str]:
     name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
     namespace, slash, bare = name.partition("/")
     return (namespace, bare) if slash else (default, name)
-
-
-# The live cluster
-
-
-async def connect(source: Source) -> "Client":
-    """Return a client of the source's cluster.
-
-    Raises:
-        NumazonesError: no API server is configured.
-    """
-    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
-
-    config = await load(source.kubeconfig, context=source.context)
-    if source.user:
-        config = replace(config, user=source.user, groups=source.groups)
-    return Client(config, user_agent="kubectl-numazones")
-
-
-async def _list_objects(source: Source) -> tuple[list[Object], str]:
-    """List all objects, zones that are just being written once more; with the namespace in use."""
-    import asyncio  # noqa: PLC0415 - dumps need no event loop
-
-    from kubectl_numazones.kinds import KINDS  # noqa: PLC0415
-    from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
-
-    def leave_out(kind: "Kind", error: NumazonesError) -> None:
-        if kind.needed:
-            raise error
-        if not (kind.foreign and isinstance(error, NotFound)):
-            screen.warn(f"{kind.kind} objects are left out: {error}")
-
-    async with await connect(source) as client:
-        items = [item async for item in list_objects(client, KINDS, leave_out)]
-        for _ in range(_LOOKS):
-            nodes = _nodes_being_written(items)
-            if not nodes:
-                break
-            await asyncio.sleep(_PAUSE)
-            selector = f"{NODE_LABEL} in ({','.join(sorted(nodes))})" if len(nodes) <= _MAX_SELECTED else ""
-            zones = [kind._replace(selector=selector) for kind in KINDS if kind.kind == _ZONE]
-            again = [zone async for zone in list_objects(client, zones, leave_out) if _node_of(zone) in nodes]
-            items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes] + again
-        return items, client.config.namespace
-
-
-def _nodes_being_written(items: Iterable[Object]) -> set[str]:
-    """Nodes of which some zones were written already, and others not yet."""
-    moments: dict[str, set[str]] = {}
-    for item in items:
-        if item["kind"] == _ZONE:
-            moment = (item.get("status") or {}).get("snapshot")
-            moments.setdefault(_node_of(item), set()).add(str(moment))
-    return {node for node, found in moments.items() if len(found) > 1}
-
-
-def _node_of(zone: Object) -> str:
-    return str((zone.get("spec") or {}).get("nodeName"))
-
-
-async def list_objects(
-    client: "Client", kinds: "Iterable[Kind]", leave_out: "Callable[[Kind, NumazonesError], None]"
-) -> AsyncIterator[Object]:
-    """Yield all objects of some kinds; told of a kind that is not there or must not be read, go on."""
-    from numazones_client.errors import Forbidden, NotFound  # noqa: PLC0415
-
-    for kind in kinds:
-        try:
-            pages = client.pages(kind.resource, label_selector=kind.selector, limit=_SIZE_OF_PAGE)
-            async for page in pages:
-                for item in page.items:
-                    yield {**item, "kind": kind.kind}
-        except (NotFound, Forbidden) as error:
-            leave_out(kind, error)

@@ -414,12 +414,9 @@ class Estimate(TypedDict):
     high: Annotated[float, "Where it ends."]
 
 
-class EstimatedDifference(TypedDict):
+class EstimatedDifference(Estimate):
     """What differs from the first variant, within the same run."""
 
-    mean: Annotated[float, "Over the runs."]
-    low: Annotated[float, "Where the interval begins."]
-    high: Annotated[float, "Where it ends."]
     more: Annotated[int, "Runs in which there was more."]
     less: Annotated[int, "Runs in which there was less."]
 

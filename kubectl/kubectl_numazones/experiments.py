@@ -13,9 +13,10 @@ from typing import Any
 import click
 
 from kubectl_numazones import recording, saved_runs, screen
-from kubectl_numazones.cluster import NotThere, Source, read, source_options
+from kubectl_numazones.cluster import NotThere, read, source_options
 from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, execute
 from kubectl_numazones.recorded_files import is_recording
+from kubectl_numazones.source import Source
 from numazones.api.rebalance import Goals
 from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape

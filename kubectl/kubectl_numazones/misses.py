@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere, Source, connect
+from kubectl_numazones.cluster import NotThere
 from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import objects_of_files
+from kubectl_numazones.source import Source, connect
 from numazones.whatif.wrong_prediction import WrongPrediction, read
 
 _NAME = "numazones-operator-misses"

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.cluster import Seen, Source, connect
+from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
+from kubectl_numazones.source import Source, connect
 from numazones.cluster import ClusterPod
 
 if TYPE_CHECKING:  # dumps need no client

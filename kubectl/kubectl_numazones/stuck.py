@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
-from numazones import alignment
+from numazones import alignment, held_room
 from numazones.advice import Advice
 from numazones.cluster import ClusterPod
-from numazones.held_room import holders, in_the_way
 from numazones.helpful_changes import plan_made
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.lost_release import lost_nodes
@@ -120,11 +119,9 @@ def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surr
 def _held(pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
     """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
     cluster = seen.situation.cluster
-    by_node: dict[str, list[ClusterPod]] = {}
     now = seen.situation.surroundings.now.timestamp()
-    for name, other in holders(cluster.pending.values(), list(cluster.nodes.values()), pod, now=now):
-        by_node.setdefault(name, []).append(other)
-    return in_the_way(pod, prediction, cluster.nodes.get, by_node)
+    others = held_room.held(cluster.pending.values(), list(cluster.nodes.values()), now=now, asking=pod)
+    return held_room.in_the_way(pod, prediction, cluster.nodes.get, held_room.by_node(others))
 
 
 def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:

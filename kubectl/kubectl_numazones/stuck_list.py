@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import Seen, Source
+from kubectl_numazones.cluster import Seen
 from kubectl_numazones.output import Output
 from kubectl_numazones.said import said_about
+from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.why_document import why_document

@@ -419,7 +419,7 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
-        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.device_classes, optional=True)
+        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.devices.classes, optional=True)
         for kind, table in state.model_objects.items():
             yield self._reflector(
                 Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),
@@ -433,7 +433,7 @@ class Operator:
                 policies = Decoder(PolicyObject.from_api)
                 yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
-        slices, claims = state.resource_slices, state.resource_claims
+        slices, claims = state.devices.slices, state.devices.claims
         yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)
         yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, claims, optional=True)
         published = Decoder(PublishedPrediction.from_api)

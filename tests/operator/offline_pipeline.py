@@ -99,6 +99,12 @@ class OfflinePipeline:
     def beat(self, name: str = "node") -> None:
         self.state.heartbeats.put(Heartbeat(name, f"at {self.clock.now}", 60.0))
 
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass, and what that alone changes be noticed."""
+        self.clock.now += seconds
+        for _ in self.state.expiring():
+            pass
+
     def publish(self, name: str, node: Node) -> list[dict[str, Any]]:
         bodies = [zone.to_api() for zone in zones_from_node(node, node_name=name, pods={})]
         for body in bodies:

@@ -32,8 +32,7 @@ async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_last
     first["status"]["snapshot"] = "another"
     setting.state.zones.put(ZoneReport.from_api(first))
     assert await setting.verdict() == "Admissible"  # as while zones are being written one by one
-    setting.clock.now += SETTLE + 1
-    setting.state.expire()
+    setting.let_pass(SETTLE + 1)
     assert await setting.verdict() == "Unknown"
     (reason,) = setting.published["pod"].reasons
     assert reason.reason == "ZonesDisagree"
@@ -47,8 +46,7 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: OfflinePipeli
     first, _ = setting.add_node()
     setting.put_pod("pod", cpu=4)
     setting.state.zones.remove(ZoneReport.from_api(first))
-    setting.clock.now += SETTLE + 1
-    setting.state.expire()
+    setting.let_pass(SETTLE + 1)
     assert await setting.verdict() == "Unknown"
     assert "1 of 2 zones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
 
@@ -72,9 +70,8 @@ async def test_zones_without_a_pod_that_runs_make_the_node_stale_if_that_lasts(
     setting.state.pods.put(ClusterPod.from_api(body))
     setting.put_pod("pod", cpu=2)
     assert await setting.verdict() == "Admissible"
-    setting.clock.now += SETTLE
+    setting.let_pass(SETTLE)
     setting.beat()
-    setting.state.expire()
     assert await setting.verdict() == verdict
     if verdict == "Unknown":
         assert setting.published["pod"].reasons[0].reason == "ZonesBehind"
@@ -88,8 +85,7 @@ async def test_zones_without_a_pod_that_runs_make_the_node_stale_if_that_lasts(
 async def test_a_lease_that_is_not_renewed_makes_the_node_stale(setting: OfflinePipeline) -> None:
     setting.add_node()
     setting.put_pod("pod", cpu=4)
-    setting.clock.now += 61
-    setting.state.expire()
+    setting.let_pass(61)
     assert await setting.verdict() == "Unknown"
     assert setting.published["pod"].reasons[0].reason == "LeaseExpired"
     setting.beat()

@@ -19,6 +19,7 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     FILES_MISSING,
     KUBELET_CONFIG,
+    KUBELET_FILES,
     MEMORY_MANAGER_STATE,
     NODE,
     NOT_FOUND,
@@ -56,9 +57,6 @@ SLOW_FACTS_SECONDS = 30.0
 They change when the kubelet restarts, while state files may change every second; asking the API server
 each time would be most of the exporter's load on it.
 """
-
-
-_KUBELET_FILES = frozenset({PODRESOURCES, CPU_MANAGER_STATE, MEMORY_MANAGER_STATE, DEVICE_CHECKPOINT})
 
 
 class _Cached(Generic[_Value]):
@@ -165,7 +163,7 @@ def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Pr
     missing = {
         problem.source: problem for problem in problems if problem.reason in {NOT_FOUND, SOCKET_MISSING}
     }
-    if not missing.keys() >= _KUBELET_FILES:
+    if not missing.keys() >= KUBELET_FILES:
         return problems
     message = (
         f"{kubelet_dir} holds nothing of a kubelet, neither its state files nor its socket: is that the root "
@@ -174,7 +172,7 @@ def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Pr
     )
     return [
         replace(problem, reason=FILES_MISSING, message=message)
-        if missing.get(problem.source) is problem and problem.source in _KUBELET_FILES
+        if missing.get(problem.source) is problem and problem.source in KUBELET_FILES
         else problem
         for problem in problems
     ]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import click
 
 from kubectl_numazones import screen
-from kubectl_numazones.cluster import Seen, Source, read, source_options
+from kubectl_numazones.cluster import Seen, read, source_options
 from kubectl_numazones.documents import AlignedDocument, AlignedOwner, AlignedPod, HeldOfNuma
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, selector_option
+from kubectl_numazones.source import Source
 from numazones.alignable import Alignable, alignable
 from numazones.alignment import Alignment, PodAlignment, of_node
 from numazones.cluster import ClusterNode, ClusterPod

@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem
 
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Source, connect
 from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones.source import Source, connect
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Source, read, source_options
+from kubectl_numazones.cluster import read, source_options
 from kubectl_numazones.files import documents
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.source import Source
 from kubectl_numazones.why_document import reasons
 from numazones import cpuset
 from numazones.api_object import MALFORMED

@@ -9,11 +9,12 @@ import click
 
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Source, connect, source_options
+from kubectl_numazones.cluster import source_options
 from kubectl_numazones.documents import GateDocument
 from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.source import Source, connect
 from numazones.label_selector import LabelSelector
 from numazones.wording import pluralize
 

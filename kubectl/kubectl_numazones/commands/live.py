@@ -5,7 +5,8 @@ import sys
 import click
 
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Source, read, source_options
+from kubectl_numazones.cluster import read, source_options
+from kubectl_numazones.source import Source
 
 _EPILOG = """
 \b

@@ -10,9 +10,10 @@ import yaml
 
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere, Seen, Source, read, source_options
+from kubectl_numazones.cluster import NotThere, Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
+from kubectl_numazones.source import Source
 from numazones.api.rebalance import RebalancePolicy
 from numazones.cluster import ClusterPod
 from numazones.fragmentation import InvalidShape, Shape

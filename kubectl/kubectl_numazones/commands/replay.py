@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from kubectl_numazones import misses, recording, screen
-from kubectl_numazones.cluster import Source, source_options
+from kubectl_numazones.cluster import source_options
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.source import Source
 from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, replay
 from numazones.wording import pluralize

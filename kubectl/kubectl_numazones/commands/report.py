@@ -9,10 +9,11 @@ import click
 
 from kubectl_numazones import answers, screen
 from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Seen, Source, read, source_options
+from kubectl_numazones.cluster import Seen, read, source_options
 from kubectl_numazones.experiments import label
 from kubectl_numazones.files import documents as documents_of
 from kubectl_numazones.said import said_about
+from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background
 from numazones import timestamp
 from numazones.advice import Advice

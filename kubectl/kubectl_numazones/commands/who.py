@@ -3,9 +3,10 @@
 import click
 
 from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import NotThere, Source, occupancy_of, read, source_options
+from kubectl_numazones.cluster import NotThere, occupancy_of, read, source_options
 from kubectl_numazones.documents import HeldShare
 from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.source import Source
 from numazones import cpuset
 from numazones.alignment import PodAlignment, by_name
 from numazones.placement.occupancy import Share

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.access import may
-from kubectl_numazones.cluster import Seen, Source, connect, list_objects, read_cluster
+from kubectl_numazones.cluster import Seen, read_cluster
 from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import Object, distinct_objects
+from kubectl_numazones.source import Source, connect, list_objects
 from numazones.api import crd
 from numazones.errors import NumazonesError
 

@@ -22,7 +22,7 @@ from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerError
 
 from kubectl_numazones import plan_decisions, screen
-from kubectl_numazones.cluster import Seen, Source, connect, read_cluster
+from kubectl_numazones.cluster import Seen, read_cluster
 from kubectl_numazones.files import Object
 from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live import head, lines
@@ -37,6 +37,7 @@ from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View, li
 from kubectl_numazones.live.screens import Details
 from kubectl_numazones.live.style import CSS
 from kubectl_numazones.plan_decisions import Decision
+from kubectl_numazones.source import Source, connect
 from kubectl_numazones.zone_figures import ORDERS
 from numazones.errors import NumazonesError
 from numazones.wording import visible

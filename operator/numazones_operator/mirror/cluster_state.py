@@ -13,24 +13,20 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod, device_classes
-from numazones.dra.claims import DeviceClaim
-from numazones.dra.device_classes import DeviceClass as SelectingClass
-from numazones.dra.devices import Slice
-from numazones.dra.inventory import Inventory
+from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
 from numazones.prediction import relevant
 from numazones.sharing import Sharing
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
-    DeviceClass,
     Heartbeat,
     ModelObject,
     TopologyReport,
     ZoneReport,
     tells_namespaces_apart,
 )
+from numazones_operator.mirror.device_objects import DeviceObjects
 from numazones_operator.mirror.node_placement import Surroundings
 from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.mirror.waiting_pods import WaitingPods
@@ -99,14 +95,7 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
-        self.device_classes: Table[DeviceClass] = Table(lambda one: one.name, self._device_class_changed)
-        self._device_classes: dict[str, str] = {}
-        """Extended resource → DeviceClass."""
-        self._device_selectors: dict[str, SelectingClass] = {}
-        """Name of a DeviceClass → which devices it selects."""
-        self.resource_slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
-        self.resource_claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
-        self._devices = Inventory()
+        self.devices = DeviceObjects(self._devices_changed)
         self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
             kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
             for kind in models.object_kinds()
@@ -144,9 +133,9 @@ class ClusterState:
             if record is not None and known is not None:
                 known = replace(
                     known,
-                    device_classes=self._device_classes,
-                    device_selectors=self._device_selectors,
-                    dra=self._devices.of(name) if len(self.resource_slices) else None,
+                    device_classes=self.devices.resources,
+                    device_selectors=self.devices.selectors,
+                    dra=self.devices.of(name),
                     claimed=record.claimed,
                 )
                 self._current[name] = known
@@ -244,13 +233,11 @@ class ClusterState:
         """Return what is known about a node."""
         return self._records.get(name)
 
-    def expire(self) -> None:
-        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long."""
-        for _ in self.expiring():
-            pass
-
     def expiring(self) -> Iterator[None]:
-        """Do the same by and by, so that who is asked meanwhile need not wait for thousands of nodes."""
+        """Notice what time alone has changed: Leases that ran out, contradictions that lasted too long.
+
+        By and by, so that who is asked meanwhile need not wait for thousands of nodes.
+        """
         for number, (name, record) in enumerate(list(self._records.items()), 1):
             known = self._records.get(name) is record
             if known and record.has_expired(self._current.get(name), self._clock(), settle=self._settle):
@@ -357,24 +344,8 @@ class ClusterState:
             if record.other.topology is not None:
                 self._touch(name)
 
-    def _device_class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
-        found = device_classes(item.body for item in self.device_classes)
-        selectors = {item.name: item.selecting for item in self.device_classes}
-        if (found, selectors) == (self._device_classes, self._device_selectors):
-            return
-        self._device_classes, self._device_selectors = found, selectors
-        for name in list(self._records):
-            self._touch(name)
-
-    def _slice_changed(self, old: Slice | None, new: Slice | None) -> None:
-        if old != new:
-            self._touch_known(self._devices.take_slice(old, new))
-
-    def _claim_changed(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
-        self._touch_known(self._devices.take_claim(old, new))
-
-    def _touch_known(self, nodes: Iterable[str]) -> None:
-        for name in sorted(nodes):
+    def _devices_changed(self, nodes: Iterable[str] | None) -> None:
+        for name in sorted(self._records if nodes is None else nodes):
             if name in self._records:
                 self._touch(name)
 

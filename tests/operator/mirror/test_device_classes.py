@@ -37,7 +37,7 @@ async def test_a_resource_that_a_class_maps_is_not_missing_and_its_devices_are_f
 ) -> None:
     assert await setting.verdict("asks") == "Inadmissible"
     assert f"no node offers {RESOURCE}" in await sentence(setting)
-    setting.state.device_classes.put(read("gpus", OURS, resource=RESOURCE))
+    setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     assert await setting.verdict("asks") == "Unknown"
     assert f"{RESOURCE}, which dynamic resource allocation serves (DeviceClass gpus)" in await sentence(
         setting
@@ -45,11 +45,11 @@ async def test_a_resource_that_a_class_maps_is_not_missing_and_its_devices_are_f
 
 
 async def test_the_devices_that_a_class_selects_are_counted_and_no_others(setting: OfflinePipeline) -> None:
-    setting.state.device_classes.put(read("gpus", OURS, resource=RESOURCE))
+    setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     ours, others = device("gpu-0", 1), device("nic-0", 0)
     for name, one, driver in (("one", ours, GPU), ("two", others, "nic.example")):
         body = resource_slice(one, name=name, node="node", pool=name, driver=driver)
-        setting.state.resource_slices.put(Slice.from_api(body))
+        setting.state.devices.slices.put(Slice.from_api(body))
     said = await sentence(setting)
     assert f"has free {GPU}: 1 on NUMA node 1" in said
     assert "nic.example" not in said
@@ -57,16 +57,16 @@ async def test_the_devices_that_a_class_selects_are_counted_and_no_others(settin
 
 async def test_a_class_that_is_gone_maps_nothing_any_more(setting: OfflinePipeline) -> None:
     mapped = read("gpus", OURS, resource=RESOURCE)
-    setting.state.device_classes.put(mapped)
+    setting.state.devices.classes.put(mapped)
     assert await setting.verdict("asks") == "Unknown"
-    setting.state.device_classes.remove(mapped)
+    setting.state.devices.classes.remove(mapped)
     assert await setting.verdict("asks") == "Inadmissible"
 
 
 async def test_a_class_that_changes_its_resource_maps_the_new_one(setting: OfflinePipeline) -> None:
-    setting.state.device_classes.put(read("gpus", OURS, resource="example.com/other"))
+    setting.state.devices.classes.put(read("gpus", OURS, resource="example.com/other"))
     assert await setting.verdict("asks") == "Inadmissible"
-    setting.state.device_classes.put(read("gpus", OURS, resource=RESOURCE))
+    setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     assert await setting.verdict("asks") == "Unknown"
 
 
@@ -82,7 +82,7 @@ async def test_of_two_classes_for_one_resource_the_newest_counts_then_the_first_
     setting: OfflinePipeline, created: dict[str, str], taken: str
 ) -> None:
     for name, moment in created.items():
-        setting.state.device_classes.put(read(name, resource=RESOURCE, created=moment))
+        setting.state.devices.classes.put(read(name, resource=RESOURCE, created=moment))
     assert f"(DeviceClass {taken})" in await sentence(setting)
 
 
@@ -94,10 +94,10 @@ async def test_of_two_classes_for_one_resource_the_newest_counts_then_the_first_
 def test_nodes_are_asked_anew_only_if_a_class_means_something_else(
     setting: OfflinePipeline, change: dict[str, Any], *, asked_anew: bool
 ) -> None:
-    setting.state.device_classes.put(read("gpus", OURS, resource=RESOURCE))
+    setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     before, node = setting.state.version, setting.state.node("node")
     body = device_class("gpus", OURS, resource=change.get("resource", RESOURCE))
     body["metadata"] |= {"labels": change.get("labels", {}), "creationTimestamp": ""}
-    setting.state.device_classes.put(DeviceClass.from_api(body))
+    setting.state.devices.classes.put(DeviceClass.from_api(body))
     assert (setting.state.version > before) == asked_anew
     assert (setting.state.node("node") is not node) == asked_anew

@@ -203,7 +203,7 @@ def settles(setting: Setting) -> None:
     setting.publish()
     assert held(setting.seen()) == held(setting.policy)
     setting.now += SETTLE + 1
-    setting.state.expire()
+    list(setting.state.expiring())
     assert held(setting.seen()) == held(setting.policy)
 
 
@@ -364,7 +364,7 @@ def test_what_was_not_seen_to_happen_makes_the_node_unknown_once_it_has_lasted(s
     setting.publish()
     assert setting.seen() is not None
     setting.now += SETTLE + 1
-    setting.state.expire()
+    list(setting.state.expiring())
     assert setting.seen() is None
     assert "as published, but not by the pods that run here" in setting.why()
     setting.policy = remove(setting.policy, "a")

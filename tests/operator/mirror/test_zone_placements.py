@@ -131,30 +131,30 @@ async def test_zones_say_which_devices_claims_get_and_a_claim_changes_one_zone()
     written.state.topologies.discard("n")
     devices = [building.device("gpu-0", 0), building.device("gpu-1", 1), building.device("gpu-2", 1)]
     slices = Slice.from_api(building.resource_slice(*devices, node="n", pool="n"))
-    written.state.resource_slices.put(slices)
+    written.state.devices.slices.put(slices)
     counts = {"devices": 2, "allocated": 0, "available": 2}
     assert await written.look() == written.names[:2]
     assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
     assert written.told(1) is None
 
-    written.state.resource_slices.put(slices)
-    written.state.resource_claims.put(DeviceClaim.from_api(building.claim()))
+    written.state.devices.slices.put(slices)
+    written.state.devices.claims.put(DeviceClaim.from_api(building.claim()))
     assert await written.look() == []
 
     taken = building.claim(building.result("gpu-2", pool="n"))
-    written.state.resource_claims.put(DeviceClaim.from_api(taken))
+    written.state.devices.claims.put(DeviceClaim.from_api(taken))
     assert await written.look() == [written.names[1]]
     counts = {"devices": 2, "allocated": 1, "available": 1}
     assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
 
     own = building.device_class("gpus", 'device.driver == "gpu.example"')
-    written.state.device_classes.put(DeviceClass.from_api(own))
+    written.state.devices.classes.put(DeviceClass.from_api(own))
     assert await written.look() == written.names[:2]
     found = written.devices(1)
     assert found is not None
     assert found["drivers"][0]["classes"] == [{"name": "gpus", **counts}]
 
-    written.state.resource_slices.discard(slices.name)
+    written.state.devices.slices.discard(slices.name)
     assert await written.look() == written.names[:2]
     assert written.devices(1) is None
 
@@ -162,7 +162,7 @@ async def test_zones_say_which_devices_claims_get_and_a_claim_changes_one_zone()
 async def test_devices_and_books_of_a_model_are_written_together() -> None:
     written = Written()
     body = building.resource_slice(building.device("gpu-0", 0), node="n", pool="n")
-    written.state.resource_slices.put(Slice.from_api(body))
+    written.state.devices.slices.put(Slice.from_api(body))
     assert await written.look() == written.names
     assert written.told() is not None
     assert written.devices() is not None

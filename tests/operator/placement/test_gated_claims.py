@@ -93,8 +93,8 @@ async def test_one_that_numa_placement_does_not_concern_goes_at_once_whatever_it
 
 def ask_for_mapped_devices(cluster: Cluster) -> None:
     """A DeviceClass maps an extended resource, and a pod asks for one of that."""
-    cluster.state.device_classes.put(DeviceClass.from_api(device_class("gpus", resource=RESOURCE)))
-    cluster.state.resource_slices.put(
+    cluster.state.devices.classes.put(DeviceClass.from_api(device_class("gpus", resource=RESOURCE)))
+    cluster.state.devices.slices.put(
         Slice.from_api(resource_slice(device("gpu-0", 0), node="b", pool="b", driver=GPU))
     )
     cluster.pod("asks", cpu=4, limits={RESOURCE: "1"}, schedulingGates=GATES)

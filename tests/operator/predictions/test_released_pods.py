@@ -52,8 +52,7 @@ async def test_one_that_gets_a_node_in_time_costs_no_look_at_all_nodes(setting: 
     put(setting, released=True)
     await setting.renew()
     put(setting, released=True, node="b")
-    setting.clock.now += RELEASED_SECONDS
-    setting.state.expire()
+    setting.let_pass(RELEASED_SECONDS)
     await setting.renew()
     assert asked == []
     assert setting.pipeline.forecasts.prediction_of("uid-p") is None
@@ -65,15 +64,13 @@ async def test_one_that_has_no_node_after_some_seconds_is_predicted_for_its_few_
     put(setting, released=True)
     await setting.renew()
     assert setting.published["p"].evaluated == 2
-    setting.clock.now += RELEASED_SECONDS
-    setting.state.expire()
+    setting.let_pass(RELEASED_SECONDS)
     assert setting.state.changed.is_set()
     await setting.renew()
     assert len(asked) == 1
     assert (setting.published["p"].evaluated, setting.published["p"].excluded) == (1, 1)
     # And then once only.
-    setting.clock.now += RELEASED_SECONDS
-    setting.state.expire()
+    setting.let_pass(RELEASED_SECONDS)
     await setting.renew()
     assert len(asked) == 1
 

@@ -358,8 +358,7 @@ async def test_nodes_without_their_leaving_pods_are_made_once_until_they_change(
 
 def fall_silent(cluster: Cluster) -> None:
     """Let the Leases of all exporters run out."""
-    cluster.offline.clock.now += 61
-    cluster.state.expire()
+    cluster.offline.let_pass(61)
 
 
 def forget_zones(cluster: Cluster) -> None:
@@ -440,8 +439,7 @@ async def test_a_node_whose_first_zones_are_just_being_written_is_waited_for(unk
     pod, big = cluster.pod("p", cpu=4), cluster.pod("big", cpu=SPREAD - 2)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
     assert await cluster.bind("p", "a") != BOUND
-    cluster.offline.clock.now += 5
-    cluster.state.expire()
+    cluster.offline.let_pass(5)
     await cluster.extender.rejected.wake()
     assert cluster.server.patches == []
     cluster.state.zones.put(ZoneReport.from_api(second))
@@ -458,8 +456,7 @@ async def test_a_node_whose_zones_stay_incomplete_is_of_unknown_state() -> None:
     cluster.state.zones.put(ZoneReport.from_api(first))
     pod = cluster.pod("p", cpu=4)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
-    cluster.offline.clock.now += SETTLE
-    cluster.state.expire()
+    cluster.offline.let_pass(SETTLE)
     await cluster.extender.rejected.wake()
     assert [name for name, _ in cluster.server.patches] == ["p"]
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
@@ -504,9 +501,8 @@ async def test_a_node_with_pods_that_came_before_the_start_and_after_its_zones_i
     waited: float, size: int
 ) -> None:
     cluster = started_beside_a_silent_exporter()
-    cluster.offline.clock.now += waited
+    cluster.offline.let_pass(waited)
     cluster.offline.beat("a")
-    cluster.state.expire()
     pod = cluster.pod("p", cpu=size)
     answer = await cluster.filter(pod, ["a"])
     assert answer["NodeNames"] == []
@@ -526,8 +522,7 @@ async def test_such_a_pod_that_ends_leaves_the_node_as_its_zones_show_it() -> No
     cluster = started_beside_a_silent_exporter()
     cluster.ask_to_delete("old")
     pod = cluster.pod("p", cpu=20)
-    cluster.offline.clock.now += SETTLE
-    cluster.state.expire()
+    cluster.offline.let_pass(SETTLE)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
     cluster.delete("old")
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
@@ -540,9 +535,8 @@ async def test_a_pod_that_comes_beside_one_that_may_be_anywhere_may_be_anywhere_
     pod = cluster.pod("p", cpu=20)
     for _ in range(2):
         assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
-        cluster.offline.clock.now += SETTLE - 1
+        cluster.offline.let_pass(SETTLE - 1)
         cluster.offline.beat("a")
-        cluster.state.expire()
         let_run(cluster, "around")
     cluster.delete("around")
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
@@ -557,8 +551,7 @@ async def test_a_pod_that_the_kubelet_has_not_begun_comes_after_the_zones() -> N
     cluster.state.all_found()
     pod = cluster.pod("p", cpu=10)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == []
-    cluster.offline.clock.now += SETTLE
-    cluster.state.expire()
+    cluster.offline.let_pass(SETTLE)
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
     assert (await cluster.filter(cluster.pod("big", cpu=20), ["a"]))["NodeNames"] == []
 
