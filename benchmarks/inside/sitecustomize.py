@@ -37,6 +37,7 @@ class Counts:
         import tracemalloc  # noqa: PLC0415
         from collections import Counter  # noqa: PLC0415
 
+        gc.unfreeze()  # what a program has set aside counts, too
         gc.collect()
         # A reference to a tuple that another thread is making breaks it: none may go on meanwhile.
         interval = sys.getswitchinterval()

@@ -6,6 +6,7 @@ nothing "fits".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -28,6 +29,7 @@ from numazones.waiting import RELEASED
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client
+    from numazones.api.rebalance import Goals
     from numazones.rebalance.candidates import Situation
 
 _Result = TypeVar("_Result")
@@ -131,6 +133,8 @@ class Seen:
     """Kinds of which there was any object, pods aside."""
     without_node: tuple[ClusterPod, ...] = ()
     """Pods bound to nodes that have no Node object."""
+    policies: tuple[Object, ...] = ()
+    """RebalancePolicies."""
 
     @property
     def pods(self) -> Iterator[ClusterPod]:
@@ -200,6 +204,14 @@ class Seen:
             NotThere: there is no such node.
         """
         return node_named(name, self.situation.cluster.nodes)
+
+    def goals(self) -> "Iterator[Goals]":
+        """Yield the goals of the RebalancePolicies, but of those that cannot be read."""
+        from numazones.api.rebalance import RebalancePolicy  # noqa: PLC0415 - most commands do without
+
+        for item in self.policies:
+            with suppress(NumazonesError):
+                yield RebalancePolicy.from_api(item).spec.goals
 
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
         """Return the names of the RebalanceRecommendations in force that place one of the pods."""
@@ -345,6 +357,7 @@ def read_cluster(
         (*dump.of_kind("Event"), *dump.of_kind("AdmissionPrediction")),
         frozenset(dump.others),
         tuple(pod for pod in bound if pod.node not in situation.cluster.nodes),
+        tuple(dump.of_kind("RebalancePolicy")),
     )
 
 

@@ -17,10 +17,12 @@ from kubectl_numazones.cluster import NotThere, read, source_options
 from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, execute
 from kubectl_numazones.recorded_files import is_recording
 from kubectl_numazones.source import Source
+from numazones.api.rebalance import Goals
 from numazones.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
 from numazones.node_choice import NodeChoice
+from numazones.wanted_shapes import wanted_shapes
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import (
@@ -123,7 +125,9 @@ _OPTIONS = (
     click.option(
         "--shape",
         metavar="SHAPE",
-        help="CPUs that no further such pod can use are stranded; default: the largest that fits one.",
+        help="CPUs that no further such pod can use are stranded, and placement=shapes keeps room for it; "
+        "default: the largest that fits one, and for placement=shapes those that RebalancePolicies and the "
+        "pods that arrive name.",
     ),
     click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
     click.option(
@@ -154,6 +158,8 @@ class _Scene:
     """What arrives, in words."""
     random: bool
     """Whether runs differ."""
+    goals: tuple[Goals, ...] = ()
+    """Those of the cluster's RebalancePolicies."""
 
 
 def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experiment, str, bool]:
@@ -166,7 +172,8 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     scene = _scene(asked, given)
     made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
     shape = _shape(asked, scene)
-    experiment = Experiment(made, scene.workload, asked.seed, shape)
+    kept = (shape,) if shape is not None and asked.shape else wanted_shapes(scene.goals, scene.examples)
+    experiment = Experiment(made, scene.workload, asked.seed, shape, kept)
     experiment.check()
     return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
 
@@ -229,19 +236,22 @@ def _scene(asked: Asked, given: Settings) -> _Scene:
         return _of_machine(asked, asked.machine, given)
     if files and is_recording(files[0]):
         return _of_recording(asked, files[0], given)
-    cluster = read(asked.source).situation.cluster
+    seen = read(asked.source)
+    cluster = seen.situation.cluster
     selector = LabelSelector.parse(asked.selector)
     chosen = [node for node in cluster.nodes.values() if selector.matches(node.labels)]
     nodes = _known_kubelets(chosen, given)
+    goals = tuple(seen.goals())
     if asked.groups:
-        return _random_pods(asked, nodes)
+        return replace(_random_pods(asked, nodes), goals=goals)
     names = {node.node.name for node in nodes}
     here = [pod for node in chosen if node.name in names for pod in node.pods.values() if not pod.stopped]
     pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
         raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
     recipe = _recipe(asked, (pods,))
-    return _Scene(nodes, recipe, recipe.examples(), _words(asked, pluralize(len(pods), "pod")), random=True)
+    words = _words(asked, pluralize(len(pods), "pod"))
+    return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
 
 
 def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:

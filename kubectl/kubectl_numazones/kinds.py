@@ -9,7 +9,7 @@ from numazones_client import resources
 from numazones_client.resources import Resource
 
 _PLANS, _MADE, _MODELS = "plans may err", "no proposals", "no other models"
-_DEVICES = "no DRA"
+_DEVICES, _SHAPES = "no DRA", "no shapes of policies"
 
 
 class Kind(NamedTuple):
@@ -37,6 +37,7 @@ KINDS = (
     Kind("PodDisruptionBudget", resources.BUDGETS, without=_PLANS),
     Kind("PriorityClass", resources.PRIORITY_CLASSES, without=_PLANS),
     Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
+    Kind("RebalancePolicy", resources.REBALANCE_POLICIES, without=_SHAPES),
     Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
     Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),

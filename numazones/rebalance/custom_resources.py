@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from numazones import duration
 from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
-from numazones.fragmentation import Shape
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
+from numazones.wanted_shapes import shape_named
 
 _MAX_DURATION = "87600h"
 
@@ -61,8 +61,7 @@ def standing_goals(goals: Goals) -> Iterator[Goal]:
 
 def shape_goal(shape: TargetShape) -> FitMore:
     """Return the goal of a shape."""
-    text = ",".join(f"{name}={amount}" for name, amount in shape.resources.items())
-    return FitMore((Wanted.shape(shape.name, Shape.parse(text), count=shape.count),))
+    return FitMore((Wanted.shape(shape.name, shape_named(shape), count=shape.count),))
 
 
 def free_goal(free: FreeZone) -> Vacate:

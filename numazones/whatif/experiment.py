@@ -17,7 +17,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape, fragmentation
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.node_choice import NodeChoice
-from numazones.resources import CPU
+from numazones.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
@@ -53,6 +53,8 @@ class Experiment:
     seed: int
     shape: Shape | None = None
     """What free CPUs are measured by: those that no further pod of it could use are stranded."""
+    shapes: tuple[Shape, ...] = ()
+    """What ``NodeChoice.SHAPES`` keeps room for; none: ``shape``."""
 
     def check(self) -> None:
         """Start every kubelet once.
@@ -86,7 +88,7 @@ def _run(experiment: Experiment, nodes: list[list[ClusterNode]], random: RandomN
     """``nodes``: those of each variant."""
     events = list(experiment.workload.events(random))
     return tuple(
-        run(of_variant, events, shape=experiment.shape, choice=variant.choice)
+        run(of_variant, events, shape=experiment.shape, choice=variant.choice, shapes=experiment.shapes)
         for variant, of_variant in zip(experiment.variants, nodes, strict=True)
     )
 
@@ -103,17 +105,6 @@ def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[NodeTemplate | ClusterN
         if any(fragmentation(state, shape).fitting for state in empty):
             return shape
     return None
-
-
-def shape_of_pod(pod: ClusterPod) -> Shape | None:
-    """Return what a pod must find on one NUMA node; None: it has no CPUs of its own, or cannot be read."""
-    if pod.admission is None:
-        return None
-    cpus = pod.admission.reading().total.cpus
-    if not cpus:
-        return None
-    others = {name: amount for name, amount in pod.requests.items() if name != CPU and amount}
-    return Shape(tuple(sorted({**others, CPU: cpus}.items())))
 
 
 # What came out

@@ -19,7 +19,7 @@ from numazones.kubelet.explanation import explain
 from numazones.machine import Machine
 from numazones.prediction import beside
 from numazones.resources import CPU
-from numazones.whatif.experiment import shape_of_pod
+from numazones.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings

@@ -69,13 +69,15 @@ def run(
     *,
     shape: Shape | None = None,
     choice: NodeChoice = NodeChoice.DEFAULT,
+    shapes: Sequence[Shape] = (),
 ) -> Outcome:
     """Play events on nodes, and say what came out.
 
     Nodes whose state is not known must have been left out: they would take every pod that names them as
     rejected. Pods that are on the nodes already stay, and count for nothing but the room they take.
+    ``shapes``: what ``NodeChoice.SHAPES`` keeps room for; none: ``shape``.
     """
-    return play(nodes, events, shape=shape, choice=choice).outcome
+    return play(nodes, events, shape=shape, choice=choice, shapes=shapes).outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,10 @@ def play(
     *,
     shape: Shape | None = None,
     choice: NodeChoice = NodeChoice.DEFAULT,
+    shapes: Sequence[Shape] = (),
 ) -> Played:
     """Play events as ``run`` does, and return the nodes and the rejected pods as well."""
-    trial = _Trial(nodes, choice, () if shape is None else (shape,))
+    trial = _Trial(nodes, choice, shapes or (() if shape is None else (shape,)))
     left_out = []
     for event in events:
         if isinstance(event, Leaving):

@@ -21,6 +21,8 @@ from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 
+_SHAPES = ("cpu=4", "cpu=8", "cpu=16")
+
 
 class _Shapes(Kind):
     """Shapes separated by blanks, or a list in the file."""
@@ -157,12 +159,19 @@ class Options:
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
         kind=Duration(zero=True),
     )
+    admission_gate_replace: bool = setting(
+        False,
+        "Evict a released pod that has never had a node once all nodes that it was released to have been "
+        "gone, cordoned or tainted for a minute, if a ReplicaSet, ReplicationController or StatefulSet makes "
+        "another one; else an event says what to do.",
+    )
     placement: str = setting(
         ASKING[0].value,
         "Which of the nodes that would admit a pod predictions, gate and extender prefer: scarce: "
         "those that keep large free blocks, with points off beside idle devices or huge pages that the pod "
         "does not ask for; best-fit: the same without points off; shapes: those that keep room for further "
-        "pods of --shapes; pack: those whose CPU and memory are requested most; exact: least.",
+        "pods of --shapes, or, where these are not given, of the shapes that RebalancePolicies and waiting "
+        "pods name; pack: those whose CPU and memory are requested most; exact: least.",
         kind=click.Choice([choice.value for choice in ASKING]),
     )
     extender_address: str = setting(
@@ -203,9 +212,9 @@ class Options:
         kind=DURATION,
     )
     shapes: tuple[str, ...] = setting(
-        ("cpu=4", "cpu=8", "cpu=16"),
-        "Shapes of pods to report the cluster's fragmentation for, such as cpu=16,memory=32Gi; several are "
-        "separated by blanks.",
+        _SHAPES,
+        "Shapes of pods to report the cluster's fragmentation for, and to keep room for under --placement "
+        "shapes, such as cpu=16,memory=32Gi; several are separated by blanks.",
         kind=_Shapes(),
         metavar="SHAPE…",
     )
@@ -245,6 +254,12 @@ class Options:
     def target_shapes(self) -> tuple[Shape, ...]:
         """The shapes, parsed."""
         return tuple(Shape.parse(text) for text in self.shapes)
+
+    @property
+    def collects_shapes(self) -> bool:
+        """Whether room is kept for shapes that others name."""
+        given = self.origins.get("shapes", "default") != "default" or self.shapes != _SHAPES
+        return self.placement == NodeChoice.SHAPES and not given
 
     @property
     def ranking(self) -> Ranking:

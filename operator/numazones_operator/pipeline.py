@@ -11,7 +11,7 @@ offered to the publisher, which writes them on the replica that leads.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from numazones.cluster import ClusterPod
 from numazones.prediction import Prediction
@@ -20,10 +20,12 @@ from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
+from numazones_operator.placement.current_ranking import CurrentRanking
 from numazones_operator.predictions.admission_predictions import holders_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
 from numazones_operator.predictions.verdict_events import VerdictEvents
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
@@ -45,12 +47,14 @@ class Pipeline:
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
         recommendation_for: Callable[[str], str] = lambda _uid: "",
+        policies: Callable[[], Iterable[PolicyObject]] = tuple,
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
         """``counts``: whether this replica is the one that counts outcomes; all of them expect them.
 
-        ``recommendation_for`` names the recommendation in force that makes room for the waiting pod of a UID.
+        ``recommendation_for`` names the recommendation in force that makes room for the waiting pod of a UID;
+        ``policies``: the RebalancePolicies, whose shapes may matter for where pods go.
         """
         self._debounce = options.debounce
         self._recommendation_for = recommendation_for
@@ -62,8 +66,11 @@ class Pipeline:
             wall=wall,
         )
         self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
+        self.ranking = CurrentRanking(
+            options.ranking, self.state, policies, collects=options.collects_shapes, clock=clock
+        )
         self.forecasts = LiveForecasts(
-            self.state, metrics=metrics, candidates=options.candidates, ranking=options.ranking
+            self.state, metrics=metrics, candidates=options.candidates, ranking=self.ranking
         )
         self.verdict_events = VerdictEvents(
             events, interval=options.event_interval, detail=self._detail, clock=clock

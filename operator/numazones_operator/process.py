@@ -30,11 +30,13 @@ from numazones_client.resources import (
     NODES,
     NUMAZONES,
     PODS,
+    REBALANCE_POLICIES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Resource,
 )
 from numazones_operator.events import EventPoster
+from numazones_operator.garbage_collection import GarbageCollection
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
@@ -57,6 +59,7 @@ from numazones_operator.placement.extender.server import ExtenderServer
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.placement.lost_releases import LostReleases
 from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
@@ -64,6 +67,7 @@ from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceGauges, RebalanceMetrics
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.proposer import Proposer
 from numazones_operator.rebalance.readiness import Readiness
 from numazones_operator.rebalance.rebalancing import Rebalancing
@@ -132,6 +136,7 @@ class Operator:
             metrics=self.metrics,
             counts=lambda: self.leadership.leading,
             recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
+            policies=lambda: self.intent.policies,
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
         self.inputs = Inputs(self.intent)
@@ -140,6 +145,7 @@ class Operator:
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state)
         self.gates = self._gates()
+        self.lost_releases = self._lost_releases()
         self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
@@ -156,6 +162,7 @@ class Operator:
     async def run(self) -> None:
         """Run until ``stop`` is called or a signal arrives."""
         async with AsyncExitStack() as resources:
+            resources.enter_context(GarbageCollection())
             self._answer_signals()
             answer = probes.application(
                 health_problems=_answer_from_loop(self._failures),
@@ -203,7 +210,7 @@ class Operator:
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
-            ranking=options.ranking,
+            ranking=self.pipeline.ranking,
             metrics=self.extender_metrics,
             ready=self.ready.is_set,
         )
@@ -234,9 +241,7 @@ class Operator:
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
         state.all_found()
         self.pipeline.synced = True
-        # A mirror has no circles, so its objects go by their counts alone. Walking through all of them
-        # in search of circles holds the loop, the longer the larger the cluster is.
-        gc.freeze()
+        gc.freeze()  # whoever asks from now on does not wait for a walk through the mirror
         self.ready.set()
         if not self.options.lead:
             await self.pipeline.only_mirror()
@@ -277,6 +282,8 @@ class Operator:
         yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
+        if self.options.admission_gate:
+            yield "lost releases", self.lost_releases.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
@@ -389,6 +396,16 @@ class Operator:
             metrics=self.metrics,
         )
 
+    def _lost_releases(self) -> LostReleases:
+        return LostReleases(
+            self._client,
+            self.pipeline.state,
+            self.events,
+            replaces=self.options.admission_gate_replace,
+            metrics=self.metrics,
+            leads=lambda: self.leadership.certain,
+        )
+
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
@@ -412,6 +429,9 @@ class Operator:
             )
         yield self._reflector(PODS, pods, state.pods)
         if not self.options.lead:
+            if self.options.collects_shapes:
+                policies = Decoder(PolicyObject.from_api)
+                yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
         slices, claims = state.devices.slices, state.devices.claims
         yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)
@@ -458,7 +478,7 @@ class Operator:
                 ),
                 visible=self._leads,
             ),
-            GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates, self.lost_releases), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),

@@ -50,8 +50,10 @@ def deaf() -> None:
 def unbudgeted() -> None:
     """Plan as if there were no budgets, and delete pods instead of asking for their eviction."""
 
-    async def delete(self: Client, name: str, *, namespace: str, uid: str = "") -> None:
-        await self.delete(PODS, name, namespace=namespace, uid=uid)
+    async def delete(
+        self: Client, name: str, *, namespace: str, uid: str = "", resource_version: str = ""
+    ) -> None:
+        await self.delete(PODS, name, namespace=namespace, uid=uid, resource_version=resource_version)
 
     Client.evict = delete  # type: ignore[method-assign]
     Headroom.rejection = lambda *_: ""  # type: ignore[method-assign]

@@ -404,6 +404,45 @@ def test_a_placement_can_be_given_on_both_sides(run: Invoke) -> None:
     assert given_figures["admitted"] != measures(alone, 0)["admitted"]
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        # Those of the policy, then those of the pods in the dump: 6, 5 and 3 CPUs.
+        ((), ["cpu=12", "cpu=6,memory=1Gi", "cpu=5,memory=1Gi", "cpu=3,memory=1Gi"]),
+        (("--pods", "2xcpu=2,memory=1Gi"), ["cpu=12", "cpu=2,memory=1Gi"]),
+        (("--shape", "cpu=4"), ["cpu=4"]),
+    ],
+    ids=["pods of the dump", "pods that are given", "a shape that is given"],
+)
+def test_placement_by_shapes_keeps_room_for_what_policies_and_arriving_pods_name(
+    run: Invoke,
+    dump: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: Sequence[str],
+    kept: list[str],
+) -> None:
+    policy = {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalancePolicy",
+        "metadata": {"name": "room"},
+        "spec": {"goals": {"shapes": [{"name": "large", "resources": {"cpu": "12"}}]}},
+    }
+    unreadable = {**policy, "metadata": {"name": "bad"}, "spec": {"goals": {"shapes": "none"}}}
+    items = [*json.loads(dump.read_text())["items"], policy, unreadable]
+    seen: list[Experiment] = []
+
+    def noted(experiment: Experiment, numbers: Sequence[int]) -> list[Run]:
+        seen.append(experiment)
+        return make_runs(experiment, numbers)
+
+    monkeypatch.setattr(execution, "make_runs", noted)
+    with_policy = written(tmp_path / "with-policy.json", items)
+    result = run("whatif", "--set", "placement=shapes", "-f", with_policy, "--runs", "2", *options)
+    assert result.exception is None, result.exception
+    assert [str(shape) for shape in seen[0].shapes] == kept
+
+
 def test_placements_are_swept(run: Invoke) -> None:
     varied = [part for name in ("default", "exact", "pack") for part in ("--vary", f"placement={name}")]
     result = run("sweep", *varied, *MACHINE, *LARGE)

@@ -9,7 +9,7 @@ batch. Nodes are ranked here once, as ``--placement`` says, for predictions and 
 import asyncio
 import time
 from bisect import bisect_left, insort
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -91,11 +91,16 @@ class LiveForecasts:
     """Predictions for all pods without a node, as current as the last batch of changes."""
 
     def __init__(
-        self, state: ClusterState, *, metrics: Metrics, candidates: int, ranking: Ranking | None = None
+        self,
+        state: ClusterState,
+        *,
+        metrics: Metrics,
+        candidates: int,
+        ranking: Callable[[], Ranking] = Ranking,
     ) -> None:
-        """``candidates``: how many of the best nodes a prediction names; ``ranking``: which are the best."""
+        """``candidates``: how many of the best nodes a prediction names; ``ranking`` tells the best."""
         self._state = state
-        self._ranking = ranking or Ranking()
+        self._ranking = ranking
         self._metrics = metrics
         self._candidates = candidates
         self._kinds: dict[Kind, _KindForecast] = {}
@@ -214,7 +219,7 @@ class LiveForecasts:
             asked = list({**(live.unasked or {}), **nodes})
             changed = await self._ask(live.forecast, asked)
         live.unasked = {}
-        changed |= live.rank(asked, self._ranking, self._state)
+        changed |= live.rank(asked, self._ranking(), self._state)
         if not changed and live.latest is not None:
             return False
         latest = live.forecast.prediction(candidates=self._candidates, ranked=live.best(self._candidates))

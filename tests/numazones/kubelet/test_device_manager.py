@@ -12,7 +12,7 @@ from numazones.kubelet.device_manager import (
     DeviceState,
     InvalidDevices,
 )
-from numazones.kubelet.hints import Hint
+from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import Rejection
 from numazones.kubelet.startup import Kubelet
@@ -243,7 +243,7 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
     claimed = Pod.from_api(
         {
             "metadata": {"uid": "u"},
-            "spec": {"containers": [container("c", vendor_gpu="5")]},
+            "spec": {"containers": [container("c", vendor_gpu="5", vendor_nic="1")]},
             "status": {
                 "extendedResourceClaimStatus": {
                     "requestMappings": [
@@ -253,7 +253,9 @@ def test_resources_served_by_dynamic_resource_allocation_are_skipped() -> None:
             },
         }
     )
-    assert admit(device_node("none", gpus((0,))), claimed).admitted
+    devices = {**gpus((0,)), "vendor/nic": (Device("nic-0", (0,)),)}
+    admission = admit(device_node("none", devices), claimed)
+    assert admission.containers["c"].devices == {"vendor/nic": ("nic-0",)}
 
 
 def test_an_id_twice_is_rejected() -> None:
@@ -263,19 +265,35 @@ def test_an_id_twice_is_rejected() -> None:
         )
 
 
-def test_a_pod_that_holds_devices_already_is_led_to_them_or_to_none() -> None:
-    """As a kubelet asks again for a pod that it admitted before a restart, scope pod."""
+@pytest.mark.parametrize(
+    ("container_", "count", "led"),
+    [
+        ("c", 1, ResourceHints("vendor/gpu", (0b1000,))),
+        ("c", 2, unsatisfiable("vendor/gpu")),
+        ("d", 1, ResourceHints("vendor/gpu", (0b0010,))),  # which has none of its own yet
+        (None, 1, ResourceHints("vendor/gpu", (0b1000,))),
+        (None, 2, unsatisfiable("vendor/gpu")),
+    ],
+)
+def test_a_container_or_pod_that_holds_devices_already_is_led_to_them_or_to_none(
+    container_: str | None, count: int, led: ResourceHints
+) -> None:
+    """As a kubelet asks again for a pod that it admitted before a restart."""
     manager = DeviceManager.start(gpus((1,), (3,)), 0b1111, over_hosting_nodes=True, skips_claimed=True)
-    held = DeviceState({"vendor/gpu": 0b10}, {"u": {"c": {"vendor/gpu": 0b10}}})
-    (led,) = manager.pod_hints(held, "u", (("vendor/gpu", 1),))
-    assert led.preferred == (0b1000,)
-    (changed,) = manager.pod_hints(held, "u", (("vendor/gpu", 2),))
-    assert changed.all() == (Hint(None, False),)
+    held = DeviceState().assign("u", "c", "vendor/nic", 0b1).assign("u", "c", "vendor/gpu", 0b10)
+    limits = (("vendor/gpu", count),)
+    (found,) = (
+        manager.pod_hints(held, "u", limits)
+        if container_ is None
+        else manager.container_hints(held, "u", container_, limits, {})
+    )
+    assert (found.preferred, found.any_numa, found.resource) == (led.preferred, led.any_numa, led.resource)
 
 
 @pytest.mark.parametrize(
     ("count", "healthy", "message"),
     [
+        (1, True, ""),
         (2, True, 'pod "u" container "c" changed request for resource "vendor/gpu" from 1 to 2'),
         (1, False, "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"),
     ],
@@ -289,3 +307,6 @@ def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
     again = Node.restore(Kubelet.start(start.config, start.machine, devices), device_assignments=held)
     admission = admit(again, pod("u", container("c", vendor_gpu=str(count))))
     assert rejection(admission).startswith(message)
+    assert admission.admitted is (message == "")
+    if admission.admitted:
+        assert admission.node.device_assignments == held

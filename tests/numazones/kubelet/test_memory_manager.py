@@ -298,8 +298,8 @@ def test_a_container_that_holds_memory_already_is_led_to_it_or_has_no_say() -> N
         groups=(0b01, 0b10),
         free=manager.allocatable,
         reserved=manager.initial_state().reserved,
-        assignments={"u": {"c": (Block(0b01, "memory", GI),), "none": ()}},
     )
+    state = state.record("u", "c", (Block(0b01, "memory", GI),)).record("u", "none", ())
     (same,) = manager.container_hints(state, "u", "c", (("memory", GI),), {})
     assert same == ResourceHints("memory", (0b01,))
     for container_, requests in (("c", (("memory", 2 * GI),)), ("c", ()), ("none", ())):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numazones import cpuset
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.rejection import KubeletCrash
@@ -101,6 +102,63 @@ def test_each_policy_merges_and_admits_by_its_rule(
     assert TopologyManager(policy, False, 0b11).merge(resources) == (merged, admitted)
 
 
+@pytest.mark.parametrize(
+    ("lists", "merged"),
+    [
+        ([(0b0011, 0b1100), (0b1100, 0b0110)], 0b1100),  # as many as the widest request needs
+        ([(0b0011, 0b1100), (0b0011, 0b1100)], 0b0011),  # among equals the lowest
+        ([(0b0011,), (0b0110,)], 0b0010),  # fewer, if there is nothing better
+        ([(0b0111, 0b1110), (0b0111,)], 0b0111),
+        ([(0b01111,), (0b11100, 0b00011), (0b01110,)], 0b01100),  # of fewer, as many as possible
+        ([(0b1, 0b11100, 0b1100000), (0b10, 0b11100, 0b1100000)], 0b1100000),  # of more, as few as possible
+        ([(0b1, 0b11100), (0b11, 0b11100)], 0b1),  # fewer rather than more
+        ([(0b1,), (0b10,)], 0b1111111),  # nothing in common: all
+        ([(), (0b100, 0b10)], 0b10),  # what cannot be had restricts nothing
+        ([(), ()], 0b1111111),
+    ],
+)
+def test_where_not_all_prefer_a_mask_the_one_nearest_to_the_widest_request_is_taken(
+    lists: list[tuple[int, ...]], merged: int
+) -> None:
+    resources = [listed(others=masks) for masks in lists]
+    manager = TopologyManager("best-effort", False, 0b1111111)
+    assert manager.merge(resources) == (Hint(merged, False), True)
+    assert slow_merge(manager, [resource.all() for resource in resources]) == Hint(merged, False)
+    # The ids of NUMA nodes may have gaps.
+    spread = [listed(others=tuple(map(_every_third, masks))) for masks in lists]
+    gaps = TopologyManager("best-effort", False, _every_third(0b1111111))
+    assert gaps.merge(spread) == (Hint(_every_third(merged), False), True)
+
+
+def _every_third(mask: int) -> int:
+    return sum(1 << 3 * numa for numa in cpuset.ids(mask))
+
+
+@pytest.mark.parametrize(
+    ("lists", "merged"),
+    [
+        ([(0b011, 0b101, 0b110), (0b011, 0b101, 0b110)], 0b110),
+        ([(0b001, 0b010), (0b001, 0b010)], 0b001),  # one NUMA node is as near to itself as another
+        ([(0b111, 0b001), (0b111, 0b010)], 0b001),
+        ([(0b01111,), (0b11101,), (0b10110, 0b11010)], 0b01000),
+    ],
+)
+def test_nearer_numa_nodes_are_taken_where_that_is_asked_for(
+    lists: list[tuple[int, ...]], merged: int
+) -> None:
+    distances = {
+        0: (10, 30, 20, 40, 40),
+        1: (30, 10, 12, 40, 40),
+        2: (20, 12, 10, 40, 40),
+        3: (40, 40, 40, 9, 15),
+        4: (40, 40, 40, 15, 10),
+    }
+    manager = TopologyManager("best-effort", False, 0b11111, prefer_closest=True, distances=distances)
+    resources = [listed(others=masks) for masks in lists]
+    assert manager.merge(resources) == (Hint(merged, False), True)
+    assert slow_merge(manager, [resource.all() for resource in resources]) == Hint(merged, False)
+
+
 def test_on_a_machine_with_one_numa_node_its_affinity_becomes_none() -> None:
     assert TopologyManager("single-numa-node", False, 0b1).merge([listed(0b1)]) == (Hint(None, True), True)
     assert TopologyManager("restricted", False, 0b1).merge([listed(0b1)]) == (Hint(0b1, True), True)
@@ -118,8 +176,12 @@ def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> N
     config = configuration("restricted", options={"prefer-closest-numa-nodes": "true"})
     manager = TopologyManager.start(config, machine(2, ids=(0, 3)))
     assert manager.merge([listed(0b0001)])[1]
-    with pytest.raises(KubeletCrash, match="would crash"):
+    with pytest.raises(KubeletCrash) as crash:
         manager.merge([listed(0b0001, 0b1000)])
+    assert str(crash.value) == (
+        "the kubelet would crash: prefer-closest-numa-nodes compares distances of NUMA nodes 3, "
+        "but the ids of this machine's NUMA nodes have gaps"
+    )
 
 
 def test_they_crash_it_too_where_no_mask_is_preferred_by_all_resources() -> None:
@@ -209,6 +271,37 @@ def test_options_are_rejected_in_the_kubelets_words(
     with pytest.raises(InvalidConfiguration) as rejected:
         TopologyManager.start(configuration("restricted", options=options, gates=gates), machine())
     assert str(rejected.value) == message
+
+
+BOTH = {"prefer-closest-numa-nodes": "true", "prefer-most-allocated-numa-node": "true"}
+DISTANCES = {0: (10, 20), 1: (20, 10)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "scope", "options", "started"),
+    [
+        ("none", "pod", BOTH, TopologyManager("none", False, 0b11)),
+        ("restricted", "pod", {}, TopologyManager("restricted", True, 0b11, distances=DISTANCES)),
+        ("restricted", "container", BOTH, TopologyManager("restricted", False, 0b11, True, False, DISTANCES)),
+        ("best-effort", "pod", BOTH, TopologyManager("best-effort", True, 0b11, True, False, DISTANCES)),
+        (
+            "single-numa-node",
+            "pod",
+            BOTH,
+            TopologyManager("single-numa-node", True, 0b11, False, True, DISTANCES),
+        ),
+        (
+            "single-numa-node",
+            "container",
+            dict.fromkeys(BOTH, "false"),
+            TopologyManager("single-numa-node", False, 0b11, False, False, DISTANCES),
+        ),
+    ],
+)
+def test_which_options_count_depends_on_the_policy(
+    policy: str, scope: str, options: dict[str, str], started: TopologyManager
+) -> None:
+    assert TopologyManager.start(configuration(policy, scope=scope, options=options), machine()) == started
 
 
 def test_policy_none_does_not_look_at_its_options() -> None:

@@ -78,7 +78,7 @@ async def test_predictions_the_gate_and_the_extender_prefer_the_node_that_placem
     assert offline.pipeline.forecasts.ranked("uid-waits") == list(names)
     pod = offline.state.pods.get("uid-waits")
     assert pod is not None
-    ranking = offline.options.ranking
+    ranking = offline.pipeline.ranking()
     verdicts = await CurrentVerdicts(offline.state, HeldRoom(offline.state)).of(pod, names)
     scores = decisions.scores(ranking.keys(pod, verdicts, offline.state.node))
     assert max(scores, key=scores.__getitem__) == names[0]
@@ -136,7 +136,7 @@ async def test_nodes_are_ranked_as_if_all_were_sorted_anew_whatever_changes_betw
         if waiting is not None:
             forecast = offline.pipeline.forecasts.forecast_of(waiting.uid)
             assert forecast is not None
-            keys = offline.options.ranking.keys(waiting, forecast.verdicts, offline.state.node)
+            keys = offline.pipeline.ranking().keys(waiting, forecast.verdicts, offline.state.node)
             expected = sorted(keys, key=lambda name: (keys[name], name))
             assert offline.pipeline.forecasts.ranked(waiting.uid) == expected
             best = [one.node for one in offline.published[waiting.name].candidates]

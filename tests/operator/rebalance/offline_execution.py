@@ -220,7 +220,8 @@ class Execution:
 
     def plan(self, *progress: str | dict[str, Any], **spec: Any) -> Recommendation:
         """Let the plan's moves be in these phases; the last is that of the mover."""
-        moves = [move(f"earlier-{number}") for number in range(len(progress) - 1)] + [move("mover")]
+        earlier = [move(f"earlier-{number}", "n2", "n1") for number in range(len(progress) - 1)]
+        moves = [*earlier, move("mover")]
         known = [{"phase": one} if isinstance(one, str) else one for one in progress]
         since = [{} if one["phase"] == "Pending" else {"since": AT_NOON} for one in known]
         told = [
@@ -269,14 +270,14 @@ class Execution:
         return [name for _, name, _ in self.server.evictions]
 
 
-def move(name: str) -> dict[str, Any]:
-    """A move of a pod from n1 to n2, where its replacement must be confined to."""
+def move(name: str, source: str = "n1", target: str = "n2") -> dict[str, Any]:
+    """A move of a pod to a node that its replacement must be confined to."""
     return {
         "pod": {"namespace": "default", "name": name, "uid": f"uid-{name}"},
         "owner": {"kind": "ReplicaSet", "name": name, "uid": f"rs-{name}"},
-        "source": {"node": "n1", "numaIDs": [1]},
-        "target": {"node": "n2", "numaIDs": [0]},
-        "affinity": ["n2"],
+        "source": {"node": source, "numaIDs": [1]},
+        "target": {"node": target, "numaIDs": [0]},
+        "affinity": [target],
     }
 
 

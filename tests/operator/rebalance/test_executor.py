@@ -36,13 +36,14 @@ def counted(here: Execution) -> dict[str, float]:
 
 async def test_an_approved_plan_begins_unless_another_one_is_being_carried_out() -> None:
     here = Execution()
-    approved = here.recommend({"moves": [move("mover")]}, {"phase": "Approved"})
+    approved = here.recommend({"moves": [move("mover")]}, {"phase": "Approved", "mode": ""})
     other = here.recommend({"moves": [move("mover")]}, {}, name="p-0")
     await here.executor.begin(approved, here.wanted)
     assert here.item.status.phase == "Approved"
     here.intent.recommendations.remove(other)
     await here.executor.begin(approved, here.wanted)
-    assert (here.item.status.phase, here.item.status.message) == ("Executing", "the first move comes next")
+    status = here.item.status
+    assert (status.phase, status.mode, status.message) == ("Executing", "Auto", "the first move comes next")
     assert here.evicted() == []
 
 

@@ -48,7 +48,7 @@ class Extender:
         held: HeldRoom,
         *,
         unknown: UnknownNodes,
-        ranking: Ranking,
+        ranking: Callable[[], Ranking],
         metrics: ExtenderMetrics,
         ready: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
@@ -61,7 +61,7 @@ class Extender:
             state: the mirror.
             held: the room held for pods on their way.
             unknown: whether nodes of unknown state may get pods.
-            ranking: which nodes are the best.
+            ranking: tells which nodes are the best.
             metrics: where requests are counted.
             ready: whether everything was listed.
             clock: tells how long something has been so, in seconds.
@@ -116,7 +116,7 @@ class Extender:
         if not relevant(pod):
             return []
         verdicts = await self._verdicts.of(pod, names)
-        scores = decisions.scores(self._ranking.keys(pod, verdicts, self._state.node))
+        scores = decisions.scores(self._ranking().keys(pod, verdicts, self._state.node))
         return [messages.HostPriority(name, score) for name, score in scores.items()]
 
     async def preempt(self, body: bytes) -> Any:

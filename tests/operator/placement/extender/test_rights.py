@@ -22,7 +22,9 @@ async def test_the_manifests_grant_exactly_what_the_extender_uses(
     used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("a", "10.0.0.1")])
-        operator = await loop.start_operator(leads=False, lead=False, extender_address="127.0.0.1:0")
+        operator = await loop.start_operator(
+            leads=False, lead=False, extender_address="127.0.0.1:0", placement="shapes"
+        )
         url = f"http://127.0.0.1:{operator.extender_port}"
         bodies = {name: await loop.create_pod(name, cpu=cpu) for name, cpu in (("big", 20), ("other", 20))}
         uids = {name: body["metadata"]["uid"] for name, body in bodies.items()}
