@@ -19,6 +19,8 @@ RELEASED = "numazones.io/admission-released"
 OPT_IN = ("numazones.io/admission-gate", "enabled")
 """Label of the namespaces whose pods the operator releases from the gate."""
 
+_REPLACING = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
+"""Controllers that make another pod for one that is deleted, and count that as no failure."""
 _NAMING = frozenset({"metadata.name", "kubernetes.io/hostname"})
 """What a release names nodes by."""
 _FAILED = "FailedScheduling"
@@ -53,7 +55,14 @@ class Surroundings:
     """Events of the pod."""
 
 
-def waits(pod: ClusterPod, around: Surroundings, *, admissible: bool, held: bool = False) -> tuple[Wait, ...]:
+def waits(
+    pod: ClusterPod,
+    around: Surroundings,
+    *,
+    admissible: bool,
+    held: bool = False,
+    lost: tuple[str, ...] = (),
+) -> tuple[Wait, ...]:
     """Return what a pod waits for, whatever the nodes say.
 
     Args:
@@ -61,7 +70,10 @@ def waits(pod: ClusterPod, around: Surroundings, *, admissible: bool, held: bool
         around: what is known around it.
         admissible: whether some node would admit it.
         held: whether the room for it is held for others (``held_room.in_the_way``), the last thing to say.
+        lost: the nodes that it was released to, if all are lost (``lost_release.lost_nodes``).
     """
+    if lost:
+        return (Wait("ReleasedNodesLost", told_of_loss(pod, lost)),)
     return _waits(pod, around, admissible=admissible) or ((HELD_ROOM,) if held else ())
 
 
@@ -102,6 +114,25 @@ def released_to(pod: ClusterPod) -> tuple[str, ...]:
         for value in requirement.values
     )
     return tuple(dict.fromkeys(named))
+
+
+def is_replaced(pod: ClusterPod) -> bool:
+    """Return whether another pod comes for this one when it is deleted, which counts as no failure."""
+    controller = pod.controller
+    return controller is not None and controller.kind in _REPLACING
+
+
+def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
+    """Say that all nodes are lost that the gate released a pod to, and what to do."""
+    owner = pod.controller
+    anew = "make it anew" if owner is None else f"its {owner.kind} makes another one"
+    if owner is not None and owner.kind == "Job":
+        anew += ", and counts this one as a failure"
+    command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
+    return (
+        f"the gate released it to {some_of(nodes)} only, and each of these is gone, cordoned or tainted; "
+        f"Kubernetes lets a released pod go nowhere else: bring one back, or {command}, and {anew}"
+    )
 
 
 def _told_of_release(nodes: tuple[str, ...], said: str) -> str:

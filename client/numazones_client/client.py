@@ -315,10 +315,11 @@ class Client:
         path = resource.path(name, namespace=namespace)
         await self._transport.send(Call(request, "DELETE", path, body=options))
 
-    async def evict(self, name: str, *, namespace: str, uid: str = "") -> None:
+    async def evict(self, name: str, *, namespace: str, uid: str = "", resource_version: str = "") -> None:
         """Evict a pod through the Eviction API, which heeds disruption budgets; never repeated.
 
         Raises:
+            Conflict: the pod is not the one that was meant, or no longer as it was.
             TooManyRequests: a budget forbids it now; waiting for it is the caller's decision.
             ServerError: several budgets cover the pod, which the server does not support.
         """
@@ -327,8 +328,9 @@ class Client:
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
         }
-        if uid:
-            body["deleteOptions"] = {"preconditions": {"uid": uid}}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if meant := {key: value for key, value in preconditions.items() if value}:
+            body["deleteOptions"] = {"preconditions": meant}
         request = _object_request("create", PODS, name, namespace, subresource="eviction")
         path = PODS.path(name, namespace=namespace, subresource="eviction")
         await self._transport.send(Call(request, "POST", path, body=body), retry=NO_RETRY)

@@ -14,6 +14,7 @@ from numazones.cluster import ClusterPod
 from numazones.held_room import holders, in_the_way
 from numazones.helpful_changes import plan_made
 from numazones.kubelet.rejection import STATUS_PREFIX
+from numazones.lost_release import lost_nodes
 from numazones.placement import Unknown
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
 from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
@@ -82,7 +83,9 @@ class Background:
         events = [item for item in said if item["kind"] == "Event"]
         admissible = prediction.verdict == ADMISSIBLE
         held = tuple(_held(pod, prediction, seen)) if admissible else ()
-        found = waits(pod, _surroundings(pod, seen, events), admissible=admissible, held=bool(held))
+        lost = lost_nodes(pod, seen.situation.cluster.nodes.values())
+        around = _surroundings(pod, seen, events)
+        found = waits(pod, around, admissible=admissible, held=bool(held), lost=lost)
         return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
 
 

@@ -159,6 +159,12 @@ class Options:
         "are down; 0s: never. Pods that are known to be inadmissible wait.",
         kind=Duration(zero=True),
     )
+    admission_gate_replace: bool = setting(
+        False,
+        "Evict a released pod that has never had a node once all nodes that it was released to have been "
+        "gone, cordoned or tainted for a minute, if a ReplicaSet, ReplicationController or StatefulSet makes "
+        "another one; else an event says what to do.",
+    )
     placement: str = setting(
         ASKING[0].value,
         "Which of the nodes that would admit a pod predictions, gate and extender prefer: scarce: "

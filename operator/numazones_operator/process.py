@@ -58,6 +58,7 @@ from numazones_operator.placement.extender.server import ExtenderServer
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.placement.lost_releases import LostReleases
 from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
@@ -143,6 +144,7 @@ class Operator:
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state)
         self.gates = self._gates()
+        self.lost_releases = self._lost_releases()
         self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
@@ -279,6 +281,8 @@ class Operator:
         yield "unreadable objects", self.unreadable.run()
         yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
+        if self.options.admission_gate:
+            yield "lost releases", self.lost_releases.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
@@ -391,6 +395,16 @@ class Operator:
             metrics=self.metrics,
         )
 
+    def _lost_releases(self) -> LostReleases:
+        return LostReleases(
+            self._client,
+            self.pipeline.state,
+            self.events,
+            replaces=self.options.admission_gate_replace,
+            metrics=self.metrics,
+            leads=lambda: self.leadership.certain,
+        )
+
     def _reflectors(self) -> Iterator[Reflector[Any]]:
         state = self.pipeline.state
         pods = Decoder(state.sharing.pod, key=by_uid)
@@ -463,7 +477,7 @@ class Operator:
                 ),
                 visible=self._leads,
             ),
-            GaugeCollector(GateGauges(self.gates), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates, self.lost_releases), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),

@@ -97,6 +97,14 @@ async def test_evict_posts_an_eviction_of_that_very_pod(client: Client, server: 
     }
 
 
+async def test_an_eviction_may_be_of_a_pod_as_it_was_looked_at(
+    client: Client, server: ScriptedServer
+) -> None:
+    server.answers = [web.json_response({})]
+    await client.evict("p", namespace="x", uid="u", resource_version="7")
+    assert server.asked[0].json["deleteOptions"] == {"preconditions": {"uid": "u", "resourceVersion": "7"}}
+
+
 async def test_an_eviction_that_a_budget_forbids_is_reported_at_once(
     client: Client, server: ScriptedServer
 ) -> None:

@@ -116,7 +116,7 @@ HOST = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-8"
         (
             [{"matchFields": [NAMED]}],
             True,
-            "released it to worker-9 only, and the scheduler places it on none",
+            "released it to worker-9 only, and each of these is gone, cordoned or tainted",
         ),
         ([{"matchExpressions": [HOST]}], True, "released it to worker-8, worker-9 only"),
         ([{"matchFields": [NAMED]}], False, ""),  # the affinity is its own
@@ -135,7 +135,21 @@ def test_a_pod_that_was_released_to_nodes_that_are_gone_has_to_be_made_anew(
         wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
     result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
     assert said in result.output
-    assert ("delete it, and its owner makes another one" in result.output) == bool(said)
+    cure = "kubectl delete pod -n team late, and make it anew"
+    assert (cure in result.output) == bool(said)
+    assert result.return_value == 1
+
+
+def test_one_that_its_nodes_have_no_room_for_any_more_may_have_to_be(run: Run, tmp_path: Path) -> None:
+    named = {"key": "metadata.name", "operator": "In", "values": ["worker-1"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    full = "0/1 nodes are available: 1 Insufficient cpu."
+    wanted = pod_body("late", 100, spec={"affinity": {"nodeAffinity": affinity}}, **unscheduled(full))
+    wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
+    result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
+    assert "released it to worker-1 only, and the scheduler places it on none of them" in result.output
+    assert "delete it, and its owner makes another one" in result.output
     assert result.return_value == 1
 
 

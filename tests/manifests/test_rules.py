@@ -243,6 +243,15 @@ OUTCOMES = [
     ),
     Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
     Case(
+        "NumazonesReleasedPodsWithoutNodes",
+        {"numazones_released_pods_without_nodes": "2x20"},
+        "10m",
+        {},
+        "2 pods were released from the gate to nodes that are all gone, cordoned or tainted, and can go nowhere else.",
+    ),
+    # Those that are replaced wait for a minute.
+    Case("NumazonesReleasedPodsWithoutNodes", {"numazones_released_pods_without_nodes": "2x1 0x20"}, "10m"),
+    Case(
         "NumazonesGateWithoutOperator",
         # The operator's series end: its pods are gone.
         {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},

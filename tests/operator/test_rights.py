@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones.waiting import GATE, OPT_IN
+from numazones.waiting import GATE, OPT_IN, RELEASED
 from numazones_client import Client
-from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS
+from numazones_client.resources import (
+    ADMISSION_PREDICTIONS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    NUMAZONES,
+    PODS,
+    REPLICA_SETS,
+)
 from numazones_operator.mirror import stale_exporters
+from numazones_operator.placement import lost_releases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
@@ -90,6 +99,25 @@ async def exercise(loop: Loop, operator: Operator) -> None:
         return not pod["spec"].get("schedulingGates")
 
     await eventually(released)
+    # A pod that was released to a node which is gone is replaced.
+    labels = {"app": "r"}
+    template = {"metadata": {"labels": labels}, "spec": pod_body("r", cpu=4)["spec"]}
+    replicas = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}, "spec": replicas}
+    uid = (await loop.client.create(REPLICA_SETS, made, namespace="default"))["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": uid, "controller": True}
+    named = {"key": "metadata.name", "operator": "In", "values": ["gone"]}
+    gone = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    }
+    body = pod_body("stranded", cpu=4, affinity={"nodeAffinity": gone})
+    body["metadata"] |= {"annotations": {RELEASED: "2026-01-31T08:00:00Z"}, "ownerReferences": [owner]}
+    await loop.client.create(PODS, body, namespace="default")
+
+    async def evicted() -> bool:
+        return "stranded" not in {pod["metadata"]["name"] for pod in await loop.client.list(PODS)}
+
+    await eventually(evicted)
     await eventually(await silence_exporter(loop.client), what="the zone of a silent exporter says so")
     await config_map(loop)
     erring = WrongPredictions(loop)
@@ -103,10 +131,12 @@ async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stale_exporters, "_PERIOD", 0.1)
+    monkeypatch.setattr(lost_releases, "_PERIOD", 0.1)
+    monkeypatch.setattr(lost_releases, "PATIENCE", 0.0)
     used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))
-        operator = await loop.start_operator(admission_gate=True)
+        operator = await loop.start_operator(admission_gate=True, admission_gate_replace=True)
         await exercise(loop, operator)
     # What kopf's handlers say on policies belongs to rebalancing, and is tested with it.
     # These are asked for; where nobody has installed their definitions, the answer is that there are none.
@@ -120,7 +150,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
     ):
         assert (group, resource, "list") in used
         used.add((group, resource, "watch"))
-    folders = ("operator", "components/operator-admission-gate")
+    folders = ("operator", "components/operator-admission-gate", "components/operator-eviction")
     assert used - granted_rights(*folders) == set(), "calls without a right"
     assert granted_rights(*folders, but=REBALANCING) - used == set(), "rights without a call"
 

@@ -87,6 +87,11 @@ class Metrics:
             "important pods, by the scheduler), unconcerned (by NUMA placement), or timeout.",
             ("reason",),
         )
+        self.released_pods_replaced = counter(
+            "numazones_released_pods_replaced_total",
+            "Pods that were evicted before they had a node, since all nodes that the gate released them to "
+            "were lost.",
+        )
         self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)
         self._admission_metrics(registry)

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import in_the_way
 from numazones.helpful_changes import plan_made
+from numazones.lost_release import lost_nodes
 from numazones.prediction import ADMISSIBLE, Prediction, unreadable
 from numazones.waiting import Surroundings, Wait, scheduler_says, waits
 from numazones_operator.metrics.registry import Metrics
@@ -219,7 +220,8 @@ class PageUpdater:
         """What a pod waits for, whatever the nodes say."""
         namespace = self._intent.namespaces.get(pod.namespace)
         around = Surroundings(None if namespace is None else namespace.labels, events=self._told_of_gates)
-        return waits(pod, around, admissible=found.verdict == ADMISSIBLE, held=bool(held))
+        lost = lost_nodes(pod, self._pipeline.state.all_nodes())
+        return waits(pod, around, admissible=found.verdict == ADMISSIBLE, held=bool(held), lost=lost)
 
     # Plans
 

@@ -7,27 +7,36 @@ from prometheus_client.core import GaugeMetricFamily
 
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.admission_gates import AdmissionGates
+from numazones_operator.placement.lost_releases import LostReleases
 from numazones_program.gauges import gauge
 
 
 class GateGauges:
-    """Gauge of the pods that carry the admission gate."""
+    """Gauges of the pods that carry the admission gate, or were released from it in vain."""
 
-    def __init__(self, gates: AdmissionGates) -> None:
+    def __init__(self, gates: AdmissionGates, lost: LostReleases) -> None:
         self._gates = gates
-        self._waiting = self._unserved = 0
+        self._lost = lost
+        self._waiting = self._unserved = self._stranded = 0
 
     def renew(self) -> None:
         """Count."""
         self._waiting, self._unserved = self._gates.gated_pod_counts()
+        self._stranded = self._lost.count()
 
     def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauge as it was renewed last."""
+        """Yield the gauges as they were renewed last."""
         yield gauge(
             "numazones_gated_pods",
             "Pods with the admission gate: true where the operator releases them, false where nobody does.",
             ("served",),
             [(("true",), self._waiting), (("false",), self._unserved)],
+        )
+        yield gauge(
+            "numazones_released_pods_without_nodes",
+            "Pods without a node that the gate released to nodes which are all gone, cordoned or tainted.",
+            (),
+            [((), self._stranded)],
         )
 
 

@@ -31,6 +31,7 @@ class Server:
         """Whether bindings are made though their answers are lost."""
         self.patches: list[tuple[str, Any]] = []
         self.bindings: list[tuple[str, str]] = []
+        self.evicted: list[str] = []
 
     async def create(
         self, resource: Any, body: dict[str, Any], *, namespace: str, subresource: str
@@ -54,6 +55,15 @@ class Server:
         if self.failures:
             raise self.failures.pop(0)
         return deepcopy(self._pod(name, namespace))
+
+    async def evict(self, name: str, *, namespace: str, uid: str, resource_version: str) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        metadata = self._pod(name, namespace)["metadata"]
+        if (metadata["uid"], metadata["resourceVersion"]) != (uid, resource_version):
+            raise Conflict(Request("create", "pods/eviction"), "the pod has changed", code=409)
+        del self.pods[f"{namespace}/{name}"]
+        self.evicted.append(name)
 
     async def patch(self, _resource: Any, name: str, patch: Any, *, namespace: str, **_: Any) -> None:
         self._pod(name, namespace)
