@@ -247,7 +247,8 @@ OUTCOMES = [
         {"numazones_released_pods_without_nodes": "2x20"},
         "10m",
         {},
-        "2 pods were released from the gate to nodes that are all gone, cordoned or tainted, and can go nowhere else.",
+        "2 pods were released from the gate to nodes that are all gone, cordoned or tainted, "
+        "and can go nowhere else.",
     ),
     # Those that are replaced wait for a minute.
     Case("NumazonesReleasedPodsWithoutNodes", {"numazones_released_pods_without_nodes": "2x1 0x20"}, "10m"),

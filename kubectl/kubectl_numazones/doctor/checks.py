@@ -32,6 +32,7 @@ CHECKS = (
     Check("operator", installation.operator, ("Pod",)),
     Check("gates", installation.gates, ("Pod", "Namespace")),
     Check("extender", scheduler.extender),
+    Check("calls", extender_traffic.calls, ("Pod",)),
     Check("traffic", extender_traffic.traffic, ("Pod",)),
     Check("scheduler", scheduler.waiting_pods, ("Pod",)),
     Check("settings", placement.settings, ("NUMAZone",)),

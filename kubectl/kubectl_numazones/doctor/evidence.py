@@ -67,7 +67,9 @@ def gather(source: Source) -> Evidence:
         NumazonesError: it cannot be read at all.
     """
     if source.files:
-        return _evidence(distinct_objects(source.files), {}, None, None)
+        items = distinct_objects(source.files)
+        unseen = {EXTENDERS_METRICS: "a dump has no metrics"} if any(map(_extends, items)) else {}
+        return _evidence(items, unseen, None, None)
     return run_until_complete(_gather(source))
 
 
@@ -210,10 +212,7 @@ async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str
     found: dict[str, dict[str, float]] = {}
     why = ""
     for item in items:
-        labels = item["metadata"].get("labels") or {}
-        if item["kind"] != "Pod" or labels.get(NAME_LABEL) not in _EXTENDING:
-            continue
-        if not is_true(item.get("status") or {}, "Ready"):
+        if not _extends(item):
             continue
         namespace, name = str(item["metadata"].get("namespace")), str(item["metadata"]["name"])
         path = PODS.path(f"{name}:{_METRICS_PORT}", namespace=namespace, subresource="proxy/metrics")
@@ -224,6 +223,13 @@ async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str
             continue
         found[f"{namespace}/{name}"] = _sums(text)
     return found, why
+
+
+def _extends(item: Object) -> bool:
+    """Whether this is a pod with an extender that is ready."""
+    if item["kind"] != "Pod" or (item["metadata"].get("labels") or {}).get(NAME_LABEL) not in _EXTENDING:
+        return False
+    return is_true(item.get("status") or {}, "Ready")
 
 
 def _sums(metrics: str) -> dict[str, float]:

@@ -52,17 +52,23 @@ COUNTS = (
 )
 
 
-def traffic(evidence: Evidence) -> Iterator[Finding]:
-    """Requests to extenders are answered in time, name all nodes, and don't repeat themselves."""
+def calls(evidence: Evidence) -> Iterator[Finding]:
+    """Pods' schedulers get an answer from the extender."""
     for pod in evidence.seen.pods:
         yield from _unanswered(pod)
-    for name, counters in evidence.counters.items():
-        for count in COUNTS:
-            number = counters.get(count.metric, 0)
-            if number > count.allowed:
-                yield warning(name, count.message.format(round(number)), count.cure)
-    if EXTENDERS_METRICS in evidence.unseen:
+
+
+def traffic(evidence: Evidence) -> Iterator[Finding]:
+    """Requests to extenders name all nodes, don't repeat themselves, and their answers are read."""
+    found = [
+        warning(name, count.message.format(round(number)), count.cure)
+        for name, counters in evidence.counters.items()
+        for count in COUNTS
+        if (number := counters.get(count.metric, 0)) > count.allowed
+    ]
+    if not found and EXTENDERS_METRICS in evidence.unseen:
         raise NotChecked(evidence.unseen[EXTENDERS_METRICS])
+    yield from found
 
 
 def _unanswered(pod: ClusterPod) -> Iterator[Finding]:
