@@ -1,7 +1,7 @@
 """``doctor`` as a program, and an API server for it that denies reading some kinds."""
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,16 @@ def of(report: Mapping[str, Any], check: str) -> list[tuple[str, list[str], str]
     return [(it["severity"], it["subjects"], it["message"]) for it in found]
 
 
+def _metrics_of_pods(
+    text: str, *, may_be_read: bool
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(_request: web.Request) -> web.Response:
+        forbidden = {"kind": "Status", "reason": "Forbidden", "message": "Forbidden"}
+        return web.Response(text=text) if may_be_read else web.json_response(forbidden, status=403)
+
+    return answer
+
+
 @asynccontextmanager
 async def serving(
     directory: Path,
@@ -32,11 +42,12 @@ async def serving(
     items: Iterable[Mapping[str, Any]] = (),
     later: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
     asked: list[tuple[str, list[str]]] | None = None,
+    metrics: str = "",
 ) -> AsyncIterator[Path]:
     """An API server that has the healthy cluster's objects, and denies reading some kinds.
 
     ``later``: resource → objects from the second list on. ``asked`` receives the user and the groups that
-    each request is made as.
+    each request is made as. ``metrics``: what every pod serves.
     """
     plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
     objects: dict[str, list[Mapping[str, Any]]] = {}
@@ -69,6 +80,9 @@ async def serving(
         return web.json_response(body)
 
     app = web.Application()
+    app.router.add_get(
+        "/{path:.*}/proxy/metrics", _metrics_of_pods(metrics, may_be_read="metrics" not in denied)
+    )
     app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()

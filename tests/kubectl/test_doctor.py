@@ -447,7 +447,7 @@ def test_the_worst_comes_first_and_is_counted(run: Run, tmp_path: Path) -> None:
     lines = run("doctor", "-f", written(tmp_path / "dump.json", items)).output.splitlines()
     heads = [line.split()[0] for line in lines if line.split()[0] in {"ERROR", "WARNING", "HINT"}]
     assert heads == ["ERROR", "WARNING", "HINT"]
-    assert lines[-2] == "1 error, 1 warning, 1 hint from 17 checks"
+    assert lines[-2] == "1 error, 1 warning, 1 hint from 19 checks"
 
 
 @pytest.mark.parametrize(("version", "named"), [("v1.36.2", 0), ("v1.99.0", 1)])
@@ -563,3 +563,37 @@ def test_a_node_as_of_kind_or_minikube_is_explained_and_nothing_is_called_broken
     assert (only["check"], only["severity"], only["subjects"], code) == ("settings", "hint", ["worker-2"], 0)
     assert "as on kind and minikube" in only["message"]
     assert "numazones-simulator demo" in only["cure"]
+
+
+@pytest.mark.parametrize(
+    ("said", "found_there"),
+    [
+        (
+            'Post "http://127.0.0.1:9409/filter": context deadline exceeded (Client.Timeout exceeded)',
+            "calls time out",
+        ),
+        (
+            'Post "https://numazones-extender.numazones-operator.svc/filter": dial tcp: connection refused',
+            "does not reach the extender",
+        ),
+        ('Post "http://127.0.0.1:8888/filter": context deadline exceeded', ""),  # another one's
+        ("failed filter with extender at URL http://127.0.0.1:9409/filter, code 500", ""),
+    ],
+    ids=["time-out", "away", "another extender", "an answer"],
+)
+def test_pods_whose_scheduler_got_no_answer_from_the_extender_are_told(
+    run: Run, tmp_path: Path, said: str, found_there: str
+) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": said}
+    pod = pod_body("asks", 2, spec={"schedulerName": "numazones"}, conditions=[condition])
+    report, _ = found(run, tmp_path, [*configured(dict.copy), pod])
+    problems = [
+        (one["severity"], one["subjects"], one["message"])
+        for one in report["findings"]
+        if one["check"] == "calls"
+    ]
+    assert report["notChecked"]["traffic"] == "a dump has no metrics"
+    assert bool(problems) == bool(found_there)
+    for severity, subjects, message in problems:
+        assert (severity, subjects) == ("error", ["team/asks"])
+        assert found_there in message

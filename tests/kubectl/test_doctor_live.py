@@ -7,7 +7,7 @@ import pytest
 
 from numazones_simulator import node_kinds
 from tests import plugin
-from tests.kubectl.healthy_cluster import changed
+from tests.kubectl.healthy_cluster import changed, healthy, program
 from tests.kubectl.live_doctor import doctor, of, serving
 from tests.operator.closed_loop import closed_loop
 
@@ -103,3 +103,47 @@ async def test_commands_read_the_live_cluster_and_say_what_they_leave_out(
     ]
     assert errors.startswith("warning: PodDisruptionBudget objects are left out: ")
     assert code == 0
+
+
+COUNTED = """# HELP numazones_extender_sampled_requests_total Those of them in which …
+numazones_extender_sampled_requests_total {sampled}
+numazones_extender_repeated_requests_total {repeated}
+numazones_extender_unread_answers_total{{verb="filter"}} {unread}
+numazones_extender_unread_answers_total{{verb="bind"}} 1.0
+numazones_extender_request_duration_seconds_count{{verb="filter"}} 1e+06
+"""
+
+
+@pytest.mark.parametrize("name", ["numazones-scheduler", "numazones-extender"])
+async def test_traps_that_show_in_the_extenders_traffic_are_found_by_its_metrics(
+    tmp_path: Path, name: str
+) -> None:
+    items = [*healthy(), program(name)]
+    bad = COUNTED.format(sampled="3.0", repeated="101.0", unread="4.0")
+    async with serving(tmp_path, set(), items, metrics=bad) as kubeconfig:
+        report, code = await doctor(kubeconfig)
+    subject = f"{program(name)['metadata']['namespace']}/{program(name)['metadata']['name']}"
+    assert [(severity, subjects) for severity, subjects, _ in of(report, "traffic")] == [
+        ("warning", [subject])
+    ] * 3
+    messages = " ".join(message for _, _, message in of(report, "traffic"))
+    assert "3 times since it started" in messages
+    assert "101 requests since it started were for pods that are tried again and again" in messages
+    assert "5 answers since it started came after the scheduler had given up" in messages
+    assert code == 1
+
+
+async def test_an_extender_whose_traffic_is_in_order_is_not_mentioned(tmp_path: Path) -> None:
+    good = "numazones_extender_sampled_requests_total 0.0\nnumazones_extender_repeated_requests_total 100.0\n"
+    items = [*healthy(), program("numazones-extender")]
+    async with serving(tmp_path, set(), items, metrics=good) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    assert of(report, "traffic") == []
+    assert "traffic" not in report["notChecked"]
+
+
+async def test_without_the_right_to_ask_its_pod_the_extenders_traffic_is_not_checked(tmp_path: Path) -> None:
+    items = [*healthy(), program("numazones-extender")]
+    async with serving(tmp_path, {"metrics"}, items) as kubeconfig:
+        report, _ = await doctor(kubeconfig)
+    assert "was not asked for its metrics" in report["notChecked"]["traffic"]

@@ -7,7 +7,7 @@ found nothing.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from kubectl_numazones.doctor import installation, placement, scheduler
+from kubectl_numazones.doctor import extender_traffic, installation, placement, scheduler
 from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity
 
@@ -32,6 +32,8 @@ CHECKS = (
     Check("operator", installation.operator, ("Pod",)),
     Check("gates", installation.gates, ("Pod", "Namespace")),
     Check("extender", scheduler.extender),
+    Check("calls", extender_traffic.calls, ("Pod",)),
+    Check("traffic", extender_traffic.traffic, ("Pod",)),
     Check("scheduler", scheduler.waiting_pods, ("Pod",)),
     Check("settings", placement.settings, ("NUMAZone",)),
     Check("drivers", placement.cpu_drivers, ("NUMAZone",)),

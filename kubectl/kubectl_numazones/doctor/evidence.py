@@ -6,7 +6,7 @@ themselves, the ones that are missing, and why they are missing.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import Object, distinct_objects
 from kubectl_numazones.source import Source, connect, list_objects
 from numazones.api import crd
+from numazones.cluster import is_true
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ EXPORTER = "numazones-exporter"
 SCHEDULERS_PODS = "numazones-scheduler"
 NAME_LABEL = "app.kubernetes.io/name"
 DEFINITION = "CustomResourceDefinition"
+EXTENDERS_METRICS = "metrics of the extender"
+"""What is not seen without the right to get pods/proxy."""
+_EXTENDING = frozenset({SCHEDULERS_PODS, "numazones-extender"})
+_METRICS_PORT = 9407
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Evidence:
     """What the user may not do, in the words of ``kubectl auth can-i``; None where it is unknown."""
     unrecordable: Sequence[str] = ()
     """Namespaces whose exporters serve recordings that the user may not fetch."""
+    counters: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Pod of an extender → its counters, summed over their labels."""
 
     def of(self, kind: str) -> Sequence[Object]:
         """Return the objects of a kind; none where it could not be seen."""
@@ -61,7 +68,9 @@ def gather(source: Source) -> Evidence:
         NumazonesError: it cannot be read at all.
     """
     if source.files:
-        return _evidence(distinct_objects(source.files), {}, None, None)
+        items = distinct_objects(source.files)
+        unseen = {EXTENDERS_METRICS: "a dump has no metrics"} if any(map(_extends, items)) else {}
+        return _evidence(items, unseen, None, None)
     return run_until_complete(_gather(source))
 
 
@@ -102,11 +111,14 @@ async def _gather(source: Source) -> Evidence:
         items += await _mount_events(client, items)
         denied = await _denied_rights(client)
         unrecordable = await _unrecordable(client, items)
+        counters, unasked = await _counters(client, items)
+        unseen |= {EXTENDERS_METRICS: unasked} if unasked else {}
     found = _evidence(items, unseen, datetime.now(UTC), denied)
     # A kind without objects was seen all the same.
     kinds = [*(kind.kind for kind in DOCTORS), *([DEFINITION] if defined else [])]
     none: dict[str, Sequence[Object]] = {kind: () for kind in kinds if kind not in unseen}
-    return Evidence(found.seen, none | dict(found.objects), unseen, found.now, denied, unrecordable)
+    objects = none | dict(found.objects)
+    return Evidence(found.seen, objects, unseen, found.now, denied, unrecordable, counters)
 
 
 async def _definitions(client: "Client") -> list[Object]:
@@ -192,6 +204,45 @@ async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
         return [name for name in namespaces if not await may(client, "get", PODS, "proxy", namespace=name)]
     except NumazonesError:
         return []  # as with other rights, the API server does not say
+
+
+async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str, dict[str, float]], str]:
+    """What extenders have counted, asked through their pods, and why that of some is not known."""
+    from numazones_client.resources import PODS  # noqa: PLC0415
+
+    found: dict[str, dict[str, float]] = {}
+    why = ""
+    for item in items:
+        if not _extends(item):
+            continue
+        namespace, name = str(item["metadata"].get("namespace")), str(item["metadata"]["name"])
+        path = PODS.path(f"{name}:{_METRICS_PORT}", namespace=namespace, subresource="proxy/metrics")
+        try:
+            text = (await client.get_raw(path)).decode(errors="replace")
+        except NumazonesError as error:
+            why = f"{namespace}/{name} was not asked for its metrics: {error}"
+            continue
+        found[f"{namespace}/{name}"] = _sums(text)
+    return found, why
+
+
+def _extends(item: Object) -> bool:
+    """Whether this is a pod with an extender that is ready."""
+    if item["kind"] != "Pod" or (item["metadata"].get("labels") or {}).get(NAME_LABEL) not in _EXTENDING:
+        return False
+    return is_true(item.get("status") or {}, "Ready")
+
+
+def _sums(metrics: str) -> dict[str, float]:
+    """Return name of a counter of the extender → its sum over all labels."""
+    sums: dict[str, float] = {}
+    for line in metrics.splitlines():
+        series, _, value = line.rpartition(" ")
+        name = series.partition("{")[0]
+        if name.startswith("numazones_extender_") and name.endswith("_total"):
+            with suppress(ValueError):
+                sums[name] = sums.get(name, 0) + float(value)
+    return sums
 
 
 def _serves_recordings(item: Object) -> bool:
