@@ -4,7 +4,7 @@ import asyncio
 
 
 def pass_time(seconds: float) -> None:
-    """Set the clock of the running event loop forward: what is due by then happens, and no sooner."""
+    """Let the running event loop's clock go on at once, so that what is due by then happens."""
     loop = asyncio.get_running_loop()
     before = loop.time
     loop.time = lambda: before() + seconds  # type: ignore[method-assign]

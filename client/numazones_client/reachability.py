@@ -27,8 +27,12 @@ class Reachability:
             self._lost_at = self._clock()
             _log.warning("the API server does not answer; everything is tried again until it does: %s", error)
 
-    def found(self) -> None:
-        """Take note that the server has answered."""
-        if self._lost_at is not None:
+    def found(self, asked: float) -> None:
+        """Take note that the server has answered what it was asked at a moment of the clock.
+
+        What was asked before it was lost says nothing of whether it is there again: a server that ends
+        answers on some connections when it has cut others.
+        """
+        if self._lost_at is not None and asked >= self._lost_at:
             _log.warning("the API server answers again, after %.1f s", self._clock() - self._lost_at)
             self._lost_at = None

@@ -8,6 +8,7 @@ the token once. Every attempt has a timeout.
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -65,10 +66,10 @@ class Transport:
         user_agent: str,
         retry: RetryPolicy,
         timeout: float,
-        answered: Callable[[], None] = lambda: None,
+        answered: Callable[[float], None] = lambda _asked: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """``answered`` is called with each answer, whatever it says."""
+        """``answered`` is called for each answer, whatever it says, with the moment of the question."""
         self._config = config
         self._user_agent = user_agent
         self._retry = retry
@@ -121,8 +122,9 @@ class Transport:
         """Give the successful answer to a request; whatever fails until it is read is an APIError."""
         response: aiohttp.ClientResponse | None = None
         try:
+            asked = time.monotonic()
             response = await self._request(call, limits, renew=False)
-            self._answered()
+            self._answered(asked)
             if response.status == _UNAUTHORIZED:
                 response.release()
                 response = await self._request(call, limits, renew=True)

@@ -25,7 +25,8 @@ from numazones_client import AlreadyExists, APIError, Client, Conflict, Forbidde
 from numazones_client.decoding import DELETED
 from numazones_client.resources import LEASES
 
-_RELEASE_PATIENCE = 2.0
+_RELEASE_PATIENCE = 10.0
+"""Seconds; a Lease that is not given back is nobody's until it runs out."""
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ The kubelet restarts a program whose ``/healthz`` fails, so it must fail exactly
 """
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -107,6 +108,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = listener.getsockname()[:2]
         self.setup_environ()
         self.set_app(answer)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that has gone or keeps silent: a traceback would be no line of a log."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 def _listen(host: str, port: int) -> socket.socket:

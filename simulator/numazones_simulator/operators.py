@@ -51,6 +51,8 @@ async def start(
         f"--metrics-address={metrics}",
         "--log-format=text",
         "--no-leader-elect",
+        # A whole cluster on one machine may take its time to write zones: its nodes are not stale for that.
+        "--settle=1m",
         *further,
     ]
     await programs.start(name, command)

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,24 @@ class Kubectl:
             f"kubectl {' '.join(arguments)} answered {process.returncode}: {output}"
         )
         return output
+
+    @asynccontextmanager
+    async def running(self, *arguments: str) -> AsyncIterator[asyncio.StreamReader]:
+        """Run a command that does not end by itself; yields what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            KUBECTL,
+            f"--kubeconfig={self.kubeconfig}",
+            f"--namespace={self.namespace}",
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            process.kill()
+            await process.communicate()
 
     def file(self, *documents: Any) -> str:
         path = self.folder / "file.yaml"
@@ -232,36 +252,28 @@ async def test_kubectl_drains_a_node_as_far_as_the_budget_allows(
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await embedded.merge(f"{path}/{name}/status", {"status": ready})
     await kubectl("create", "pdb", "b", "--selector=app=guarded", "--min-available=1")
-    output = await kubectl("drain", "n1", "--force", "--timeout=3s", code=1)
-    assert "node/n1 cordoned" in output
-    assert "pod/free evicted" in output
-    assert "Cannot evict pod as it would violate the pod's disruption budget." in output
+    told = [
+        "node/n1 cordoned",
+        "pod/free evicted",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    ]
+    output = ""
+    async with kubectl.running("drain", "n1", "--force") as lines, asyncio.timeout(120):
+        while not all(one in output for one in told):
+            line = await lines.readline()
+            assert line, output
+            output += line.decode()
     assert (await kubectl("get", "pods", "-o", "name")).split() == ["pod/guarded"]
     assert "uncordoned" in await kubectl("uncordon", "n1")
 
 
 @needs_kubectl
 async def test_kubectl_watches_changes(kubectl: Kubectl, embedded: Any, widget: Any) -> None:
-    process = await asyncio.create_subprocess_exec(
-        KUBECTL,
-        f"--kubeconfig={kubectl.kubeconfig}",
-        f"--namespace={embedded.namespace}",
-        "get",
-        "wdg",
-        "--watch",
-        "--no-headers",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        await asyncio.sleep(0.5)
+    await embedded.post(embedded.widgets, widget("early"))
+    async with kubectl.running("get", "wdg", "--watch", "--no-headers") as lines, asyncio.timeout(120):
+        assert (await lines.readline()).split()[:2] == [b"early", b"3"]
         await embedded.post(embedded.widgets, widget("late"))
-        async with asyncio.timeout(120):
-            assert (await process.stdout.readline()).split()[:2] == [b"late", b"3"]
-    finally:
-        process.kill()
-        await process.communicate()
+        assert (await lines.readline()).split()[:2] == [b"late", b"3"]
 
 
 # --- kopf ------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ async def until(pilot: Any, pattern: str) -> None:
         await pilot.pause()
         return re.search(pattern, shown(pilot.app)) is not None
 
-    await eventually(seen, patience=120, what=f"the screen shows {pattern}")
+    await eventually(seen, what=f"the screen shows {pattern}")
 
 
 async def until_gone(pilot: Any, text: str) -> None:
@@ -52,4 +52,4 @@ async def until_gone(pilot: Any, text: str) -> None:
         await pilot.pause()
         return text not in shown(pilot.app)
 
-    await eventually(gone, patience=120, what=f"the screen does not show {text}")
+    await eventually(gone, what=f"the screen does not show {text}")

@@ -11,6 +11,7 @@ import pytest
 
 from kubectl_numazones.cluster import read_cluster
 from kubectl_numazones.kinds import ACCESS_REVIEWS
+from kubectl_numazones.live import deciding
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import Line, node_details, zone_line
@@ -28,6 +29,12 @@ from tests.kubectl.small_cluster import pod_body
 from tests.kubectl.test_plan_decisions import MAY_NOT, recommendation
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.page.clusters import TIME, dump
+
+
+@pytest.fixture(autouse=True)
+def _told_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said after a decision goes by itself after seconds, in which a busy machine may not look."""
+    monkeypatch.setattr(deciding, "_SAID_SECONDS", 3600.0)
 
 
 @asynccontextmanager

@@ -26,13 +26,15 @@ from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.scheduler import Scheduler
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that a busy machine may take for what takes an idle one a second."""
 OPTIONS = Options(
     metrics_address="127.0.0.1:0",
     namespace="numazones-system",
     debounce=0.01,
-    # No test waits for either; a leader on a machine that stands still for seconds is to go on leading.
+    # No test waits for any of these. On a machine that stands still for seconds, zones are written one long
+    # after the other, and that makes no node unknown; a leader is to go on leading.
+    settle=PATIENCE,
     leader_elect_lease_duration=PATIENCE,
     leader_elect_renew_deadline=PATIENCE - 1,
     leader_elect_retry_period=0.2,

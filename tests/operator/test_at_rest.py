@@ -16,6 +16,7 @@ from numazones_client.resources import (
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
 )
+from numazones_operator.process import LEASE_NAME
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics
 
@@ -23,7 +24,7 @@ RENEWALS = 20
 
 
 class Requests:
-    """Counts the operators' requests, by method and path; watches apart."""
+    """Counts the operators' requests, by method and path; watches apart, those of one object by its path."""
 
     def __init__(self, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counted: Counter[tuple[str, str]] = Counter()
@@ -32,7 +33,8 @@ class Requests:
         def note(request: web.Request) -> None:
             if request.headers["User-Agent"].startswith("numazones-operator"):
                 method = "WATCH" if "watch" in request.query else request.method
-                self.counted[method, request.path] += 1
+                _, _, name = request.query.get("fieldSelector", "").partition("metadata.name=")
+                self.counted[method, f"{request.path}/{name}" if name else request.path] += 1
             authenticate(request)
 
         monkeypatch.setattr(loop.server, "_authenticate", note)
@@ -60,8 +62,8 @@ async def test_at_rest_only_the_leaders_lease_is_renewed_and_nothing_is_asked_fo
         await requests.of_kopf()
         requests.counted.clear()
         await loop.start_operator(leads=False, rebalance=True, **lease)
-        leases = LEASES.path(namespace=OPTIONS.namespace)
-        await eventually(lambda: leases in requests.of("WATCH"), what="the second replica knows who leads")
+        held = LEASES.path(LEASE_NAME, namespace=OPTIONS.namespace)
+        await eventually(lambda: held in requests.of("WATCH"), what="the second knows who leads")
         requests.counted.clear()
         await eventually(lambda: sum(requests.of("PUT").values()) >= RENEWALS)
         assert requests.of("GET") == {}

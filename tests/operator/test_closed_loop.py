@@ -23,7 +23,7 @@ from numazones_simulator.workload import Workload
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
-from tests.operator.closed_loop import PATIENCE, Loop, closed_loop, eventually, metrics
+from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
 NODES = 20
 CONCERNED = 2000
@@ -149,7 +149,7 @@ async def test_every_prediction_at_binding_time_equals_the_outcome(
     async with closed_loop(tmp_path) as loop:
         kinds = (*node_kinds.KINDS, *placement_models.node_kinds())
         await loop.start_nodes(node_kinds.mixed(NODES, kinds=kinds), lag=0.5)
-        operator = await loop.start_operator(settle=PATIENCE)
+        operator = await loop.start_operator()
         loop.start_scheduler()
         churn = Churn(loop, seed=4)
         counted: dict[tuple[str, str], float] = {}

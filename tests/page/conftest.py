@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.page.browser import CHROMIUM, MISSING, Open
+from tests.page.browser import CHROMIUM, MISSING, PATIENCE, Open
 
 
 # Playwright's event loop runs as long as it is open, and other tests need their own: closed after each test.
@@ -15,7 +15,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(MISSING)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, timeout=PATIENCE)
         yield browser
         browser.close()
 
@@ -28,6 +28,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
     def open_at(address: str, **settings: Any) -> Page:
         context = browser.new_context(**settings)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))

@@ -19,7 +19,7 @@ async def chromium() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(MISSING)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, timeout=PATIENCE)
         yield browser
         await browser.close()
 
@@ -30,6 +30,7 @@ async def test_the_page_follows_the_cluster_and_asks_nobody_else(tmp_path: Path,
         operator = await loop.start_operator(page_address="127.0.0.1:0")
         origin = f"http://127.0.0.1:{operator.page_port}/"
         page = await chromium.new_page(reduced_motion="reduce")
+        page.set_default_timeout(PATIENCE)
         requests, complaints = watched(page)
         await page.goto(origin)
         await expect(page.locator(".state")).to_have_text("live")
@@ -65,6 +66,7 @@ async def test_a_page_whose_operator_goes_says_so(tmp_path: Path, chromium: Brow
         await loop.start_nodes([node_kinds.single_numa_node("strict", "10.0.0.1")])
         operator = await loop.start_operator(page_address="127.0.0.1:0")
         page = await chromium.new_page()
+        page.set_default_timeout(PATIENCE)
         await page.goto(f"http://127.0.0.1:{operator.page_port}/")
         await expect(page.locator(".state")).to_have_text("live")
         operator.stop()

@@ -1,6 +1,8 @@
 """Probes and metrics over HTTP, as the kubelet and Prometheus ask for them."""
 
 import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from numazones_program import probes
 from numazones_program.probes import application, serve
 from numazones_program.settings import InvalidSetting
 
@@ -106,6 +109,27 @@ def test_it_serves_on_the_address_given(program: Program, address: str, host: st
 def test_a_client_that_says_nothing_does_not_keep_others_from_being_answered(program: Program) -> None:
     with program.running() as port, socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/healthz")[2] == "ok"
+
+
+@pytest.mark.parametrize("end", ["goes", "keeps silent", "is cut off"])
+def test_of_a_client_that_asks_for_nothing_nothing_is_written(
+    program: Program, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """A scan of ports, or a probe that only connects; what is on stderr are lines of a log, to be parsed."""
+    if end == "keeps silent":
+        monkeypatch.setattr(probes._Handler, "timeout", 0.05)
+    with program.running() as port:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            if end == "keeps silent":
+                assert client.recv(1) == b""  # until the server ends it
+            elif end == "is cut off":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        monkeypatch.undo()
+        assert get(port, "/healthz")[2] == "ok"  # so the first connection has its thread by now
+        for thread in threading.enumerate():
+            if "process_request_thread" in thread.name:
+                thread.join()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_taken_port_is_rejected_with_the_reason(program: Program) -> None:

@@ -239,12 +239,13 @@ class Steps:
         pod = self._state.pods.get(move.pod.uid)
         if pod is None or pod.deleting or pod.terminal:
             return self._advance(item, index, phase=MovePhase.EVICTED, message="")
+        proven_for = self._freshness.known(_nodes_in(item))
         end = await self._premature_end(item, index, policy, settings, now)
         if end is not None:
             withdrawn = item.progress[index].model_copy(update={"phase": MovePhase.PENDING, "since": None})
             progress = (*item.progress[:index], withdrawn, *item.progress[index + 1 :])
             return replace(end, progress=progress)
-        behind = await self._freshness.problem(_nodes_in(item))
+        behind = await self._freshness.problem(proven_for)
         if behind:
             return self._advance(item, index, message=f"waits: {behind}")
         if not await self._inputs.intent.is_current(policy, item) or not self._leads():

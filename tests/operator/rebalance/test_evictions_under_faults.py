@@ -16,14 +16,17 @@ import pytest
 from numazones_client import NotFound
 from numazones_client.resources import LEASES, REBALANCE_RECOMMENDATIONS
 from tests.operator.closed_loop import Loop, eventually
+from tests.operator.rebalance.kept_back import answer_kept_back
 from tests.operator.rebalance.test_rebalancing import Stage, stage
 
 
 async def fill_the_hole(here: Stage) -> None:
     """Put a pod where the replacement would go; its zone is the only one with room for it."""
-    assert here.loop is not None
-    await here.loop.create_pod("intruder", cpu=10)
-    await here.loop.run_on("n1", "intruder")
+    loop = here.loop
+    assert loop is not None
+    # Without a node, the scheduler would bind it meanwhile.
+    await loop.create_pod("intruder", cpu=10, nodeName="n1")
+    await eventually(lambda: loop.runs("intruder"), what="the intruder runs")
 
 
 async def test_an_eviction_that_was_announced_before_a_crash_is_proven_again(tmp_path: Path) -> None:
@@ -71,6 +74,45 @@ async def test_nobody_is_evicted_while_a_watch_is_dead_without_a_word(tmp_path: 
         assert "intruder" not in {pod.name for pod in operator.pipeline.state.pods}
         assert await here.is_alive()
         here.loop.server.faults.drop_watches()
+        ended = await here.reach("Superseded")
+        assert ended["status"]["evictions"] == 0
+        assert await here.is_alive()
+
+
+async def test_a_watch_that_catches_up_after_the_proof_makes_no_proof_of_what_was_known_before(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as here:
+        assert here.loop is not None
+        faults = here.loop.server.faults
+        await here.policy("Approve")
+        operator = await here.operator()
+        item = await here.reach("Proposed")
+        steps, state = operator.steps, operator.pipeline.state
+        judge = steps.judge
+
+        def has_caught_up() -> bool:
+            record = state.record("n1")
+            assert record is not None
+            return any(
+                pod.name == "intruder" and pod.phase == "Running" and record.state.holds(pod.kubelet_uid)
+                for pod in state.pods
+                if record.state is not None
+            )
+
+        async def judge_long(item: Any, *rest: Any) -> Any:
+            judgement = await judge(item, *rest)
+            if "Evicting" in {one.phase for one in item.progress}:
+                faults.drop_watches()
+                await eventually(has_caught_up, what="the intruder is known")
+            return judgement
+
+        steps.judge = judge_long  # type: ignore[method-assign, assignment]
+        for resource in ("pods", "numazones"):
+            assert faults.silence_watches(resource, client="numazones-operator")
+        await fill_the_hole(here)
+        name = item["metadata"]["name"]
+        await here.client.patch(REBALANCE_RECOMMENDATIONS, name, {"spec": {"approved": True}})
         ended = await here.reach("Superseded")
         assert ended["status"]["evictions"] == 0
         assert await here.is_alive()
@@ -125,23 +167,13 @@ async def test_a_leader_that_is_stopped_beyond_its_lease_and_goes_on_evicts_nobo
         async def leads(name: str) -> bool:
             return await holder(loop) == name
 
-        async def announced() -> bool:
-            statuses = [item.get("status") or {} for item in await here.recommendations()]
-            return any(
-                one["phase"] == "Evicting" for status in statuses for one in status.get("progress", ())
-            )
-
         async with replica(loop, "first") as first:
             await eventually(lambda: leads("first"))
             async with replica(loop, "second"):
-                # Each write of a status takes a while: the leader is stopped between announcing and evicting.
-                late = loop.server.faults.delay(
-                    2.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
-                )
-                await here.policy("Auto")
-                await eventually(announced, what="an eviction is announced")
-                os.kill(first.pid, signal.SIGSTOP)
-                loop.server.faults.remove(late)
+                async with answer_kept_back(loop.server, "Evicting") as announced:
+                    await here.policy("Auto")
+                    await eventually(announced.is_set, what="an eviction is announced")
+                    os.kill(first.pid, signal.SIGSTOP)
                 await fill_the_hole(here)
                 await eventually(lambda: leads("second"), what="the other replica leads")
                 ended = await here.reach("Superseded")

@@ -38,6 +38,7 @@ from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from tests.operator.real_cluster import cluster_on
+from tests.operator.rebalance.kept_back import next_write_kept_back
 from tests.operator.rights import granted_rights, note_rights
 from tests.real_apiserver import RealAPIServer
 
@@ -631,9 +632,12 @@ async def test_a_plan_in_execution_whose_policy_becomes_invalid_ends_and_says_wh
         assert old["status"]["evictions"] == 0
         await here.client.delete(BUDGETS, "mover", namespace="default")
         assert await here.is_alive()
-        counted = await metrics(operator)
-        labels = 'mode="Approve",phase="Executing",policy="keep-room"'
-        assert counted[f"numazones_rebalance_active_plans{{{labels}}}"] == 0
+
+        async def none_is_executed() -> bool:
+            labels = 'mode="Approve",phase="Executing",policy="keep-room"'
+            return (await metrics(operator))[f"numazones_rebalance_active_plans{{{labels}}}"] == 0
+
+        await eventually(none_is_executed, what="the operator knows that its write was stored")
 
 
 async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replacement_go(
@@ -1066,23 +1070,9 @@ async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_go
 ) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
-        # Each phase lasts for as long as the next one takes to be written.
-        here.loop.server.faults.delay(
-            1.0, verb="patch", resource="rebalancerecommendations", subresource="status", count=None
-        )
         await here.policy("Auto")
-
-        async def is_in_the_middle() -> bool:
-            progress = [
-                one["phase"]
-                for item in await here.recommendations()
-                for one in (item.get("status") or {}).get("progress") or ()
-            ]
-            return phase in progress
-
-        async with operator_process(here.loop):
-            await eventually(is_in_the_middle, what=f"the move is {phase}")
-        await asyncio.sleep(0.5)
+        async with next_write_kept_back(here.loop.server, phase) as came, operator_process(here.loop):
+            await eventually(came.is_set, what=f"a move is {phase}, and more has been done")
         async with operator_process(here.loop):
             done = await here.reach("Succeeded")
         assert done["status"]["evictions"] == 1

@@ -1,0 +1,25 @@
+"""That a server is lost, and found again, is said once each, whichever requests notice it."""
+
+import pytest
+
+from numazones_client import Unreachable
+from numazones_client.errors import Request
+from numazones_client.reachability import Reachability
+
+LOST = Unreachable(Request("watch", "pods"), "no answer", sent=True)
+
+
+def test_what_was_asked_before_the_server_was_lost_does_not_find_it(caplog: pytest.LogCaptureFixture) -> None:
+    now = 10.0
+    server = Reachability(clock=lambda: now)
+    server.lost(LOST)
+    now = 11.0
+    server.found(9.0)  # on a connection that was cut last
+    server.lost(LOST)
+    assert len(caplog.records) == 1
+    server.found(11.0)
+    server.found(11.0)
+    assert [one.getMessage().partition(":")[0] for one in caplog.records] == [
+        "the API server does not answer; everything is tried again until it does",
+        "the API server answers again, after 1.0 s",
+    ]
