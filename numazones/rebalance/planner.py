@@ -101,9 +101,7 @@ class _Planning:
         try:
             return self._outcome()
         finally:
-            # Hundreds of thousands of values: let go at once, no other thread would have its turn meanwhile.
-            while self._states:
-                self._states.popitem()
+            self._forget_moves()
 
     def _outcome(self) -> Outcome:
         search = self._search(self._situation.cluster, self._movable)
@@ -140,7 +138,16 @@ class _Planning:
         )
         return f"no plan was found within {within}{besides}{late}"
 
+    def _forget_moves(self) -> None:
+        """Let go of what the last search has tried, node by node.
+
+        These are hundreds of thousands of values; all at once, no other thread would have its turn meanwhile.
+        """
+        for state in self._states.values():
+            state.forget_moves()
+
     def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
+        self._forget_moves()
         search = Search(
             cluster,
             self._goal,

@@ -128,6 +128,11 @@ class NodeState:
             self._with_replacement[uid] = None if node is None else self._with_node(node)
         return self._with_replacement[uid]
 
+    def forget_moves(self) -> None:
+        """Let go of the states that moves lead to."""
+        self._evicted.clear()
+        self._with_replacement.clear()
+
     def _with_node(self, node: ClusterNode) -> "NodeState":
         return NodeState(node, self._goal, state_key(node))
 
@@ -234,7 +239,7 @@ class Search:
 
     @property
     def states(self) -> Mapping[str, NodeState]:
-        """Node → its state before any move, with all that has been worked out of it."""
+        """Node → its state before any move."""
         return self._start.base
 
     @property

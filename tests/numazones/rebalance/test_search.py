@@ -186,3 +186,20 @@ def test_what_is_found_reaches_the_number_whether_the_search_is_confined_or_not(
     if confined is not None:
         assert whole is not None
         assert len(whole.steps) <= len(confined.steps)
+
+
+def test_a_search_goes_on_with_the_states_of_nodes_that_are_the_same(broken: Situation, build: Any) -> None:
+    earlier = search(broken, shape(4))
+    earlier.find(earlier.total + 1, allowance(broken), at_most=5)
+    changed = broken.cluster.with_node(build.put(build.node("n1"), build.pod("a", 3)))
+    later = search(replace(broken, cluster=changed), shape(4), known=earlier.states)
+    assert later.states["n2"] is earlier.states["n2"]
+    assert later.states["n1"].node is changed.nodes["n1"]
+
+
+def test_what_moves_lead_to_can_be_forgotten_and_is_found_again(broken: Situation) -> None:
+    sought = search(broken, shape(4))
+    found = sought.find(sought.total + 1, allowance(broken), at_most=5)
+    for state in sought.states.values():
+        state.forget_moves()
+    assert sought.find(sought.total + 1, allowance(broken), at_most=5) == found
