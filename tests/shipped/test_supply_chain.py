@@ -19,6 +19,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.specifiers import SpecifierSet
 
 from scripts import wheels
+from scripts.targets import PYTHONS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -186,6 +187,11 @@ def test_nothing_of_a_workflow_may_more_than_its_job_says_and_no_text_of_others_
         writes = {scope for scope, right in job["permissions"].items() if right == "write"}
         assert not writes or name == "publish", name
         assert not [step for step in job["steps"] if "${{" in step.get("run", "")], name
+
+
+def test_every_python_that_the_project_supports_is_tested_on() -> None:
+    (ci,) = (yaml.safe_load(path.read_text()) for path in WORKFLOWS if path.name == "ci.yml")
+    assert tuple(ci["jobs"]["pythons"]["strategy"]["matrix"]["python"]) == PYTHONS
 
 
 def test_a_release_is_published_only_after_tests_and_all_builds() -> None:
