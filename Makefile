@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images plugin \
-  clean
+.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images \
+  chart plugin clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,8 @@ format: venv  ## let ruff rewrite what it can
 
 types: venv
 	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
-	  scripts/krew/build.py scripts/krew/targets.py scripts/runbook_links.py scripts/pictures.py
+	  scripts/krew/build.py scripts/runbook_links.py scripts/pictures.py scripts/archives.py scripts/locked.py scripts/package_chart.py scripts/targets.py \
+	  scripts/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -75,12 +76,12 @@ demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; t
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
 
-audit: venv  ## known vulnerabilities of what is locked, and the workflow linted; the first needs PyPI itself
+audit: venv  ## known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
 	scripts/audit .cache/audit
 
 sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
 	$(BIN)/python -m hatchling build --target wheel --directory dist
-	$(BIN)/python scripts/wheel_sbom.py dist/*.whl > dist/numazones.cdx.json
+	$(BIN)/python -m scripts.wheel_sbom dist/*.whl > dist/numazones.cdx.json
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m scripts.pictures
@@ -100,8 +101,11 @@ version:  ## make VERSION that of project, chart and manifests
 	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' chart/Chart.yaml
 	sed -i -E '/name: numazones-/ {n; s/(newTag: ).*/\1$(VERSION)/}' $(wildcard manifests/*/kustomization.yaml)
 
-images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap
-	images/build
+images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap; ARCHITECTURE=arm64
+	ARCHITECTURE=$(ARCHITECTURE) images/build
+
+chart: venv  ## the Helm chart as an archive, in dist; ARGS="--registry ghcr.io/OWNER" says where its images are
+	$(BIN)/python -m scripts.package_chart dist $(ARGS)
 
 plugin: venv  ## kubectl numazones for krew, in .cache/krew: archives and manifest; ARGS="--uri … --homepage …" for a release
 	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)

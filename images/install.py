@@ -4,7 +4,7 @@ Of the console scripts those named in the file ``programs`` stay; those of libra
 """
 
 import compileall
-import runpy
+import subprocess
 import sys
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -13,16 +13,10 @@ HERE = Path(__file__).parent
 TARGET = Path("/usr/local")
 PROGRAMS = (HERE / "programs").read_text().split()
 
-# pip runs from its own wheel and is not installed.
-sys.path.insert(0, str(HERE / "pip.whl"))
-wheels = [str(wheel) for wheel in sorted(HERE.glob("*-*.whl"))]
-sys.argv = ["pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir"]
-sys.argv += ["--root-user-action=ignore", "--disable-pip-version-check", *wheels]
-try:
-    runpy.run_module("pip", run_name="__main__")
-except SystemExit as ended:
-    if ended.code:
-        raise
+# pip runs from its own wheel, and in a process of its own: it blocks imports once it has installed something.
+pip = [sys.executable, str(HERE / "pip.whl" / "pip"), "install", "--quiet", "--no-index", "--no-deps"]
+pip += ["--no-compile", "--no-cache-dir", "--root-user-action=ignore", "--disable-pip-version-check"]
+subprocess.run([*pip, *map(str, sorted(HERE.glob("*-*.whl")))], check=True)  # noqa: S603
 for script in (TARGET / "bin").iterdir():
     if script.name not in PROGRAMS:
         script.unlink()

@@ -1,6 +1,6 @@
 """Prints the bill of materials of an image (CycloneDX 1.6): Python and Debian packages, with their hashes.
 
-    python images/sbom.py exporter CONTEXT
+    python images/sbom.py exporter CONTEXT arm64
 
 CONTEXT is the folder that the image is built from: base.tar, and in exporter/wheels what is installed.
 Equal contexts give equal bills.
@@ -8,7 +8,6 @@ Equal contexts give equal bills.
 
 import hashlib
 import os
-import platform
 import sys
 import tarfile
 import uuid
@@ -25,8 +24,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-_LOCKS = {"x86_64": "base.lock", "aarch64": "base.arm64.lock"}
-LOCK = Path(__file__).with_name(_LOCKS.get(platform.machine(), "base.lock"))
+_LOCKS = {"amd64": "base.lock", "arm64": "base.arm64.lock"}
 _STATUS = "./var/lib/dpkg/status.d/"
 
 
@@ -51,22 +49,26 @@ def python_packages(wheels: Path) -> Iterator[Component]:
         )
 
 
-def debian_packages(base: Path) -> Iterator[Component]:
+def debian_packages(base: Path, architecture: str) -> Iterator[Component]:
     """What the base is made of: of the locked packages those that are left in it."""
     with tarfile.open(base) as content:
         left = {name.removeprefix(_STATUS) for name in content.getnames() if name.startswith(_STATUS)}
-    for line in LOCK.read_text().splitlines():
+    for line in Path(__file__).with_name(_LOCKS[architecture]).read_text().splitlines():
         if not line.startswith("#"):
             name, version, digest = line.split()
             if name in left:
-                purl = PackageURL("deb", "debian", name, version, {"distro": "bookworm"})
+                origin = {"arch": architecture, "distro": "bookworm"}
+                purl = PackageURL("deb", "debian", name, version, origin)
                 hashes = [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
                 yield Component(name=name, version=version, purl=purl, bom_ref=str(purl), hashes=hashes)
 
 
-def bill(program: str, context: Path, version: str, moment: datetime) -> str:
+def bill(program: str, context: Path, architecture: str, version: str, moment: datetime) -> str:
     """The bill of an image, as JSON."""
-    components = [*python_packages(context / program / "wheels"), *debian_packages(context / "base.tar")]
+    components = [
+        *python_packages(context / program / "wheels"),
+        *debian_packages(context / "base.tar", architecture),
+    ]
     image = Component(
         name=f"numazones-{program}", version=version, type=ComponentType.CONTAINER, bom_ref="image"
     )
@@ -85,6 +87,7 @@ if __name__ == "__main__":
         bill(
             sys.argv[1],
             Path(sys.argv[2]),
+            sys.argv[3],
             os.environ["VERSION"],
             datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC),
         ),

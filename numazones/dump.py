@@ -77,7 +77,9 @@ class Dump:
             InvalidDump: there are none.
         """
         if "Node" not in self.others:
-            raise InvalidDump("the dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them")
+            raise InvalidDump(
+                "cluster or dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them"
+            )
         return self.others["Node"]
 
     @property

@@ -1,22 +1,32 @@
-"""Prints the part of requirements.txt that some extras of the project need: what their images install.
-
-    python scripts/locked.py operator --without kubeconfig
+"""The part of requirements.txt that some extras of the project need: what their images install.
 
 The lock says which versions, with their hashes; which of them an extra needs is read from pyproject.toml and
 from the metadata of the installed packages, so that there is one lock and not one per image.
 """
 
-import argparse
 import re
 import tomllib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def version() -> str:
+    """The project's version."""
+    return str(project()["version"])
+
+
+def project() -> dict[str, Any]:
+    """The table ``project`` of pyproject.toml."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
 
 
 def needed(
@@ -31,11 +41,11 @@ def needed(
         KeyError: there is no such extra.
         importlib.metadata.PackageNotFoundError: a package is not installed (run ``make venv``).
     """
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [*project["dependencies"]]
+    declared = project()
+    texts = [*declared["dependencies"]]
     for extra in extras:
-        texts += project["optional-dependencies"][extra]
-    left_out = project["optional-dependencies"][without] if without else []
+        texts += declared["optional-dependencies"][extra]
+    left_out = declared["optional-dependencies"][without] if without else []
     left = [Requirement(text) for text in texts if text not in left_out]
     seen: set[tuple[str, frozenset[str]]] = set()
     while left:
@@ -52,7 +62,7 @@ def needed(
     return {name for name, _ in seen}
 
 
-def locked(names: set[str]) -> str:
+def locked(names: AbstractSet[str]) -> str:
     """Entries of requirements.txt, hashes and all, for some packages.
 
     Raises:
@@ -61,18 +71,8 @@ def locked(names: set[str]) -> str:
     blocks = re.finditer(
         r"^(?P<name>\S+?)==(?:.*\\\n)*.*\n", (ROOT / "requirements.txt").read_text(), re.MULTILINE
     )
-    found = {canonicalize_name(block["name"]): block[0] for block in blocks}
+    found: dict[str, str] = {canonicalize_name(block["name"]): block[0] for block in blocks}
     missing = names - found.keys()
     if missing:
         raise LookupError(f"requirements.txt lacks {', '.join(sorted(missing))}; run make lock")
     return "".join(found[name] for name in sorted(names))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("extras", nargs="*", help="whose needs to print; none: the library's")
-    parser.add_argument("--without", metavar="EXTRA", help="leave out what this one lists")
-    options = parser.parse_args()
-    print(locked(needed(options.extras, options.without)), end="")

@@ -1,14 +1,14 @@
 """Prints the bill of materials of a wheel (CycloneDX 1.6): what its extras need, as requirements.txt pins it.
 
-    python scripts/wheel_sbom.py dist/numazones-X.Y.Z-py3-none-any.whl
+    python -m scripts.wheel_sbom dist/numazones-X.Y.Z-py3-none-any.whl
 
-Equal wheels and locks give equal bills.
+It lists what any supported Python needs on any supported system: equal wheels and locks give equal bills, by
+whichever Python they are written.
 """
 
 import hashlib
 import os
 import sys
-import tomllib
 import uuid
 from datetime import UTC, datetime
 from email.parser import HeaderParser
@@ -20,10 +20,12 @@ from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
-from locked import ROOT, locked, needed
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from scripts.locked import locked, needed, project
+from scripts.targets import PYTHONS, TARGETS
 
 
 def bill(wheel: Path, moment: datetime) -> str:
@@ -31,11 +33,12 @@ def bill(wheel: Path, moment: datetime) -> str:
     with ZipFile(wheel) as content:
         (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = HeaderParser().parsestr(content.read(name).decode())
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [extra for extra in project["optional-dependencies"] if extra != "dev"]
+    extras = [extra for extra in project()["optional-dependencies"] if extra != "dev"]
+    wanted = [needed(extras, environment=target.markers(python)) for target in TARGETS for python in PYTHONS]
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     library = _component(metadata["Name"], metadata["Version"], ComponentType.LIBRARY, digest)
-    pins = [line.split()[0].split("==") for line in locked(needed(extras)).splitlines() if line[0] != " "]
+    lines = locked(set().union(*wanted)).splitlines()
+    pins = [line.split()[0].split("==") for line in lines if line[0] != " "]
     packages = {canonicalize_name(name): _component(name, version) for name, version in pins}
     bom = Bom(
         components=packages.values(),
@@ -44,8 +47,8 @@ def bill(wheel: Path, moment: datetime) -> str:
     )
     bom.register_dependency(library, packages.values())
     for name, package in packages.items():
-        wanted = {canonicalize_name(Requirement(text).name) for text in requires(name) or ()}
-        bom.register_dependency(package, [packages[other] for other in sorted(wanted & packages.keys())])
+        others = {canonicalize_name(Requirement(text).name) for text in requires(name) or ()}
+        bom.register_dependency(package, [packages[other] for other in sorted(others & packages.keys())])
     return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 

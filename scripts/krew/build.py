@@ -10,58 +10,40 @@ bytes. The fields of the manifest: https://krew.sigs.k8s.io/docs/developer-guide
 """
 
 import argparse
-import gzip
 import hashlib
-import subprocess
-import sys
-import tarfile
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from pathlib import Path, PurePosixPath
 from string import Template
 
 from hatchling.builders.wheel import WheelBuilder
 
-from scripts.krew.targets import PYTHONS, TARGETS, Target, chosen, is_pure
-from scripts.locked import locked, needed
+from scripts.archives import packed
+from scripts.locked import ROOT, needed, version
+from scripts.targets import PYTHONS, TARGETS, Target, chosen, is_pure
+from scripts.wheels import download, pinned
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 _PROGRAM = "kubectl-numazones"
 _PURE = "packages"
 _OF_THE_INSTALLATION = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
-_MOMENT = 1767225600  # 2026-01-01: when files of the archive were changed
 
 Files = dict[str, bytes]
 
 
-def version() -> str:
-    """The project's version."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
-
-
-def download(folder: Path, targets: Sequence[Target] = TARGETS, pythons: Sequence[str] = PYTHONS) -> None:
+def downloaded(
+    folder: Path, targets: Sequence[Target] = TARGETS, pythons: Sequence[str] = PYTHONS
+) -> list[Path]:
     """Download the wheels that archives need.
 
     Raises:
         subprocess.CalledProcessError: pip could not, and said why.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for target in targets:
         for python in pythons:
-            requirements = folder / "requirements.txt"
-            requirements.write_text(locked(needed(["kubectl"], environment=target.markers(python))))
-            abi = f"cp{python.replace('.', '')}"
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-            command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", str(requirements)]
-            command += ["--python-version", python, "--implementation", "cp", "-d", str(folder)]
-            command += [word for name in (abi, "abi3", "none") for word in ("--abi", name)]
-            command += [word for name in target.platforms for word in ("--platform", name)]
-            subprocess.run(command, check=True)
+            download(folder, needed(["kubectl"], environment=target.markers(python)), target, python)
+    return pinned(folder)
 
 
 def _content(wheel: Path) -> Files:
@@ -83,7 +65,7 @@ def contents(target: Target, wheels: Sequence[Path], pythons: Sequence[str] = PY
     """Path and bytes of each file of the archive for a target.
 
     Raises:
-        scripts.krew.targets.MissingWheel: a wheel is not there.
+        scripts.targets.MissingWheel: a wheel is not there.
     """
     files = {_PROGRAM: (HERE / f"{_PROGRAM}.py").read_bytes()}
     files |= {name: (ROOT / name).read_bytes() for name in ("LICENSE", "NOTICE")}
@@ -103,21 +85,6 @@ def _placed(target: Target, wheels: Sequence[Path], pythons: Sequence[str]) -> I
             yield _PURE if is_pure(wheel) else f"python{python}", wheel
 
 
-def archive(files: Files) -> bytes:
-    """The archive: a gzipped tar of plain files, since krew takes no links."""
-    packed = BytesIO()
-    with (
-        gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=6, mtime=_MOMENT) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
-    ):
-        for name, data in sorted(files.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = len(data), _MOMENT
-            entry.mode = 0o755 if name == _PROGRAM else 0o644
-            tar.addfile(entry, BytesIO(data))
-    return packed.getvalue()
-
-
 def write(
     folder: Path,
     wheels: Sequence[Path],
@@ -132,13 +99,13 @@ def write(
     Without it the manifest names the archives alone: krew needs both files then.
 
     Raises:
-        scripts.krew.targets.MissingWheel: a wheel is not there.
+        scripts.targets.MissingWheel: a wheel is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template, platforms, made = _templates(), [], []
     for target in targets:
         path = folder / f"{_PROGRAM}-{version()}-{target}.tar.gz"
-        data = archive(contents(target, wheels, pythons))
+        data = packed(contents(target, wheels, pythons), programs={_PROGRAM})
         path.write_bytes(data)
         made.append(path)
         platforms.append(
@@ -170,8 +137,7 @@ if __name__ == "__main__":
     parser.add_argument("--uri", default="", help="where the release's files can be downloaded")
     parser.add_argument("--homepage", default="", help="where the project can be read about")
     options = parser.parse_args()
-    cache = options.folder / "wheels"
-    download(cache)
-    manifest, made = write(options.folder, sorted(cache.glob("*.whl")), options.uri, options.homepage)
+    found = downloaded(options.folder / "wheels")
+    manifest, made = write(options.folder, found, options.uri, options.homepage)
     for path in (manifest, *made):
         print(path)

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cyclonedx.model.bom import Bom
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from numazones.placement.models import ENTRY_POINTS
+from scripts.locked import locked, needed
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "images"
@@ -48,7 +50,7 @@ def python(script: str, *arguments: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_an_image_installs_what_the_lock_pins_by_hash_and_its_extra_needs(program: str) -> None:
-    text = python("scripts/locked.py", program)
+    text = locked(needed([program]))
     entries = list(LOCKED.finditer(text))
     assert text == "".join(entry[0] for entry in entries)
     lock = (ROOT / "requirements.txt").read_text()
@@ -97,8 +99,8 @@ def context(tmp_path: Path) -> Path:
 
 def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     stamp = {"VERSION": "9.8.7", "SOURCE_DATE_EPOCH": "1767225600"}
-    bill = python("images/sbom.py", "exporter", str(context), **stamp)
-    assert bill == python("images/sbom.py", "exporter", str(context), **stamp)
+    bill = python("images/sbom.py", "exporter", str(context), "amd64", **stamp)
+    assert bill == python("images/sbom.py", "exporter", str(context), "amd64", **stamp)
     read = Bom.from_json(json.loads(bill))  # type: ignore[attr-defined] # made by a decorator
     assert read.metadata.component.name == "numazones-exporter"
     assert read.metadata.component.version == "9.8.7"
@@ -109,6 +111,12 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     assert [licence.id for licence in found["Example"].licenses] == ["MIT"]
     assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
     assert all(len(item.hashes) == 1 for item in found.values())
+    other = json.loads(python("images/sbom.py", "exporter", str(context), "arm64", **stamp))
+    assert other["serialNumber"] != json.loads(bill)["serialNumber"]
+    assert {item["purl"] for item in other["components"]} == {
+        "pkg:pypi/example@1.2",
+        str(found["libc6"].purl).replace("arch=amd64", "arch=arm64"),
+    }
 
 
 class Image:
@@ -125,8 +133,12 @@ class Image:
             def at(digest: str) -> str:
                 return f"blobs/{digest.replace(':', '/')}"
 
-            manifest = json.loads(blob(at(json.loads(blob("index.json"))["manifests"][0]["digest"])))
-            self.config: Mapping[str, Any] = json.loads(blob(at(manifest["config"]["digest"])))["config"]
+            (entry,) = json.loads(blob("index.json"))["manifests"]
+            self.name: str = entry["annotations"]["org.opencontainers.image.ref.name"]
+            manifest = json.loads(blob(at(entry["digest"])))
+            described = json.loads(blob(at(manifest["config"]["digest"])))
+            self.architecture: str = described["architecture"]
+            self.config: Mapping[str, Any] = described["config"]
             self.compressed = sum(layer["size"] for layer in manifest["layers"])
             self.files: dict[str, tarfile.TarInfo] = {}
             self.contents: dict[str, bytes] = {}
@@ -139,12 +151,19 @@ class Image:
                             self.contents[name] = part.read()
 
 
-@pytest.fixture(scope="module", params=PROGRAMS)
+FOREIGN = sorted({f"{path.parent.name}/" for path in BUILT.glob("a*64/*.tar")})
+"""Folders of images that were built for another machine than this."""
+
+
+@pytest.fixture(scope="module", params=[folder + name for folder in ("", *FOREIGN) for name in PROGRAMS])
 def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
-    archive = BUILT / f"numazones-{request.param}.tar"
+    folder, _, program = request.param.rpartition("/")
+    archive = BUILT / folder / f"numazones-{program}.tar"
     if not archive.exists():
-        pytest.skip("there are no images: make images, which needs buildah and mmdebstrap, has not been run")
-    return request.param, Image(archive)
+        pytest.skip("make images, which needs buildah and mmdebstrap, has not built it")
+    built = Image(archive)
+    assert folder in ("", built.architecture)
+    return program, built
 
 
 def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
@@ -159,6 +178,19 @@ def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", labels["created"])
     assert labels["description"]
     assert built.config["User"] == "65532:65532"
+
+
+def test_an_image_is_loaded_under_the_name_that_runtimes_make_of_the_manifests_one(
+    image: tuple[str, Image],
+) -> None:
+    program, built = image
+    if program == "simulator":
+        asked = f"numazones-simulator:{version('numazones')}"
+    else:
+        (named,) = yaml.safe_load((ROOT / "manifests" / program / "kustomization.yaml").read_text())["images"]
+        asked = f"{named['name']}:{named['newTag']}"
+    # A name without a registry is one of Docker Hub's library, to containerd, CRI-O and Docker.
+    assert built.name == f"docker.io/library/{asked}"
 
 
 def test_an_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, Image]) -> None:
@@ -177,6 +209,54 @@ def test_an_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, I
         mine.add("kubectl-numazones")
     assert executable == {"usr/bin/python3.11", *(f"usr/local/bin/{name}" for name in mine)}
     assert not any(member.mode & (stat.S_ISUID | stat.S_ISGID) for member in built.files.values())
+
+
+def needed_libraries(binary: bytes) -> set[str]:
+    """Names of the shared libraries that an ELF file of 64 bits, little-endian, asks its loader for."""
+    at, size, count = struct.unpack_from("<Q", binary, 32)[0], *struct.unpack_from("<HH", binary, 54)
+    headers = [struct.unpack_from("<IIQQQQ", binary, at + index * size) for index in range(count)]
+    loaded = [(address, offset, length) for kind, _, offset, address, _, length in headers if kind == 1]
+    entries = [
+        struct.unpack_from("<QQ", binary, place)
+        for kind, _, offset, _, _, length in headers
+        if kind == 2  # PT_DYNAMIC
+        for place in range(offset, offset + length, 16)
+    ]
+    table = dict(entries).get(5)  # DT_STRTAB
+    if table is None:
+        return set()
+    (names,) = (offset + table - start for start, offset, length in loaded if 0 <= table - start < length)
+    return {
+        binary[names + value : binary.index(b"\0", names + value)].decode()
+        for tag, value in entries
+        if tag == 1  # DT_NEEDED
+    }
+
+
+def test_every_library_that_a_binary_in_an_image_needs_is_in_it(image: tuple[str, Image]) -> None:
+    _, built = image
+    there = {name.rpartition("/")[2] for name in built.files}
+    missing = {
+        name: lacks
+        for name, content in built.contents.items()
+        if content[:4] == b"\x7fELF" and (lacks := needed_libraries(content) - there)
+    }
+    assert missing == {}
+    assert "libc.so.6" in needed_libraries(built.contents["usr/bin/python3.11"])
+
+
+def test_every_binary_in_an_image_is_for_its_machine(image: tuple[str, Image]) -> None:
+    _, built = image
+    # e_machine of the ELF header: EM_X86_64, EM_AARCH64.
+    machine = {"amd64": 62, "arm64": 183}[built.architecture]
+    binaries = {
+        name: struct.unpack_from("<H", content, 18)[0]
+        for name, content in built.contents.items()
+        if content[:4] == b"\x7fELF"
+    }
+    assert "usr/bin/python3.11" in binaries
+    assert any("/pydantic_core/" in name for name in binaries)
+    assert {name for name, found in binaries.items() if found != machine} == set()
 
 
 def test_an_image_holds_no_schemas_that_nothing_reads(image: tuple[str, Image]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from itertools import chain, combinations, pairwise
@@ -21,6 +22,7 @@ from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
 from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS
+from scripts import package_chart
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
 from .helm import helm, program
@@ -374,6 +376,13 @@ def test_notes_tell_what_a_choice_lacks(tmp_path: Path) -> None:
     assert "monitoring.labels.release" in notes(tmp_path, "--set=operator.podMonitor=true")
     labelled = ("--set=operator.podMonitor=true", "--set=monitoring.labels.release=prometheus")
     assert "monitoring.labels.release" not in notes(tmp_path, *labelled)
+    own = [
+        f"--set={program}.image.repository=registry.example/{program}" for program in ("exporter", "operator")
+    ]
+    assert "No registry has these images" in notes(tmp_path)
+    assert "No registry has these images" in notes(tmp_path, *own[:1])
+    assert "No registry has these images" not in notes(tmp_path, *own)
+    assert "No registry has these images" not in notes(tmp_path, own[0], "--set=operator.enabled=false")
     assert "set extender.nodeName" in notes(tmp_path, "--set=extender.enabled=true")
     placed = ("--set=extender.enabled=true", "--set=extender.nodeName=a")
     assert "set extender.nodeName" not in notes(tmp_path, *placed)
@@ -669,3 +678,29 @@ def test_the_catalogue_of_charts_is_told_the_kinds_that_are_defined() -> None:
         for item in yaml.safe_load(annotations["artifacthub.io/crds"])
     }
     assert told == {(kind.RESOURCE.crd_name, kind.RESOURCE.kind, VERSION_OF_KINDS) for kind in crd.KINDS}
+
+
+def unpacked(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as content:
+        return {member.name: content.extractfile(member).read() for member in content}  # type: ignore[union-attr]
+
+
+def test_the_archive_holds_what_helms_own_would(tmp_path: Path) -> None:
+    done = helm("package", str(CHART), "--destination", str(tmp_path / "theirs"), home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ours = unpacked(package_chart.write(tmp_path))
+    theirs = unpacked(tmp_path / "theirs" / f"numazones-{VERSION}.tgz")
+    # Helm writes Chart.yaml anew.
+    described = "numazones/Chart.yaml"
+    assert yaml.safe_load(ours.pop(described)) == yaml.safe_load(theirs.pop(described))
+    assert ours == theirs
+
+
+def test_the_archive_of_a_release_takes_its_images_from_where_the_release_puts_them(tmp_path: Path) -> None:
+    archive = package_chart.write(tmp_path, "ghcr.io/Some-Body/")
+    done = helm("template", "release", str(archive), "--set=extender.enabled=true", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    images = set(re.findall(r"image: (\S+)", done.stdout))
+    assert images == {
+        f"ghcr.io/some-body/numazones-{program}:{VERSION}" for program in ("exporter", "operator")
+    }

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.locked import needed
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "recordings" / "one-node"
 PACKAGES = {
@@ -97,12 +99,6 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, "sdist", tmp_path_factory.mktemp("sdist"))
 
 
-def needed(*extras: str) -> list[str]:
-    """Names of the packages that the project with some extras needs."""
-    text = run(sys.executable, ROOT / "scripts" / "locked.py", *extras)
-    return [line.partition("==")[0] for line in text.splitlines() if "==" in line]
-
-
 class Environment:
     """A clean environment with the wheel and what some extras need."""
 
@@ -110,7 +106,7 @@ class Environment:
         venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
         (site,) = folder.glob("lib/python3*/site-packages")
-        for name in needed(*filter(None, extras)):
+        for name in sorted(needed([*filter(None, extras)])):
             _link(name, site)
         options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
         run(sys.executable, "-m", "pip", "--python", self.bin / "python", "install", *options, wheel)

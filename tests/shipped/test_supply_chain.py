@@ -18,6 +18,9 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.specifiers import SpecifierSet
 
+from scripts import wheels
+from scripts.targets import PYTHONS
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ZIZMOR = ROOT / ".cache" / "audit" / "bin" / "zizmor"
@@ -45,27 +48,66 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-def test_two_builds_in_different_folders_at_different_times_are_alike_byte_for_byte(
-    wheel: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project in another folder, with other modes and times."""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if files.returncode != 0:
         pytest.skip("this is not a checkout, which says what belongs to the project")
-    elsewhere = tmp_path / "elsewhere"
+    folder = tmp_path_factory.mktemp("elsewhere")
     for name in files.stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (elsewhere / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, elsewhere / name)  # its mode and times are others
-            os.utime(elsewhere / name, (1, 1))
-    again = build_wheel(elsewhere, tmp_path / "again", umask=0o077)
-    assert again.name == wheel.name
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (wheel, again)]
-    assert digests[0] == digests[1]
+        if not name or not (ROOT / name).exists():
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_symlink():
+            (folder / name).symlink_to((ROOT / name).readlink())
+        else:
+            shutil.copyfile(ROOT / name, folder / name)
+            os.utime(folder / name, (1, 1))
+    return folder
 
 
-def bill(script: str, *arguments: str) -> str:
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_two_builds_in_different_folders_at_different_times_are_alike_byte_for_byte(
+    wheel: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    again = build_wheel(elsewhere, tmp_path, umask=0o077)
+    assert (again.name, sha256(again)) == (wheel.name, sha256(wheel))
+
+
+def package_chart(source: Path, folder: Path, *options: str, umask: int = 0o022) -> Path:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script), *arguments],
+        [sys.executable, "-m", "scripts.package_chart", str(folder), *options],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=umask,
+    )
+    assert done.returncode == 0, done.stderr
+    (chart,) = folder.iterdir()
+    assert done.stdout == f"{chart}\n"
+    return chart
+
+
+def test_two_archives_of_the_chart_are_alike_byte_for_byte(elsewhere: Path, tmp_path: Path) -> None:
+    one = package_chart(ROOT, tmp_path / "one")
+    other = package_chart(elsewhere, tmp_path / "other", umask=0o077)
+    assert (other.name, sha256(other)) == (one.name, sha256(one))
+
+
+def test_a_wheel_that_an_older_lock_had_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "aiohttp-1.0-cp311-cp311-manylinux_2_28_x86_64.whl").write_bytes(b"of another day")
+    assert wheels.pinned(tmp_path) == []
+
+
+def bill(wheel: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.wheel_sbom", str(wheel)],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -75,9 +117,9 @@ def bill(script: str, *arguments: str) -> str:
 
 
 def test_the_wheels_bill_is_valid_and_lists_what_the_lock_pins(wheel: Path) -> None:
-    text = bill("wheel_sbom.py", str(wheel))
+    text = bill(wheel)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    assert text == bill("wheel_sbom.py", str(wheel))
+    assert text == bill(wheel)
     read = json.loads(text)
     subject = read["metadata"]["component"]
     assert subject["purl"].startswith("pkg:pypi/numazones@")
@@ -147,6 +189,11 @@ def test_nothing_of_a_workflow_may_more_than_its_job_says_and_no_text_of_others_
         assert not [step for step in job["steps"] if "${{" in step.get("run", "")], name
 
 
+def test_every_python_that_the_project_supports_is_tested_on() -> None:
+    (ci,) = (yaml.safe_load(path.read_text()) for path in WORKFLOWS if path.name == "ci.yml")
+    assert tuple(ci["jobs"]["pythons"]["strategy"]["matrix"]["python"]) == PYTHONS
+
+
 def test_a_release_is_published_only_after_tests_and_all_builds() -> None:
     (release,) = (yaml.safe_load(path.read_text()) for path in WORKFLOWS if path.name == "release.yml")
     jobs = release["jobs"]
@@ -159,6 +206,47 @@ def test_a_release_is_published_only_after_tests_and_all_builds() -> None:
         "amd64",
         "arm64",
     }
+
+
+def test_commits_that_their_author_has_not_signed_off_are_named(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        settings = (
+            "-c",
+            "user.name=Ada Lovelace",
+            "-c",
+            "user.email=ada@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        )
+        done = subprocess.run(
+            ["git", *settings, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def checked(base: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [ROOT / "scripts" / "signed-off", f"{base}..HEAD"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message=Before the rule")
+    begin = git("rev-parse", "HEAD")
+    git("commit", "--quiet", "--allow-empty", "--signoff", "--message=Signed off")
+    assert checked(begin) == (0, "")
+    git(
+        "commit", "--quiet", "--allow-empty", "--message=By another\n\nSigned-off-by: Charles <c@example.org>"
+    )
+    code, said = checked(begin)
+    assert code == 1
+    assert said.endswith(
+        'By another: its message lacks the line "Signed-off-by: Ada Lovelace <ada@example.org>";'
+        " git rebase --signoff adds it\n"
+    )
 
 
 def test_zizmor_finds_nothing_in_the_workflows() -> None:

@@ -60,7 +60,6 @@ async def listening(kubelet: Kubelet, path: Path) -> AsyncIterator[None]:
         yield
     finally:
         server.close()
-        await server.wait_closed()
         remove(path)
 
 

@@ -1,4 +1,4 @@
-"""What the archives for krew are for, and which wheels run there."""
+"""What images and the archives for krew are made for, and which wheels run there."""
 
 import platform
 import sys
