@@ -80,6 +80,8 @@ only_mutate = ["{module}"]
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "-m", "{marks}"]
 also_copy = ["."]
+# A machine that is busy with other work takes its time, which is not to count as noticing a change.
+timeout_constant = 20.0
 """
 _RESULT = re.compile(r"^\s+(\S+): (.+)$", re.MULTILINE)
 _KILLED = frozenset({"killed", "timeout", "segfault", "caught by type check"})

@@ -535,6 +535,7 @@ def test_pods_of_no_plan_keep_off_the_nodes_of_one_that_is_being_carried_out(
 ) -> None:
     here = Execution()
     here.node("n3")
+    here.recommend({"moves": [move("mover")]}, {"phase": "Failed"}, name="p-0")
     here.recommend({"moves": [move("mover")]}, {"phase": phase})
     assert may_go(here, here.pod("other", gated=True)) == nodes
 
