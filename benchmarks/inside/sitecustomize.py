@@ -37,8 +37,9 @@ class Counts:
         import tracemalloc  # noqa: PLC0415
         from collections import Counter  # noqa: PLC0415
 
-        gc.unfreeze()  # what a program has set aside counts, too
+        gc.unfreeze()  # what a program has set aside may be garbage by now
         gc.collect()
+        gc.unfreeze()  # the operator has set the rest aside again, and it counts
         # A reference to a tuple that another thread is making breaks it: none may go on meanwhile.
         interval = sys.getswitchinterval()
         sys.setswitchinterval(3600)

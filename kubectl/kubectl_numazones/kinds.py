@@ -8,8 +8,8 @@ from numazones.placement import models
 from numazones_client import resources
 from numazones_client.resources import Resource
 
-_PLANS, _MADE, _MODELS = "plans may err", "no proposals", "no other models"
-_DEVICES, _SHAPES = "no DRA", "no shapes of policies"
+_PLANS, _REBALANCING, _MODELS = "plans may err", "no rebalancing", "no other models"
+_DEVICES = "no DRA"
 
 
 class Kind(NamedTuple):
@@ -37,8 +37,8 @@ KINDS = (
     Kind("PodDisruptionBudget", resources.BUDGETS, without=_PLANS),
     Kind("PriorityClass", resources.PRIORITY_CLASSES, without=_PLANS),
     Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
-    Kind("RebalancePolicy", resources.REBALANCE_POLICIES, without=_SHAPES),
-    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_MADE),
+    Kind("RebalancePolicy", resources.REBALANCE_POLICIES, without=_REBALANCING),
+    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_REBALANCING),
     Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
     Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
     Kind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True, without=_DEVICES),

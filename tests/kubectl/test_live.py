@@ -216,9 +216,9 @@ async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_ma
             for name in ("replicasets", "rebalancerecommendations")
         ]
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
-        async with app.run_test(size=(80, 24)) as pilot:
+        async with app.run_test(size=(100, 24)) as pilot:
             kinds = "ReplicaSet, RebalanceRecommendation"
-            await until(pilot, f"may not list {kinds}: plans may err, no proposals")
+            await until(pilot, f"may not list {kinds}: plans may err, no rebalancing")
             await until(pilot, "worker-1 +0 ")
             # Asked again, and rejected again, it says nothing more.
             await eventually(lambda: denied[0].struck > 2)
