@@ -70,6 +70,12 @@ class LatePublisher(ZonePublisher):
         await super().publish()
 
 
+async def runs(client: Client, name: str) -> bool:
+    """Whether a pod of the namespace ``default`` runs."""
+    body = await client.get(PODS, name, namespace="default")
+    return bool((body.get("status") or {}).get("phase") == "Running")
+
+
 @dataclass
 class Loop:
     """The running cluster."""
@@ -151,8 +157,7 @@ class Loop:
 
     async def runs(self, name: str) -> bool:
         """Whether a pod runs."""
-        body = await self.client.get(PODS, name, namespace="default")
-        return bool((body.get("status") or {}).get("phase") == "Running")
+        return await runs(self.client, name)
 
     async def run_on(self, node: str, name: str) -> None:
         """Bind a pod, and wait until it runs."""

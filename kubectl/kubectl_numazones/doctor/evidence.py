@@ -57,8 +57,13 @@ class Evidence:
         """Yield the pods of one of our programs, but those that have ended well."""
         for pod in self.of("Pod"):
             phase = (pod.get("status") or {}).get("phase")
-            if (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == program and phase != "Succeeded":
+            if program_of(pod) == program and phase != "Succeeded":
                 yield pod
+
+
+def program_of(item: Object) -> str:
+    """Return which program a pod says that it is; empty: it does not say."""
+    return str((item["metadata"].get("labels") or {}).get(NAME_LABEL, ""))
 
 
 def gather(source: Source) -> Evidence:
@@ -144,7 +149,7 @@ async def _scheduler_configuration(client: "Client", items: Sequence[Object]) ->
     mounted = {
         (str(item["metadata"].get("namespace")), str(volume["configMap"]["name"]))
         for item in items
-        if item["kind"] == "Pod" and (item["metadata"].get("labels") or {}).get(NAME_LABEL) == SCHEDULERS_PODS
+        if item["kind"] == "Pod" and program_of(item) == SCHEDULERS_PODS
         for volume in item["spec"].get("volumes") or ()
         if volume.get("configMap")
     }
@@ -167,7 +172,7 @@ async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Objec
             str(item["metadata"].get("namespace"))
             for item in items
             if item["kind"] == "Pod"
-            and (item["metadata"].get("labels") or {}).get(NAME_LABEL) == EXPORTER
+            and program_of(item) == EXPORTER
             and (item.get("status") or {}).get("phase") == "Pending"
         }
     )
@@ -228,7 +233,7 @@ async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str
 
 def _extends(item: Object) -> bool:
     """Whether this is a pod with an extender that is ready."""
-    if item["kind"] != "Pod" or (item["metadata"].get("labels") or {}).get(NAME_LABEL) not in _EXTENDING:
+    if item["kind"] != "Pod" or program_of(item) not in _EXTENDING:
         return False
     return is_true(item.get("status") or {}, "Ready")
 
@@ -247,7 +252,7 @@ def _sums(metrics: str) -> dict[str, float]:
 
 def _serves_recordings(item: Object) -> bool:
     """Whether this is an exporter's pod that is told to serve recordings, by flag or by variable."""
-    if item["kind"] != "Pod" or (item["metadata"].get("labels") or {}).get(NAME_LABEL) != EXPORTER:
+    if item["kind"] != "Pod" or program_of(item) != EXPORTER:
         return False
     return any(
         "--recordings" in (*(container.get("command") or ()), *(container.get("args") or ()))

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from kubectl_numazones.doctor.evidence import NAME_LABEL, SCHEDULERS_PODS, Evidence
+from kubectl_numazones.doctor.evidence import SCHEDULERS_PODS, Evidence, program_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
 from kubectl_numazones.files import Object
 from numazones.cluster import is_true
@@ -135,7 +135,7 @@ def _is_ours(extender: Any) -> bool:
 
 
 def _is_scheduler(pod: Object) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(NAME_LABEL) == SCHEDULERS_PODS
+    return program_of(pod) == SCHEDULERS_PODS
 
 
 def _runs(evidence: Evidence) -> bool:

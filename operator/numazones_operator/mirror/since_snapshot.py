@@ -20,7 +20,7 @@ Once such a pod has ended it is not known, until zones come, whether the pods th
 its room free or taken, and so where they are: ``replay`` gives one answer, and with ``leavers`` the other.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from numazones.cluster import ClusterPod
@@ -160,14 +160,7 @@ class SinceSnapshot:
         guess that gets worse with each pod.
         """
         return tuple(
-            event.uid
-            for event in self._events
-            if event.admission is not None
-            and not event.rejected
-            and event.at <= before
-            and event.uid in running
-            and not state.holds(event.uid)
-            and binds(event.admission, state)
+            event.uid for event in self._lacking(state) if event.at <= before and event.uid in running
         )
 
     def guesses(self, state: Node) -> dict[str, float]:
@@ -177,15 +170,19 @@ class SinceSnapshot:
         """
         ended = {event.uid for event in self._events if event.ends}
         return {
-            event.uid: event.at
-            for event in self._events
-            if event.guessed
-            and event.admission is not None
-            and not event.rejected
-            and event.uid not in ended
-            and not state.holds(event.uid)
-            and binds(event.admission, state)
+            event.uid: event.at for event in self._lacking(state) if event.guessed and event.uid not in ended
         }
+
+    def _lacking(self, state: Node) -> Iterator[_Event]:
+        """Yield the bindings of admitted pods that should hold something by the zones, and do not."""
+        for event in self._events:
+            if (
+                event.admission is not None
+                and not event.rejected
+                and not state.holds(event.uid)
+                and binds(event.admission, state)
+            ):
+                yield event
 
     def __len__(self) -> int:
         return len(self._events)

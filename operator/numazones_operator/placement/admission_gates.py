@@ -38,12 +38,12 @@ from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
+from numazones_operator.placement import unconcerned_pods
 from numazones_operator.placement.arrivals_by_node import ArrivalsByNode
 from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.placement.preempting_releases import PreemptingReleases, names
 from numazones_operator.placement.release import CHOICE, Reach, Release
 from numazones_operator.placement.release_patch import HOSTNAME, Target, release_patch
-from numazones_operator.placement.unconcerned_pods import release_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
 NOT_SERVED = "AdmissionGateNotServed"
@@ -236,7 +236,7 @@ class AdmissionGates:
         """Return the same for a pod that most nodes admit unasked."""
         kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
         if kind is None or not this.placing:
-            return Release("unconcerned")
+            return Release(unconcerned_pods.REASON)
         if (kind, _priority(pod)) in this.closed:
             return None
 
@@ -246,7 +246,7 @@ class AdmissionGates:
 
         asked = [node for name in sorted(this.placing) if (node := self._state.node(name)) is not None]
         others = (node for node in self._state.all_nodes() if node.name not in this.placing)
-        release = release_of(kind, asked, others, has_room)
+        release = unconcerned_pods.release_of(kind, asked, others, has_room)
         if release is None:
             this.closed.add((kind, _priority(pod)))
             this.passed_over.setdefault(kind, pod)

@@ -68,10 +68,9 @@ def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str,
     """Return what changes of a pod's node affinity for it to go to the nodes only."""
     if not targets:
         return {}
-    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     limits: dict[str, Any] = {
         _REQUIRED: {
-            "nodeSelectorTerms": [_limited(term, targets) for term in terms]
+            "nodeSelectorTerms": [_limited(term, targets) for term in _terms(affinity)]
             or [{"matchFields": [_is_named(target.name)]} for target in targets]
         }
     }
@@ -84,14 +83,11 @@ def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str,
 def _exclusions(affinity: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return what changes of a pod's node affinity for it not to go to the nodes."""
     others = [_is_named(name, "NotIn") for name in names]
-    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     return {
         _REQUIRED: {
             "nodeSelectorTerms": [
-                {**term, "matchFields": [*(term.get("matchFields") or ()), *others]}
-                if _selects_any(term)
-                else term
-                for term in terms
+                _with(term, "matchFields", *others) if _selects_any(term) else term
+                for term in _terms(affinity)
             ]
             or [{"matchFields": others}]
         }
@@ -120,9 +116,18 @@ def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
         return term
     hosts = [target.host for target in targets if target.host is not None]
     if len(hosts) > 1:
-        only = {"key": HOSTNAME, "operator": "In", "values": hosts}
-        return {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), only]}
-    return {**term, "matchFields": [*(term.get("matchFields") or ()), _is_named(targets[0].name)]}
+        return _with(term, "matchExpressions", {"key": HOSTNAME, "operator": "In", "values": hosts})
+    return _with(term, "matchFields", _is_named(targets[0].name))
+
+
+def _terms(affinity: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the terms of a node affinity of which one must hold; none: every node will do."""
+    return (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+
+
+def _with(term: dict[str, Any], part: str, *requirements: dict[str, Any]) -> dict[str, Any]:
+    """Return a term with more requirements, after its own."""
+    return {**term, part: [*(term.get(part) or ()), *requirements]}
 
 
 def _selects_any(term: Mapping[str, Any]) -> bool:

@@ -36,7 +36,7 @@ from numazones_simulator.kubelet.zone_publisher import ZonePublisher
 from numazones_simulator.node_spec import configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import Scheduler
-from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body, runs
 from tests.operator.real_cluster import cluster_on
 from tests.operator.rebalance.kept_back import next_write_kept_back
 from tests.operator.rights import granted_rights, note_rights
@@ -730,7 +730,7 @@ async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -
         done = await here.reach("Succeeded")
         assert done["spec"]["moves"][0]["afterPending"] is True
         # Zones show it before its status does.
-        await eventually(lambda: _runs(here.client, "big"))
+        await eventually(lambda: runs(here.client, "big"))
         assert len(await here.pods_of("mover")) == 1
 
 
@@ -1015,7 +1015,7 @@ async def lay_out_on_one_node(client: Client) -> Stage:
     """The stage of one node, made by hand where there is no ``Loop``."""
     for name, cpu in (("fill-0", 20), ("hole", 10)):
         await client.create(PODS, pod_body(name, cpu=cpu, nodeName="n1"), namespace="default")
-        await eventually(lambda: _runs(client, name))  # noqa: B023
+        await eventually(lambda: runs(client, name))  # noqa: B023
     # The API server taints new nodes, and nobody is here to see that this one is ready.
     await client.patch(NODES, "n1", {"spec": {"taints": None}})
     template = pod_body("mover", cpu=10, labels={"app": "mover"}, nodeName="n1")
@@ -1043,11 +1043,6 @@ async def lay_out_on_one_node(client: Client) -> Stage:
     pod = await eventually(mover)
     await client.delete(PODS, "hole", namespace="default")
     return Stage(client, pod)
-
-
-async def _runs(client: Client, name: str) -> bool:
-    body = await client.get(PODS, name, namespace="default")
-    return bool((body.get("status") or {}).get("phase") == "Running")
 
 
 @asynccontextmanager
