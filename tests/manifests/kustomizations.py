@@ -17,10 +17,11 @@ COMPONENTS = sorted(f"components/{folder.name}" for folder in (MANIFESTS / "comp
 
 def documents(folder: Path) -> Iterator[dict[str, Any]]:
     """Every object of the files a kustomization lists; other kustomizations are not followed."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    kustomization = yaml.load((folder / "kustomization.yaml").read_text(), Loader=yaml.CSafeLoader)
     for resource in kustomization.get("resources", ()):
         if (folder / resource).is_file():
-            yield from yaml.safe_load_all((folder / resource).read_text())
+            # Every worker of a test run reads these; written in C, the loader takes a tenth of the time.
+            yield from yaml.load_all((folder / resource).read_text(), Loader=yaml.CSafeLoader)
 
 
 def the(kind: str, folder: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
 NODES = 20
-CONCERNED = 2000
+CONCERNED = 1000
 """Pods that NUMA placement concerns and that get a node; others come on top."""
 CROWD = 220
 """Pods from which on most new ones take the place of an old one."""
@@ -140,7 +140,7 @@ def accuracies(series: dict[str, float]) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.slow
-# Against hanging alone: its eighty seconds of work take a quarter of an hour beside twelve busy processes.
+# Against hanging alone: its minute of work takes a quarter of an hour beside twelve busy processes.
 @pytest.mark.timeout(3600)
 async def test_every_prediction_at_binding_time_equals_the_outcome(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
