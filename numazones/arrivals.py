@@ -148,13 +148,13 @@ class Arrivals:
         """Whether a pod of a kind is admitted whenever it comes, and whoever was to be admitted still is."""
         known = self._answers.get(kind)
         if known is None:
-            known = self._answers[kind] = (
-                bool(self._states)
-                and is_open(kind, self.node)
-                and self._with(kind) is not None
-                and self._admits_without_any(kind)
-            )
+            admits = self.admits_unless_pods_end(kind) and self._admits_without_any(kind)
+            known = self._answers[kind] = admits
         return known
+
+    def admits_unless_pods_end(self, kind: Kind) -> bool:
+        """The same as ``admits``, as long as no pod goes that nobody has asked to go yet."""
+        return bool(self._states) and is_open(kind, self.node) and self._with(kind) is not None
 
     def _admits_without_any(self, kind: Kind) -> bool:
         """Whether it is also admitted if one pod goes that nobody has asked to go yet.

@@ -16,6 +16,9 @@ from numazones_client import AlreadyExists, Client, ClusterConfig, Resource
 from numazones_client.resources import DEFINITIONS, NAMESPACES
 
 NAMESPACE = "numazones-system"
+PATIENCE_SECONDS = 600.0
+"""Of the client, whose server runs in the same process: an answer that takes long only says how busy the
+machine is, and giving up would end a run of hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ async def control_plane(
     """
     async with ApiServer(port=port, node_proxy=node_proxy) as server:
         kubeconfig = server.kubeconfig(directory / "kubeconfig")
-        async with Client(ClusterConfig(server=server.url), user_agent="numazones-simulator") as client:
+        config = ClusterConfig(server=server.url)
+        async with Client(config, user_agent="numazones-simulator", timeout=PATIENCE_SECONDS) as client:
             await install(client)
             yield ControlPlane(server, client, kubeconfig)
 

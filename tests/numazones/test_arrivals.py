@@ -91,6 +91,12 @@ def test_one_that_fits_beside_a_pod_alone_is_not_admitted_since_that_may_have_go
     assert not Arrivals.of(beside_holder, []).admits(kind(PAIR))
 
 
+def test_one_that_fits_beside_a_pod_alone_is_admitted_unless_that_ends_and_nobody_has_asked_it_to() -> None:
+    assert Arrivals.of(with_running(node(), HOLDER), []).admits_unless_pods_end(kind(PAIR))
+    leaving = with_running(node(), HOLDER, deleting=True)
+    assert not Arrivals.of(leaving, []).admits_unless_pods_end(kind(PAIR))
+
+
 def test_a_pod_that_leaves_makes_no_room_before_it_has_gone() -> None:
     full = with_running(with_running(node(), LARGE, deleting=True), SMALL)
     assert not Arrivals.of(full, []).admits(kind(pod("other", (2, "1Gi"))))

@@ -23,12 +23,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from numazones import timestamp
+from numazones.arrivals import Arrivals
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import RELEASE_SECONDS, Way
-from numazones.prediction import UNKNOWN, Kind, devices_to_allocate, relevant
+from numazones.prediction import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -61,6 +63,8 @@ _SLICE = 0.005
 """Seconds of deciding after which others have their turn; a request needs several turns."""
 _HIGHEST = 1 << 31
 """Above all priorities."""
+PATIENCE_SECONDS = 30.0
+"""For so long a pod waits for a node that admits it whichever other pods end meanwhile."""
 _FRESH = 0.1
 """Seconds for which what is held is not counted anew."""
 
@@ -88,6 +92,8 @@ class _Round:
     """Kinds and priorities of which no further pod finds a node."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
+    rejected: set[Kind] = field(default_factory=set)
+    """Kinds that no node admits beside the pods on their way, even if no pod ends."""
     failure: APIError | None = None
 
     def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
@@ -157,6 +163,8 @@ class AdmissionGates:
         """UID → why its gate is not served, as the event on the pod said."""
         self._unknown_since: dict[str, float] = {}
         """UID of a pod of which nothing is known → since when."""
+        self._uncertain_since: dict[str, float] = {}
+        """UID of a pod that nodes admit as things stand, but none for certain → since when."""
 
     async def run(self) -> None:
         """Release pods until cancelled."""
@@ -186,9 +194,10 @@ class AdmissionGates:
         """
         self._report_unserved()
         waiting = sorted(self._releasable_pods(), key=_importance)
-        self._unknown_since = {
-            pod.uid: self._unknown_since[pod.uid] for pod in waiting if pod.uid in self._unknown_since
-        }
+        uids = {pod.uid for pod in waiting}
+        for since in (self._unknown_since, self._uncertain_since):
+            for uid in since.keys() - uids:
+                del since[uid]
         if not waiting:
             self._arrivals.clear()
             return True
@@ -214,7 +223,11 @@ class AdmissionGates:
             if this.failure is not None or time.monotonic() - this.started > _ROUND:
                 return this.failure is not None
             concerned = relevant(pod)
-            release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
+            release = (
+                self._release_now(pod, this) or self._release_as_things_stand(pod, this)
+                if concerned
+                else self._release_unconcerned(pod, this)
+            )
             if release is not None:
                 await self._start(pod, release, this)
             elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
@@ -225,7 +238,39 @@ class AdmissionGates:
 
     def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
         """Return where a pod may go now; None if nowhere."""
-        nodes = self._free_nodes(pod, this)
+        return self._release_to(pod, self._free_nodes(pod, this))
+
+    def _release_as_things_stand(self, pod: ClusterPod, this: _Round) -> Release | None:
+        """Return the same for a pod that has waited long enough for a node that admits it whichever pods end.
+
+        What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
+        would wait for that for ever, beside room that it fits.
+        """
+        forecast, prediction = self._forecasts.forecast_of(pod.uid), self._forecasts.prediction_of(pod.uid)
+        if forecast is None or prediction is None or prediction.verdict != ADMISSIBLE:
+            self._uncertain_since.pop(pod.uid, None)
+            return None
+        now, kind = self._clock(), forecast.kind
+        since = self._uncertain_since.setdefault(pod.uid, now)
+        if now - since < PATIENCE_SECONDS or _priority(pod) < this.unforeseen or kind in this.rejected:
+            return None
+        ranked = map(self._state.node, self._forecasts.ranked(pod.uid))
+        admitting = [
+            node
+            for node in ranked
+            if node is not None and self._arrivals_at(node, this).admits_unless_pods_end(kind)
+        ]
+        if not admitting:
+            this.rejected.add(kind)
+        free = (
+            node.name
+            for node in admitting
+            if self._may_go(pod, node.name) and not self._is_wanted(node, pod, this)
+        )
+        return self._release_to(pod, tuple(islice(free, CHOICE)))
+
+    def _release_to(self, pod: ClusterPod, nodes: tuple[str, ...]) -> Release | None:
+        """Return the release of a pod to nodes that would admit it; None if there are none."""
         if not nodes:
             return None
         if sure := self._with_devices(pod, nodes):
@@ -374,8 +419,11 @@ class AdmissionGates:
 
     def _has_room(self, kind: Kind, node: ClusterNode, this: _Round) -> bool:
         """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
+        return self._arrivals_at(node, this).admits(kind)
+
+    def _arrivals_at(self, node: ClusterNode, this: _Round) -> Arrivals:
         held = this.held.get(node.name, ())
-        return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter).admits(kind)
+        return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter)
 
     def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the nodes for which no devices of dynamic resource allocation have to be found first.

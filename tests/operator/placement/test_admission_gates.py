@@ -11,6 +11,7 @@ from numazones.waiting import GATE
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.placement import preempting_releases
+from numazones_operator.placement.admission_gates import PATIENCE_SECONDS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
@@ -367,3 +368,23 @@ async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_
     assert cluster.offline.published["large"].verdict == "Admissible"  # while the other holds what it has
     await gates.release()
     assert [name for name, _ in cluster.server.patches] == ["small"]
+
+
+async def test_a_pod_that_might_be_rejected_if_another_ended_goes_when_none_has_for_a_while() -> None:
+    """Nothing would ever change on a quiet cluster; `large` would wait for ever beside the room it fits."""
+    cluster = Cluster("a")
+    gates = offline_gates(cluster)
+    cluster.pod("stays", cpu=18, nodeName="a")
+    cluster.pod("may-end", cpu=10, nodeName="a")
+    body = cluster.pod("large", mirrored=False, cpu=20, schedulingGates=[{"name": GATE}])
+    body["spec"]["initContainers"] = [pod_body("init", cpu=4)["spec"]["containers"][0] | {"name": "init"}]
+    cluster.mirror("large")
+    await cluster.offline.renew()
+    assert cluster.offline.published["large"].verdict == "Admissible"
+    await gates.release()
+    cluster.offline.clock.now += PATIENCE_SECONDS - 1
+    await gates.release()
+    assert not cluster.server.patches
+    cluster.offline.clock.now += 1
+    await gates.release()
+    assert [name for name, _ in cluster.server.patches] == ["large"]
