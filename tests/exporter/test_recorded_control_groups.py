@@ -1,9 +1,10 @@
 """Control groups beside real kubelets: what the exporter counts there, reckoned anew from the files.
 
-Cases of ``tests/data/kubectl/aligned.jsonl.gz`` that have ``control_groups`` are nodes whose runtime kept, below
-the parent that the kubelet named, a group for each container with the cpuset that the kubelet asked for. The
-files are in a plain directory, in the form of cgroup v1 and v2, named as by both drivers of the kubelet and by
-two runtimes; how much memory lies where was made up. The reckoning here shares no code with the product.
+Cases of ``tests/data/kubectl/aligned.jsonl.gz`` that have ``control_groups`` are nodes whose runtime kept,
+below the parent that the kubelet named, a group for each container with the cpuset that the kubelet asked
+for. The files are in a plain directory, in the form of cgroup v1 and v2, named as by both drivers of the
+kubelet and by two runtimes; how much memory lies where was made up. The reckoning here shares no code with the
+product.
 """
 
 import re
@@ -49,7 +50,9 @@ def groups(case: dict[str, Any]) -> Iterator[tuple[str, str, Group]]:
     files, old = case["control_groups"], not is_v2(case)
     for path, text in files.items():
         found = re.fullmatch(
-            r"(?:memory/)?(.*pod([0-9a-f_-]{36})(?:\.slice)?/[^/]*?([0-9a-f]{64})(?:\.scope)?)/memory\.numa_stat", path
+            r"(?:memory/)?(.*pod([0-9a-f_-]{36})(?:\.slice)?/[^/]*?([0-9a-f]{64})(?:\.scope)?)"
+            r"/memory\.numa_stat",
+            path,
         )
         if found is None:
             continue
@@ -84,7 +87,8 @@ def numa_of(case: dict[str, Any]) -> dict[int, int]:
 
 def uids(case: dict[str, Any]) -> dict[tuple[str, str], str]:
     return {
-        (it["metadata"]["namespace"], it["metadata"]["name"]): it["metadata"]["uid"] for it in of_kind(case, "Pod")
+        (it["metadata"]["namespace"], it["metadata"]["name"]): it["metadata"]["uid"]
+        for it in of_kind(case, "Pod")
     }
 
 
@@ -100,7 +104,9 @@ def listed(case: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
 def differences(case: dict[str, Any]) -> list[str]:
     """Containers whose group has other CPUs or NUMA nodes of memory than the kubelet gave them."""
     found, told = [], listed(case)
-    by_name = {names_of(case)[identity]: group for _, identity, group in groups(case) if identity in names_of(case)}
+    by_name = {
+        names_of(case)[identity]: group for _, identity, group in groups(case) if identity in names_of(case)
+    }
     every = {*map(int, case["cpus_of_numa"])}
     for key in names_of(case).values():
         if key not in told:
@@ -139,7 +145,7 @@ def reckoned(case: dict[str, Any]) -> dict[str, float]:
     own = {uid: {where[cpu] for cpu in cpus} for uid, cpus in exclusive_of(case).items()}
     every = {*where.values()}
     parts: list[tuple[str, set[int], Counter[int]]] = []
-    confined: Counter[int] = Counter({numa: 0 for numa in every})
+    confined: Counter[int] = Counter(dict.fromkeys(every, 0))
     known = names_of(case)
     for uid, identity, group in groups(case):
         runs_on = {where[cpu] for cpu in group.cpus}
@@ -156,7 +162,7 @@ def reckoned(case: dict[str, Any]) -> dict[str, float]:
             whole[uid] += size
             remote[uid] += 0 if numa in home else size
     far = sum(remote[uid] > whole[uid] / 10 for uid in whole)
-    found = {
+    found: dict[str, float] = {
         f'numazones_node_resident_memory_pods{{node="{node}",remote="false"}}': len(whole) - far,
         f'numazones_node_resident_memory_pods{{node="{node}",remote="true"}}': far,
     }
@@ -170,7 +176,9 @@ def reckoned(case: dict[str, Any]) -> dict[str, float]:
 
 
 def machine(case: dict[str, Any]) -> Machine:
-    cpus = tuple(CPU(id=cpu, core=cpu, socket=0, die=0, numa=numa) for cpu, numa in sorted(numa_of(case).items()))
+    cpus = tuple(
+        CPU(id=cpu, core=cpu, socket=0, die=0, numa=numa) for cpu, numa in sorted(numa_of(case).items())
+    )
     return Machine(cpus, tuple(NUMANode(id=numa, memory=0) for numa in sorted({*numa_of(case).values()})))
 
 
@@ -198,7 +206,9 @@ def test_groups_have_the_cpus_and_the_memory_nodes_that_the_kubelet_gave(case: d
 
 
 @pytest.mark.parametrize("case", WITH_GROUPS, ids=lambda case: case["id"])
-def test_metrics_are_what_the_groups_of_the_containers_add_up_to(case: dict[str, Any], tmp_path: Path) -> None:
+def test_metrics_are_what_the_groups_of_the_containers_add_up_to(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
     assert shown(case, tmp_path) == reckoned(case)
 
 
