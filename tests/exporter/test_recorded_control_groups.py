@@ -3,8 +3,8 @@
 Cases of ``tests/data/kubectl/aligned.jsonl.gz`` that have ``control_groups`` are nodes whose runtime kept,
 below the parent that the kubelet named, a group for each container with the cpuset that the kubelet asked
 for. The files are in a plain directory, in the form of cgroup v1 and v2, named as by both drivers of the
-kubelet and by two runtimes; how much memory lies where was made up. The reckoning here shares no code with the
-product.
+kubelet and by two runtimes; how much memory lies where was made up. The reckoning here shares no code with
+the product.
 """
 
 import re
