@@ -21,6 +21,7 @@ from numazones.api.rebalance import (
     RebalanceRecommendationStatus,
 )
 from numazones.errors import NumazonesError
+from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem
 from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
@@ -82,7 +83,8 @@ class Plan:
     def promise(self) -> str:
         """What it brings, in a line."""
         gain, evictions = self.spec.gain, pluralize(len(self.spec.moves), "eviction")
-        return f"{self.spec.goal}: {gain.before} now, {gain.after} after {evictions}"
+        before, after = (tally_of(self.spec.goal, count) for count in (gain.before, gain.after))
+        return f"{self.spec.goal}: {before} now, {after} after {evictions}"
 
     def rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield (pod, from, to, why) for each move."""

@@ -12,6 +12,8 @@ from numazones.rebalance.protections import Protections
 from numazones.wanted_shapes import shape_named
 
 _MAX_DURATION = "87600h"
+_FREE = "free node "
+_ALIGN = "align pods"
 
 
 def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) -> Policy:
@@ -71,17 +73,22 @@ def free_goal(free: FreeZone) -> Vacate:
 
 def tally(goal: Goal, count: int) -> str:
     """Say what a goal counts: how many fit, or how many pods are still in the way of what is wanted."""
-    if isinstance(goal, Vacate):
+    return tally_of(title(goal), count)
+
+
+def tally_of(goal: str, count: int) -> str:
+    """Say the same of a goal of which the title is known, as recommendations have it."""
+    if goal.startswith(_FREE):
         return f"{-count} in the way"
-    return f"{-count} not aligned" if isinstance(goal, Align) else str(count)
+    return f"{-count} not aligned" if goal == _ALIGN else str(count)
 
 
 def title(goal: Goal) -> str:
     """Say in one line what a goal is; equal goals have equal titles."""
     if isinstance(goal, Vacate):
-        return f"free node {goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
+        return f"{_FREE}{goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
     if isinstance(goal, Align):
-        return "align pods"
+        return _ALIGN
     if not isinstance(goal, FitMore):
         return type(goal).__name__
     wanted = goal.wanted[0]

@@ -254,6 +254,22 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     )
 
 
+def others_waiting(goal: Goal, pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
+    """Return one pod of each kind that the scheduler may bind as soon as there is room, and no goal is about.
+
+    A pod that a gate holds back is none: who takes the gate away looks at plans.
+    """
+    own = {pod.uid for pod in waiting_pods(goal)}
+    found: dict[Kind, ClusterPod] = {}
+    for pod in pods:
+        if pod.uid in own or pod.deleting or pod.terminal or pod.constraints.scheduling_gates:
+            continue
+        kind = Kind.of(pod)
+        if kind is not None:
+            found.setdefault(kind, pod)
+    return tuple(found.values())
+
+
 def waiting_pods(goal: Goal) -> tuple[ClusterPod, ...]:
     """Return the pods that wait for what the goal is about; none for a shape, or a node to free."""
     return tuple(pod for wanted in goal.wanted for pod in wanted.pods) if isinstance(goal, FitMore) else ()

@@ -18,7 +18,7 @@ from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import Emptied
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, zones_of
+from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, relocation, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, NodeState, Search, Step
@@ -114,13 +114,25 @@ class _Planning:
         if not steps:
             return self._no_plan(self._reason_for_no_plan(), before)
         made = self._prove_with_fewest_affinities(self._draft(steps, before, minimal=minimal))
+        if isinstance(made, Proof) and made.hopeless and not self._expired():
+            self._rule_out(made.hopeless)
+            again = self._outcome()
+            return again if again.plan is not None else self._no_plan(_does_not_hold(made), before)
         if isinstance(made, Proof):
-            return self._no_plan(f"the plan found does not hold: {made.reason}", before)
+            return self._no_plan(_does_not_hold(made), before)
         if made.gain < self._policy.min_gain:
             return self._no_plan(
                 f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
             )
         return Outcome(made, "", before, movable=len(self._movable))
+
+    def _rule_out(self, uid: str) -> None:
+        """Let a pod not be made anew on the node that it leaves, or, asked again, not be moved at all."""
+        moves = [relocation(one.pod, one.pod.node) for one in self._movable if one.pod.uid == uid]
+        here = frozenset(move for move in moves if move is not None)
+        if here <= self._forbidden:
+            self._movable = tuple(one for one in self._movable if one.pod.uid != uid)
+        self._forbidden |= here
 
     def _no_plan(self, reason: str, before: int) -> Outcome:
         return Outcome(None, reason, before, movable=len(self._movable))
@@ -263,6 +275,10 @@ class _Planning:
 
     def _prove(self, draft: Plan) -> Proof:
         return prove(draft, self._goal, self._situation, self._policy)
+
+
+def _does_not_hold(proof: Proof) -> str:
+    return f"the plan found does not hold: {proof.reason}"
 
 
 def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:

@@ -3,7 +3,9 @@
 Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
 and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
 scheduler could choose for it: all of them, unless the plan confines the replacement by node affinity.
-Pending pods that may come at any time are let in before each replacement, too.
+Pending pods that may come at any time are let in before each replacement, too. So are, where pods are to
+be aligned, all that wait for room: what an eviction frees on its node may be enough for one of them, and the
+replacement must end aligned all the same.
 Only then does the count at the end matter. Where free choices multiply beyond what can be played through,
 the plan counts as unproven.
 """
@@ -15,7 +17,7 @@ from numazones import scheduling, timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
-from numazones.rebalance.goals import Counts, Goal, waiting_pods
+from numazones.rebalance.goals import Align, Counts, Goal, others_waiting, waiting_pods
 from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
@@ -27,6 +29,11 @@ _MAX_SEQUENCES = 256
 class Disproved(NumazonesError):
     """A plan does not hold; the message says which move fails and why."""
 
+    def __init__(self, message: str, *, hopeless: str = "") -> None:
+        """``hopeless``: uid of a pod that no plan may move as this one does."""
+        super().__init__(message)
+        self.hopeless = hopeless
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -37,6 +44,8 @@ class Proof:
     """Why it does not."""
     sequences: int = 0
     """How many sequences of events were played through."""
+    hopeless: str = ""
+    """Uid of a pod that no plan may move as this one does; empty: none, or not known."""
 
 
 def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof:
@@ -45,7 +54,7 @@ def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof
     try:
         play.run()
     except Disproved as error:
-        return Proof(holds=False, reason=str(error), sequences=play.sequences)
+        return Proof(holds=False, reason=str(error), sequences=play.sequences, hopeless=error.hopeless)
     return Proof(holds=True, sequences=play.sequences)
 
 
@@ -67,6 +76,9 @@ class _Play:
             {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
         )
         self._base = situation.cluster.nodes
+        self._others = (
+            others_waiting(goal, situation.cluster.pending.values()) if isinstance(goal, Align) else ()
+        )
         self._counts: dict[str, Counts] = {}
         self.sequences = 0
 
@@ -107,6 +119,7 @@ class _Play:
         cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
         for early in self._with_early_pods(cluster):
             self._check_replacement(move, early)
+        self._check_others(move, cluster)
         if move.after_pending:
             for placement in self._plan.placements:
                 cluster = self._placed_before(placement, cluster)
@@ -143,6 +156,27 @@ class _Play:
                     f"a pending pod may come before the replacement of {move.pod.full_name}, which node "
                     f"{node.name} would not take then: {'; '.join(placed.rejections)}"
                 )
+
+    def _check_others(self, move: Move, cluster: Cluster) -> None:
+        """Check that the replacement ends aligned even if a pod that waits takes what the eviction frees."""
+        freed = cluster.nodes[move.pod.node]
+        for pod in self._others:
+            taken = (
+                None if scheduling.obstacles(pod.constraints, pod.requests, freed) else place(freed, pod).node
+            )
+            if taken is None:
+                continue
+            nodes = choices(move.replacement, cluster.with_node(taken), move.affinity)
+            if not nodes or not all(self._ends_aligned(move.replacement, node) for node in nodes):
+                raise Disproved(
+                    f"pod {pod.full_name}, which waits, may take what the eviction of {move.pod.full_name} "
+                    f"frees on node {freed.name} before its replacement, which would not be aligned then",
+                    hopeless=move.pod.uid,
+                )
+
+    def _ends_aligned(self, pod: ClusterPod, node: ClusterNode) -> bool:
+        placed = place(node, pod).node
+        return placed is not None and self._goal.worth(placed) >= self._goal.worth(node)
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
         excluded = Target.OTHER if node.name == move.pod.node else Target.SAME

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from numazones import timestamp
+from numazones.api.rebalance import PodReference
 from numazones.cluster import ClusterPod
 from numazones.wording import visible
 from numazones_client import APIError, Client
@@ -79,7 +80,7 @@ class EventPoster:
                 _log.info("an event was lost: %s", error)
 
 
-def pod_reference(pod: ClusterPod) -> ObjectReference:
+def pod_reference(pod: ClusterPod | PodReference) -> ObjectReference:
     """Return the reference to a pod."""
     return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 

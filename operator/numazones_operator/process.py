@@ -357,7 +357,6 @@ class Operator:
             metrics=metrics,
         )
         executor = Executor(
-            state,
             self.intent,
             self.steps,
             statuses,

@@ -24,6 +24,7 @@ from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
 from numazones.machine import CPU
 from numazones.placement.occupancy import Holder, Occupancy
+from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.moves import Plan
 from numazones.room import FittingPods
 
@@ -193,7 +194,7 @@ def plan_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, na
         "goal": goal,
         "phase": "",
         "message": "",
-        "gain": [made.before, made.after],
+        "counts": [tally_of(goal, made.before), tally_of(goal, made.after)],
         "minimal": made.minimal,
         "moves": [
             {
@@ -258,7 +259,7 @@ def recommendation_document(
         "policy": spec.policy,
         "phase": status.phase or "Proposed",
         "message": status.message,
-        "gain": [spec.gain.before, spec.gain.after],
+        "counts": [tally_of(spec.goal, spec.gain.before), tally_of(spec.goal, spec.gain.after)],
         "minimal": spec.gain.minimal,
         "expires": spec.expires or "",
         "approved": spec.approved,

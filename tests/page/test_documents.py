@@ -248,6 +248,11 @@ def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() 
         }
     )
     proposed = RebalanceRecommendationStatus(phase="Proposed")
+    align = spec.model_copy(
+        update={"goal": "align pods", "gain": spec.gain.model_copy(update={"before": -4, "after": -3})}
+    )
+    told = recommendation_document("two", align, proposed, nodes.get, pods.get)["plan/two"]
+    assert told["counts"] == ["4 not aligned", "3 not aligned"]
     first = recommendation_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
     assert [(zone["node"], zone["cpus"], zone["pods"]) for zone in first["zones"]] == [
         ("worker-1", 7, [["team/web-1", 3]]),

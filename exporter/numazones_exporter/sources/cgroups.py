@@ -2,7 +2,7 @@
 
 The Memory Manager promises; the kernel gives memory where it is first touched. ``memory.numa_stat`` of a
 pod's group has what its containers have together, in bytes (cgroup v2) or in pages (v1, whose
-``hierarchical_`` lines have the sums). Layouts are those of the kubelet's drivers
+``hierarchical_`` lines have the sums, those of huge pages, too). Layouts are those of the kubelet's drivers
 (``cm/cgroup_manager_linux``, kubelet 1.36):
 ``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice`` with systemd,
 ``kubepods/burstable/pod<uid>`` with cgroupfs, without the middle for Guaranteed pods, below any root. In a
@@ -41,6 +41,8 @@ _DEPTH = 3
 """How deep below the mount the kubelet's root is looked for; kind has it in a slice of its own."""
 _NODE = re.compile(r"N([0-9]{1,5})=([0-9]{1,20})")
 _LINE = re.compile(rf"\S+(?: {_NODE.pattern})+")
+_HUGE = {"total"}
+_HUGE_V1 = {f"hierarchical_{key}" for key in _HUGE}
 _HUGETLB = re.compile(r"hugetlb\.[^.]+\.numa_stat")
 """What is used; what is reserved is in ``hugetlb.SIZE.rsvd.numa_stat``."""
 
@@ -177,7 +179,7 @@ class CgroupReader:
         for name in _names(where):
             if _HUGETLB.fullmatch(name):
                 file = where / name
-                for _, amounts in _lines(_text_of(file) or "", file, {"total"}):
+                for _, amounts in _summed(_text_of(file) or "", file, _HUGE, _HUGE_V1)[0]:
                     _add(total, amounts)
         yield from total.items()
 
@@ -226,17 +228,26 @@ def _pod_of(path: Path) -> tuple[str, Path] | None:
 
 def _resident(text: str, file: Path) -> dict[int, int]:
     """Return NUMA id → bytes, of either version's file."""
-    lines = list(_lines(text, file, _RESIDENT | _RESIDENT_V1))
-    old = any(key in _RESIDENT_V1 for key, _ in lines)
-    wanted = _RESIDENT_V1 if old else _RESIDENT
+    lines, old = _summed(text, file, _RESIDENT, _RESIDENT_V1)
     unit = os.sysconf("SC_PAGE_SIZE") if old else 1
     found: dict[int, int] = {}
-    for key, amounts in lines:
-        if key in wanted:
-            _add(found, {numa: amount * unit for numa, amount in amounts.items()})
+    for _, amounts in lines:
+        _add(found, {numa: amount * unit for numa, amount in amounts.items()})
     if not found:
         raise SourceError("Malformed", f"{file} says nothing of anon and file by NUMA node: {text[:80]!r}")
     return found
+
+
+def _summed(
+    text: str, file: Path, wanted: set[str], wanted_v1: set[str]
+) -> tuple[list[tuple[str, dict[int, int]]], bool]:
+    """Return the lines that count the groups below, too, and whether they are v1's.
+
+    There the plain lines leave these out: a pod's group itself has nothing.
+    """
+    lines = list(_lines(text, file, wanted | wanted_v1))
+    old = any(key in wanted_v1 for key, _ in lines)
+    return [line for line in lines if (line[0] in wanted_v1) == old], old
 
 
 def _lines(text: str, file: Path, wanted: Container[str]) -> Iterator[tuple[str, dict[int, int]]]:

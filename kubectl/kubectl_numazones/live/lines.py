@@ -20,6 +20,7 @@ from numazones.alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE
 from numazones.quantity import format_rounded
+from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.whatif import Report
 from numazones.wording import pluralize
 
@@ -240,7 +241,14 @@ def plan_line(item: Planned) -> Line:
     first = next((move for made in report.plans for move in made.moves), None)
     cells: tuple[str | Text, ...] = (
         item.goal,
-        *(Text(str(figure), justify="right") for figure in (report.before, report.after, report.evictions)),
+        *(
+            Text(figure, justify="right")
+            for figure in (
+                tally_of(item.goal, report.before),
+                tally_of(item.goal, report.after),
+                str(report.evictions),
+            )
+        ),
         Text("found here", "cyan") if first else Text("none", "dim"),
         report.reason if first is None else f"{first.pod.full_name} → {first.node}",
     )
@@ -254,7 +262,7 @@ def _plan_details(goal: str, report: Report) -> RenderableType:
         for it in made.moves
     ]
     parts: list[RenderableType] = [
-        Text(f"{goal}: {report.before} now, {report.after} afterwards"),
+        Text(f"{goal}: {tally_of(goal, report.before)} now, {tally_of(goal, report.after)} afterwards"),
         Text(report.reason, "italic"),
         Text(),
     ]
@@ -272,7 +280,7 @@ def _recommendation_line(goal: str, body: Any) -> Line:
     gain, phase = spec.get("gain") or {}, str(status.get("phase") or "new")
     moves = list(_moves(spec))
     name = str(body["metadata"]["name"])
-    figures = (gain.get("before", "?"), gain.get("after", "?"), len(moves))
+    figures = (_tally(goal, gain.get("before", "?")), _tally(goal, gain.get("after", "?")), len(moves))
     cells: tuple[str | Text, ...] = (
         goal,
         *(Text(str(figure), justify="right") for figure in figures),
@@ -283,10 +291,15 @@ def _recommendation_line(goal: str, body: Any) -> Line:
     return Line(name, cells, lambda: plan_description(body), about=about, plan=name)
 
 
+def _tally(goal: str, count: Any) -> str:
+    return tally_of(goal, count) if isinstance(count, int) else str(count)
+
+
 def plan_description(body: Any) -> RenderableType:
     """Describe a recommendation: what it promises, how far it is, and move by move."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
-    gain = spec.get("gain") or {}
+    gain, goal = spec.get("gain") or {}, str(spec.get("goal") or "")
+    before, after = (_tally(goal, gain.get(key, "?")) for key in ("before", "after"))
     progress = {
         (one.get("pod") or {}).get("name"): " ".join(
             str(one[key]) for key in ("phase", "node", "message") if one.get(key)
@@ -295,7 +308,7 @@ def plan_description(body: Any) -> RenderableType:
     }
     facts = [
         ("goal", str(spec.get("goal") or "")),
-        ("gain", f"{gain.get('before', '?')} now, {gain.get('after', '?')} after"),
+        ("gain", f"{before} now, {after} after"),
         ("policy", str(spec.get("policy") or "")),
         ("phase", f"{status.get('phase') or 'new'}: {status.get('message') or ''}"),
         ("decided", ", ".join(field for field in ("approved", "rejected") if spec.get(field)) or "not yet"),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.rebalance.policy import Policy
-from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject, Recommendation
@@ -20,7 +19,6 @@ class Executor:
 
     def __init__(
         self,
-        state: ClusterState,
         intent: Intent,
         steps: Steps,
         statuses: Statuses,
@@ -29,7 +27,6 @@ class Executor:
         search_early: Callable[[str], None],
     ) -> None:
         """``search_early`` is told the policy of each plan that has ended."""
-        self._state = state
         self._intent = intent
         self._steps = steps
         self._statuses = statuses
@@ -76,10 +73,9 @@ class Executor:
             self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
 
     async def _post_eviction(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
-        """Post an event on the pod that was evicted."""
+        """Post an event on the pod that was evicted; without a grace period it is gone already."""
         for before, now in zip(item.progress, after.progress, strict=True):
-            pod = self._state.pods.get(now.pod.uid)
-            if before.phase == now.phase or now.phase != MovePhase.EVICTED or pod is None:
+            if before.phase == now.phase or now.phase != MovePhase.EVICTED:
                 continue
             message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
-            self._statuses.post_event(pod, reason="Rebalanced", message=message)
+            self._statuses.post_event(now.pod, reason="Rebalanced", message=message)

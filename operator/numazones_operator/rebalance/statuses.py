@@ -13,7 +13,7 @@ from typing import Any
 
 from numazones import timestamp
 from numazones.api.conditions import stamp, transitions
-from numazones.api.rebalance import ENDED, MoveProgress, PlanPhase
+from numazones.api.rebalance import ENDED, MoveProgress, PlanPhase, PodReference
 from numazones.cluster import ClusterPod
 from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
@@ -123,7 +123,7 @@ class Statuses:
             phase, none = PlanPhase.FAILED, "no further pod"
         await self.write(item, policy, Advance(item.progress, f"{why}: {none} is evicted", phase))
 
-    def post_event(self, pod: ClusterPod, *, reason: str, message: str) -> None:
+    def post_event(self, pod: ClusterPod | PodReference, *, reason: str, message: str) -> None:
         """Post an event on a pod."""
         self._events.post(pod_reference(pod), type=NORMAL, reason=reason, message=message)
 

@@ -20,13 +20,13 @@ function drawPlans(section) {
 
 function planCard(key, plan) {
   const script = scriptOf(plan);
-  const [before, after] = plan.gain;
+  const [before, after] = plan.counts;
   const tone = PHASES[plan.phase] || "unsure";
   return el(
     "article.card.plan",
     { id: `plan-${key}` },
     el("header", {}, el("h3", {}, plan.goal), plan.phase && el(`span.badge.${tone}`, {}, plan.phase)),
-    el("p.sentence", {}, `${number(before)} now, ${number(after)} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
+    el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
     plan.phase === "Proposed" && plan.policy && el("p", {}, "To have it carried out, or not: ", el("code", {}, `kubectl numazones approve ${key}`), ", ", el("code", {}, `kubectl numazones reject ${key}`)),
     plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its zones held before it is not known any more."),

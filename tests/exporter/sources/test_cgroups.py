@@ -164,6 +164,18 @@ def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Pat
         assert found.hugepages == {0: (1 << 30) + (2 << 20), 1: 4 << 20}
 
 
+def test_huge_pages_of_the_containers_count_for_their_pod_on_v1(tmp_path: Path) -> None:
+    """The kernel's plain ``total`` leaves out the groups below, and a pod's group itself has no huge page."""
+    path = tmp_path / f"hugetlb/kubepods/pod{UID}"
+    path.mkdir(parents=True)
+    (path / "hugetlb.2MB.numa_stat").write_text(
+        "total=0 N0=0 N1=0\nhierarchical_total=6291456 N0=2097152 N1=4194304\n"
+    )
+    v1(tmp_path, f"kubepods/pod{UID}")
+    (found,) = CgroupReader(tmp_path).read(ANY).values()
+    assert found.hugepages == {0: 2 << 20, 1: 4 << 20}
+
+
 def test_a_pod_that_vanishes_is_left_out_and_one_that_comes_is_found(tmp_path: Path) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}")
     reader = CgroupReader(tmp_path)

@@ -1,6 +1,7 @@
 """The goal ``align``: pods that lie across NUMA nodes are evicted only where their replacements will not."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from numazones.rebalance.moves import evict, place
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy, Target
 from tests.numazones.rebalance.uncertain_nodes import not_ready
+
+GATED = {"schedulingGates": [{"name": "numazones.io/admission"}]}
 
 
 def never() -> bool:
@@ -57,6 +60,43 @@ def test_or_on_another_node_and_nowhere_else(build: Any) -> None:
     assert [move[:3] for move in moves(outcome)] == [("wide", "n1", "n2")]
     assert outcome.plan is not None
     assert outcome.plan.moves[0].affinity == ("n2",)  # on n1 it would span again
+
+
+def waiting(situation: Situation, *pods: Any) -> Situation:
+    """The situation while pods wait for a node."""
+    cluster = situation.cluster
+    for pod in pods:
+        cluster = cluster.with_pod(replace(pod, node=""))
+    return replace(situation, cluster=cluster)
+
+
+def test_nobody_is_evicted_whose_room_a_pod_that_waits_would_take(build: Any) -> None:
+    """The scheduler may bind it before the replacement has been made, which then finds no room itself."""
+    node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
+    here = build.situation([node])
+    outcome = found(waiting(here, build.pod("eager", 5)))
+    assert outcome.plan is None
+    assert outcome.reason == (
+        "the plan found does not hold: pod default/eager, which waits, may take what the eviction of "
+        "default/wide frees on node n1 before its replacement, which would not be aligned then"
+    )
+    for harmless in (build.pod("larger", 6), build.pod("held", 5, spec=GATED)):
+        assert moves(found(waiting(here, harmless))) == [("wide", "n1", "n1", (1,))]
+    elsewhere = found(waiting(build.situation([node, build.node("n2")]), build.pod("eager", 5)))
+    assert [move[:3] for move in moves(elsewhere)] == [("wide", "n1", "n2")]
+
+
+def test_a_pod_whose_room_would_be_taken_is_brought_together_elsewhere_and_others_as_well(build: Any) -> None:
+    one, two = (
+        without(spread(build, name, (f"a-{name}", 2), ("gone", 3), (f"wide-{name}", 2)), "gone")
+        for name in ("n1", "n2")
+    )
+    pinned = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    here = waiting(build.situation([one, two]), build.pod("eager", 5, spec=pinned))
+    assert {(name, target) for name, _, target, _ in moves(found(here))} == {
+        ("wide-n1", "n2"),
+        ("wide-n2", "n2"),
+    }
 
 
 def test_nobody_is_evicted_where_the_replacement_would_end_no_better(build: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.goals import Vacate, pending_goals
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of, title
+from numazones.rebalance.goals import Align, Vacate, pending_goals
 from numazones.rebalance.policy import InvalidPolicy, Target
 from numazones.rebalance.protections import InvalidProtections
 
@@ -82,6 +82,15 @@ def test_a_shape_without_cpus_is_rejected() -> None:
     shapes = [{"name": "large", "resources": {"memory": "32Gi"}}]
     with pytest.raises(InvalidShape, match="no CPUs"):
         list(standing_goals(spec(goals={"shapes": shapes}).goals))
+
+
+def test_what_is_still_in_the_way_is_counted_in_words_by_the_title_as_well() -> None:
+    """Goals count such things below zero, which means nothing to people."""
+    assert [tally_of(title(goal), -4) for goal in (Align(), Vacate("n1", 0))] == [
+        "4 not aligned",
+        "4 in the way",
+    ]
+    assert tally_of("shape large x3", 4) == "4"
 
 
 def test_goals_of_pods_are_titled_by_the_first_of_them(build: Any) -> None:

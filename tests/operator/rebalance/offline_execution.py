@@ -135,7 +135,6 @@ class Execution:
         )
         self.searched_early: list[str] = []
         self.executor = Executor(
-            self.state,
             self.intent,
             self.steps,
             self.statuses,
