@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from numazones.placement.models import ENTRY_POINTS
+from scripts.archives import MOMENT
 from scripts.locked import locked, needed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +37,10 @@ HASH = r"    --hash=sha256:[0-9a-f]{64}"
 LOCKED = re.compile(rf"([a-z0-9-]+)==(\S+) \\\n(?:{HASH} \\\n)*{HASH}\n")
 
 
-def python(script: str, *arguments: str, **environment: str) -> str:
+def python(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(ROOT / script), *arguments],
+        [sys.executable, *arguments],
+        cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -119,11 +121,51 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     }
 
 
+def layout(folder: Path, *, moment: int, mode: int) -> Path:
+    """An image's files as buildah leaves them in a folder, at some time and with some umask."""
+    blobs = {
+        "sha256/1f": b"a layer",
+        "sha256/c0": b'{"architecture": "amd64", "config": {}}',
+    }
+    files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": b"{}"}
+    files |= {f"blobs/{name}": content for name, content in blobs.items()}
+    for name in sorted(files, reverse=bool(moment % 2)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[name])
+        path.chmod(mode)
+        os.utime(path, (moment, moment))
+    return folder
+
+
+def test_an_images_archive_tells_not_when_where_and_by_whom_it_was_packed(tmp_path: Path) -> None:
+    for name, moment, mode in (("one", 1_800_000_000, 0o644), ("another", 1_800_000_601, 0o600)):
+        python(
+            "-m",
+            "scripts.archives",
+            str(layout(tmp_path / name, moment=moment, mode=mode)),
+            str(tmp_path / f"{name}.tar"),
+        )
+    packed = tmp_path / "one.tar"
+    assert packed.read_bytes() == (tmp_path / "another.tar").read_bytes()
+    with tarfile.open(packed) as content:
+        names = ["blobs/sha256/1f", "blobs/sha256/c0", "index.json", "oci-layout"]
+        assert [member.name for member in content] == names
+        assert {(member.mtime, member.mode, member.uid, member.uname) for member in content} == {
+            (MOMENT, 0o644, 0, "")
+        }
+        for name in names:
+            part = content.extractfile(name)
+            assert part is not None
+            assert part.read() == (tmp_path / "one" / name).read_bytes()
+
+
 class Image:
     """An OCI archive, unpacked in memory."""
 
     def __init__(self, archive: Path) -> None:
         with tarfile.open(archive) as content:
+            self.archived = content.getmembers()
 
             def blob(name: str) -> bytes:
                 part = content.extractfile(name)
@@ -164,6 +206,12 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
     built = Image(archive)
     assert folder in ("", built.architecture)
     return program, built
+
+
+def test_the_archive_of_an_image_tells_not_when_it_was_built(image: tuple[str, Image]) -> None:
+    _, built = image
+    assert {member.mtime for member in built.archived} == {MOMENT}
+    assert [member.name for member in built.archived] == sorted(member.name for member in built.archived)
 
 
 def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
