@@ -1,6 +1,8 @@
 """How images are made, from the lock and nothing else; and what is in those that have been built."""
 
+import csv
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -21,7 +23,11 @@ from typing import Any
 
 import pytest
 import yaml
+from cyclonedx.model import ExternalReferenceType
 from cyclonedx.model.bom import Bom
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -32,6 +38,7 @@ from scripts.locked import locked, needed
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "images"
 BUILT = ROOT / ".cache" / "images"
+STATUS = "var/lib/dpkg/status.d/"
 PROGRAMS = ("exporter", "operator", "simulator")
 HASH = r"    --hash=sha256:[0-9a-f]{64}"
 LOCKED = re.compile(rf"([a-z0-9-]+)==(\S+) \\\n(?:{HASH} \\\n)*{HASH}\n")
@@ -94,6 +101,7 @@ def context(tmp_path: Path) -> Path:
     with zipfile.ZipFile(wheels / "example-1.2-py3-none-any.whl", "w") as wheel:
         metadata = "Metadata-Version: 2.4\nName: Example\nVersion: 1.2\nLicense-Expression: MIT\n"
         wheel.writestr("example-1.2.dist-info/METADATA", metadata)
+        wheel.writestr("example-1.2.dist-info/sboms/example.cdx.json", "{}")
     with tarfile.open(tmp_path / "base.tar", "w") as base:
         base.addfile(tarfile.TarInfo("./var/lib/dpkg/status.d/libc6"))
     return tmp_path
@@ -111,6 +119,10 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     assert found.keys() == {"Example", "libc6"}
     assert str(found["Example"].purl) == "pkg:pypi/example@1.2"
     assert [licence.id for licence in found["Example"].licenses] == ["MIT"]
+    (compiled,) = found["Example"].external_references
+    assert compiled.type == ExternalReferenceType.BOM
+    assert str(compiled.url).endswith("/dist-packages/example-1.2.dist-info/sboms/example.cdx.json")
+    assert [item.content for item in compiled.hashes] == [hashlib.sha256(b"{}").hexdigest()]
     assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
     assert all(len(item.hashes) == 1 for item in found.values())
     other = json.loads(python("images/sbom.py", "exporter", str(context), "arm64", **stamp))
@@ -345,17 +357,56 @@ def test_an_image_has_valid_bytecode_for_every_module(image: tuple[str, Image]) 
         assert struct.unpack("<I", compiled[4:8]) == (1,), name
 
 
+def bill_of(program: str, built: Image) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(built.contents[f"usr/share/sbom/numazones-{program}.cdx.json"])
+    return found
+
+
+def test_the_bill_in_an_image_is_valid(image: tuple[str, Image]) -> None:
+    text = json.dumps(bill_of(*image))
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
 def test_the_bill_in_an_image_is_of_what_is_installed(image: tuple[str, Image]) -> None:
     program, built = image
-    bill = json.loads(built.contents[f"usr/share/sbom/numazones-{program}.cdx.json"])
-    named = {
-        (item["name"].lower().replace("_", "-"), item["version"])
-        for item in bill["components"]
-        if item["purl"].startswith("pkg:pypi")
-    }
+    named: set[tuple[str, str, str]] = set()
+    for item in bill_of(program, built)["components"]:
+        purl = PackageURL.from_string(item["purl"])
+        package = (canonicalize_name(item["name"]), item["version"])
+        assert package == (canonicalize_name(purl.name), purl.version)
+        named.add((purl.type, *package))
+        if purl.type == "deb":
+            assert purl.qualifiers == {"arch": built.architecture, "distro": "bookworm"}
     installed = set()
-    for name, content in built.contents.items():
-        if name.endswith(".dist-info/METADATA"):
+    for path, content in built.contents.items():
+        kind = "deb" if path.startswith(STATUS) else "pypi" if path.endswith(".dist-info/METADATA") else ""
+        if kind:
             headers = HeaderParser().parsestr(content.decode())
-            installed.add((headers["Name"].lower().replace("_", "-"), headers["Version"]))
+            name = canonicalize_name(headers["Package"] or headers["Name"])
+            installed.add((kind, name, headers["Version"]))
+    assert {kind for kind, *_ in installed} == {"deb", "pypi"}
     assert named == installed
+
+
+def test_everything_above_the_base_belongs_to_a_package_that_the_bill_names(image: tuple[str, Image]) -> None:
+    program, built = image
+    owned = {f"usr/share/sbom/numazones-{program}.cdx.json"}
+    for name, content in built.contents.items():
+        if name.endswith(".dist-info/RECORD"):
+            site = Path(name).parents[1]
+            for path, *_ in csv.reader(content.decode().splitlines()):
+                owned.add(os.path.normpath(site / path))
+    # What is compiled when the image is built is compiled of what a package brings.
+    compiled = {
+        name: re.sub(r"__pycache__/(.*)\.cpython-311\.pyc$", r"\1.py", name) for name in built.contents
+    }
+    above = {name for name in built.contents if name.startswith(("usr/local/", "usr/share/sbom/"))}
+    assert len(above) > 500
+    referred = {
+        reference["url"]
+        for item in bill_of(program, built)["components"]
+        for reference in item.get("externalReferences", ())
+        if reference["type"] == "bom"
+    }
+    assert referred == {f"file:///{name}" for name in above if ".dist-info/sboms/" in name}
+    assert {name for name in above if not {name, compiled[name]} & owned} == set()
