@@ -372,9 +372,9 @@ def test_the_bill_in_an_image_is_of_what_is_installed(image: tuple[str, Image]) 
     named: set[tuple[str, str, str]] = set()
     for item in bill_of(program, built)["components"]:
         purl = PackageURL.from_string(item["purl"])
-        package = (canonicalize_name(item["name"]), item["version"])
-        assert package == (canonicalize_name(purl.name), purl.version)
-        named.add((purl.type, *package))
+        name = canonicalize_name(item["name"])
+        assert (name, item["version"]) == (canonicalize_name(purl.name), purl.version)
+        named.add((purl.type, name, item["version"]))
         if purl.type == "deb":
             assert purl.qualifiers == {"arch": built.architecture, "distro": "bookworm"}
     installed = set()
