@@ -329,6 +329,20 @@ def test_an_image_holds_no_schemas_that_nothing_reads(image: tuple[str, Image]) 
     assert schemas == ["_definitions.json"] * (program == "simulator")
 
 
+def test_an_image_holds_the_extensions_of_cel_that_the_api_server_loads(image: tuple[str, Image]) -> None:
+    program, built = image
+    kept = {
+        found[1]
+        for name in built.contents
+        if (found := re.search(r"/cel_expr_python/ext/(\w+)\..*so$", name))
+    }
+    wanted: set[str] = set()
+    for name, content in built.contents.items():
+        if "/numazones_apiserver/" in name and name.endswith(".py"):
+            wanted.update(re.findall(r"\bext_\w+", content.decode()))
+    assert kept == (wanted if program == "simulator" else set())
+
+
 def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image: tuple[str, Image]) -> None:
     _, built = image
     (text,) = (
