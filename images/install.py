@@ -21,10 +21,10 @@ for script in (TARGET / "bin").iterdir():
     if script.name not in PROGRAMS:
         script.unlink()
 (site,) = TARGET.glob("lib/python3*/*-packages")
+sys.path.insert(0, str(site))
 # The schemas of the newest dozen of Kubernetes releases, once more for each kind: one file of them is read.
 schemas = site / "kubernetes_validate/kubernetes-json-schema"
 if schemas.is_dir():
-    sys.path.insert(0, str(site))
     from numazones_apiserver import definitions
 
     read = definitions.file()
@@ -33,6 +33,15 @@ if schemas.is_dir():
             if not any(path.iterdir()):
                 path.rmdir()
         elif not path.samefile(read):
+            path.unlink()
+# Extensions of CEL, two megabytes each: Kubernetes has half of them.
+extensions = site / "cel_expr_python/ext"
+if extensions.is_dir():
+    from numazones_apiserver.admission_policies import expressions  # noqa: F401 - loads what it needs
+
+    loaded = {getattr(module, "__file__", None) for module in sys.modules.values()}
+    for path in extensions.glob("*.so"):
+        if str(path) not in loaded:
             path.unlink()
 # Bytecode that is taken for what it is, whatever the times of files: nothing is written on a read-only root.
 if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):

@@ -18,7 +18,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -26,14 +26,25 @@ from packageurl import PackageURL
 
 _LOCKS = {"amd64": "base.lock", "arm64": "base.arm64.lock"}
 _STATUS = "./var/lib/dpkg/status.d/"
+_SITE = "/usr/local/lib/python3.11/dist-packages"
+"""Where Debian's Python installs."""
 
 
 def python_packages(wheels: Path) -> Iterator[Component]:
-    """What is installed from wheels."""
+    """What is installed from wheels, with the bills (PEP 770) of what their makers compiled into them."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as content:
             (name,) = [name for name in content.namelist() if name.endswith(".dist-info/METADATA")]
             metadata = HeaderParser().parsestr(content.read(name).decode())
+            bills = [
+                ExternalReference(
+                    type=ExternalReferenceType.BOM,
+                    url=XsUri(f"file://{_SITE}/{name}"),
+                    hashes=[_sha256(hashlib.sha256(content.read(name)).hexdigest())],
+                )
+                for name in sorted(content.namelist())
+                if ".dist-info/sboms/" in name and not name.endswith("/")
+            ]
         licence = metadata["License-Expression"] or metadata["License"]
         short = licence and "\n" not in licence  # some put the whole text there
         purl = PackageURL("pypi", name=metadata["Name"].lower(), version=metadata["Version"])
@@ -43,9 +54,8 @@ def python_packages(wheels: Path) -> Iterator[Component]:
             purl=purl,
             bom_ref=str(purl),
             licenses=[LicenseFactory().make_from_string(licence)] if short else (),
-            hashes=[
-                HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(wheel.read_bytes()).hexdigest())
-            ],
+            hashes=[_sha256(hashlib.sha256(wheel.read_bytes()).hexdigest())],
+            external_references=bills,
         )
 
 
@@ -59,8 +69,13 @@ def debian_packages(base: Path, architecture: str) -> Iterator[Component]:
             if name in left:
                 origin = {"arch": architecture, "distro": "bookworm"}
                 purl = PackageURL("deb", "debian", name, version, origin)
-                hashes = [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
-                yield Component(name=name, version=version, purl=purl, bom_ref=str(purl), hashes=hashes)
+                yield Component(
+                    name=name, version=version, purl=purl, bom_ref=str(purl), hashes=[_sha256(digest)]
+                )
+
+
+def _sha256(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest)
 
 
 def bill(program: str, context: Path, architecture: str, version: str, moment: datetime) -> str:

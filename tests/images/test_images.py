@@ -1,6 +1,8 @@
 """How images are made, from the lock and nothing else; and what is in those that have been built."""
 
+import csv
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -21,24 +23,31 @@ from typing import Any
 
 import pytest
 import yaml
+from cyclonedx.model import ExternalReferenceType
 from cyclonedx.model.bom import Bom
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from numazones.placement.models import ENTRY_POINTS
+from scripts.archives import MOMENT
 from scripts.locked import locked, needed
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "images"
 BUILT = ROOT / ".cache" / "images"
+STATUS = "var/lib/dpkg/status.d/"
 PROGRAMS = ("exporter", "operator", "simulator")
 HASH = r"    --hash=sha256:[0-9a-f]{64}"
 LOCKED = re.compile(rf"([a-z0-9-]+)==(\S+) \\\n(?:{HASH} \\\n)*{HASH}\n")
 
 
-def python(script: str, *arguments: str, **environment: str) -> str:
+def python(*arguments: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(ROOT / script), *arguments],
+        [sys.executable, *arguments],
+        cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -92,6 +101,7 @@ def context(tmp_path: Path) -> Path:
     with zipfile.ZipFile(wheels / "example-1.2-py3-none-any.whl", "w") as wheel:
         metadata = "Metadata-Version: 2.4\nName: Example\nVersion: 1.2\nLicense-Expression: MIT\n"
         wheel.writestr("example-1.2.dist-info/METADATA", metadata)
+        wheel.writestr("example-1.2.dist-info/sboms/example.cdx.json", "{}")
     with tarfile.open(tmp_path / "base.tar", "w") as base:
         base.addfile(tarfile.TarInfo("./var/lib/dpkg/status.d/libc6"))
     return tmp_path
@@ -109,6 +119,10 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     assert found.keys() == {"Example", "libc6"}
     assert str(found["Example"].purl) == "pkg:pypi/example@1.2"
     assert [licence.id for licence in found["Example"].licenses] == ["MIT"]
+    (compiled,) = found["Example"].external_references
+    assert compiled.type == ExternalReferenceType.BOM
+    assert str(compiled.url).endswith("/dist-packages/example-1.2.dist-info/sboms/example.cdx.json")
+    assert [item.content for item in compiled.hashes] == [hashlib.sha256(b"{}").hexdigest()]
     assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
     assert all(len(item.hashes) == 1 for item in found.values())
     other = json.loads(python("images/sbom.py", "exporter", str(context), "arm64", **stamp))
@@ -119,11 +133,51 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     }
 
 
+def layout(folder: Path, *, moment: int, mode: int) -> Path:
+    """An image's files as buildah leaves them in a folder, at some time and with some umask."""
+    blobs = {
+        "sha256/1f": b"a layer",
+        "sha256/c0": b'{"architecture": "amd64", "config": {}}',
+    }
+    files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": b"{}"}
+    files |= {f"blobs/{name}": content for name, content in blobs.items()}
+    for name in sorted(files, reverse=bool(moment % 2)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(files[name])
+        path.chmod(mode)
+        os.utime(path, (moment, moment))
+    return folder
+
+
+def test_an_images_archive_tells_not_when_where_and_by_whom_it_was_packed(tmp_path: Path) -> None:
+    for name, moment, mode in (("one", 1_800_000_000, 0o644), ("another", 1_800_000_601, 0o600)):
+        python(
+            "-m",
+            "scripts.archives",
+            str(layout(tmp_path / name, moment=moment, mode=mode)),
+            str(tmp_path / f"{name}.tar"),
+        )
+    packed = tmp_path / "one.tar"
+    assert packed.read_bytes() == (tmp_path / "another.tar").read_bytes()
+    with tarfile.open(packed) as content:
+        names = ["blobs/sha256/1f", "blobs/sha256/c0", "index.json", "oci-layout"]
+        assert [member.name for member in content] == names
+        assert {(member.mtime, member.mode, member.uid, member.uname) for member in content} == {
+            (MOMENT, 0o644, 0, "")
+        }
+        for name in names:
+            part = content.extractfile(name)
+            assert part is not None
+            assert part.read() == (tmp_path / "one" / name).read_bytes()
+
+
 class Image:
     """An OCI archive, unpacked in memory."""
 
     def __init__(self, archive: Path) -> None:
         with tarfile.open(archive) as content:
+            self.archived = content.getmembers()
 
             def blob(name: str) -> bytes:
                 part = content.extractfile(name)
@@ -164,6 +218,12 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
     built = Image(archive)
     assert folder in ("", built.architecture)
     return program, built
+
+
+def test_the_archive_of_an_image_tells_not_when_it_was_built(image: tuple[str, Image]) -> None:
+    _, built = image
+    assert {member.mtime for member in built.archived} == {MOMENT}
+    assert [member.name for member in built.archived] == sorted(member.name for member in built.archived)
 
 
 def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
@@ -269,6 +329,20 @@ def test_an_image_holds_no_schemas_that_nothing_reads(image: tuple[str, Image]) 
     assert schemas == ["_definitions.json"] * (program == "simulator")
 
 
+def test_an_image_holds_the_extensions_of_cel_that_the_api_server_loads(image: tuple[str, Image]) -> None:
+    program, built = image
+    kept = {
+        found[1]
+        for name in built.contents
+        if (found := re.search(r"/cel_expr_python/ext/(\w+)\..*so$", name))
+    }
+    wanted: set[str] = set()
+    for name, content in built.contents.items():
+        if "/numazones_apiserver/" in name and name.endswith(".py"):
+            wanted.update(re.findall(r"\bext_\w+", content.decode()))
+    assert kept == (wanted if program == "simulator" else set())
+
+
 def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image: tuple[str, Image]) -> None:
     _, built = image
     (text,) = (
@@ -297,17 +371,56 @@ def test_an_image_has_valid_bytecode_for_every_module(image: tuple[str, Image]) 
         assert struct.unpack("<I", compiled[4:8]) == (1,), name
 
 
+def bill_of(program: str, built: Image) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(built.contents[f"usr/share/sbom/numazones-{program}.cdx.json"])
+    return found
+
+
+def test_the_bill_in_an_image_is_valid(image: tuple[str, Image]) -> None:
+    text = json.dumps(bill_of(*image))
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
 def test_the_bill_in_an_image_is_of_what_is_installed(image: tuple[str, Image]) -> None:
     program, built = image
-    bill = json.loads(built.contents[f"usr/share/sbom/numazones-{program}.cdx.json"])
-    named = {
-        (item["name"].lower().replace("_", "-"), item["version"])
-        for item in bill["components"]
-        if item["purl"].startswith("pkg:pypi")
-    }
+    named: set[tuple[str, str, str]] = set()
+    for item in bill_of(program, built)["components"]:
+        purl = PackageURL.from_string(item["purl"])
+        name = canonicalize_name(item["name"])
+        assert (name, item["version"]) == (canonicalize_name(purl.name), purl.version)
+        named.add((purl.type, name, item["version"]))
+        if purl.type == "deb":
+            assert purl.qualifiers == {"arch": built.architecture, "distro": "bookworm"}
     installed = set()
-    for name, content in built.contents.items():
-        if name.endswith(".dist-info/METADATA"):
+    for path, content in built.contents.items():
+        kind = "deb" if path.startswith(STATUS) else "pypi" if path.endswith(".dist-info/METADATA") else ""
+        if kind:
             headers = HeaderParser().parsestr(content.decode())
-            installed.add((headers["Name"].lower().replace("_", "-"), headers["Version"]))
+            name = canonicalize_name(headers["Package"] or headers["Name"])
+            installed.add((kind, name, headers["Version"]))
+    assert {kind for kind, *_ in installed} == {"deb", "pypi"}
     assert named == installed
+
+
+def test_everything_above_the_base_belongs_to_a_package_that_the_bill_names(image: tuple[str, Image]) -> None:
+    program, built = image
+    owned = {f"usr/share/sbom/numazones-{program}.cdx.json"}
+    for name, content in built.contents.items():
+        if name.endswith(".dist-info/RECORD"):
+            site = Path(name).parents[1]
+            for path, *_ in csv.reader(content.decode().splitlines()):
+                owned.add(os.path.normpath(site / path))
+    # What is compiled when the image is built is compiled of what a package brings.
+    compiled = {
+        name: re.sub(r"__pycache__/(.*)\.cpython-311\.pyc$", r"\1.py", name) for name in built.contents
+    }
+    above = {name for name in built.contents if name.startswith(("usr/local/", "usr/share/sbom/"))}
+    assert len(above) > 500
+    referred = {
+        reference["url"]
+        for item in bill_of(program, built)["components"]
+        for reference in item.get("externalReferences", ())
+        if reference["type"] == "bom"
+    }
+    assert referred == {f"file:///{name}" for name in above if ".dist-info/sboms/" in name}
+    assert {name for name in above if not {name, compiled[name]} & owned} == set()

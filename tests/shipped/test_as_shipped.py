@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from grpclib.const import Cardinality, Handler
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
@@ -38,6 +38,7 @@ from numazones_exporter import landlock
 from numazones_exporter import podresources_pb2 as pb
 from numazones_simulator import recorded_nodes, recordings
 from numazones_simulator.control_plane import ControlPlane
+from numazones_simulator.kubelet.unix_server import UnixServer
 from numazones_simulator.recordings import Recording
 
 from ..manifests.helm import helm  # noqa: TID252 - test folders are not packages
@@ -259,15 +260,9 @@ class RecordedPodResources:
 
 @asynccontextmanager
 async def podresources(recording: Recording, path: Path) -> AsyncIterator[None]:
-    path.parent.mkdir(parents=True)
-    server = Server([RecordedPodResources(recording)])
-    await server.start(path=str(path))
-    path.chmod(0o600)  # noqa: ASYNC240 - at once
-    try:
+    async with UnixServer(path, RecordedPodResources(recording)):
+        path.chmod(0o600)  # noqa: ASYNC240 - at once
         yield
-    finally:
-        server.close()
-        await server.wait_closed()
 
 
 @asynccontextmanager

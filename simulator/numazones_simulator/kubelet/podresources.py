@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from grpclib import GRPCError, Status
 from grpclib.const import Cardinality, Handler
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from numazones import cpuset
 from numazones.demand import ContainerKind
@@ -21,6 +21,7 @@ from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from numazones_exporter import podresources_pb2 as pb
+from numazones_simulator.kubelet.unix_server import UnixServer
 
 _SERVICE = "/v1.PodResourcesLister"
 
@@ -112,22 +113,17 @@ class PodResourcesServer:
     """
 
     def __init__(self, path: Path, holdings: Callable[[], tuple[Node, Iterable[Pod]]]) -> None:
-        self._path = path
         self._holdings = holdings
-        self._server = Server([self])
+        self._server = UnixServer(path, self)
 
     async def __aenter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.unlink(missing_ok=True)
-        await self._server.start(path=str(self._path))
+        await self._server.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.close()
-        await self._server.wait_closed()
-        self._path.unlink(missing_ok=True)
+        await self._server.__aexit__(kind, error, trace)
 
     def __mapping__(self) -> dict[str, Handler]:
         """The service's methods, as grpclib asks for them."""
