@@ -428,22 +428,17 @@ class Attempt:
     def _most_allocated(self) -> TieBreaker:
         """Return KEP-6007's tie-breaker: the fuller of two NUMA nodes, unless CPUs and memory disagree."""
 
-        def prefer(first: int, second: int) -> int | None:
-            wins = {first: 0, second: 0}
+        def is_fuller(second: int, first: int) -> bool:
+            votes = 0
             for score in (self._cpu_score, self._memory_score):
                 one, other = score(first), score(second)
-                if one != other:
-                    wins[first if one > other else second] += 1
-            if wins[first] == wins[second]:
-                return None
-            return max(wins, key=lambda numa: wins[numa])
+                votes += (other > one) - (other < one)
+            return votes > 0
 
-        return prefer
+        return is_fuller
 
     def _cpu_score(self, numa: int) -> int:
         """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
-        if not self.kubelet.cpus.static:
-            return 0
         cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
         return _percent(
             (self.cpus.exclusive_cpus() & cpus).bit_count(),

@@ -38,8 +38,8 @@ from numazones.kubelet.versions import (
 )
 from numazones.machine import Machine
 
-TieBreaker = Callable[[int, int], int | None]
-"""Given two NUMA ids, the one to prefer; None: undecided."""
+TieBreaker = Callable[[int, int], bool]
+"""Whether the first of two NUMA ids is to be preferred to the second; False: undecided as well."""
 
 DEFAULT_MAX_NUMA_NODES = 8
 
@@ -233,7 +233,7 @@ def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int
     ordered = sorted(candidates)
     best = ordered[0]
     for candidate in ordered[1:]:
-        if tie_breaker(best.bit_length() - 1, candidate.bit_length() - 1) == candidate.bit_length() - 1:
+        if tie_breaker(candidate.bit_length() - 1, best.bit_length() - 1):
             best = candidate
     return best
 

@@ -209,23 +209,23 @@ def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
     assert manager.merge(wide) == (Hint(0b11111111, False), True)
 
 
-# Scores (CPU, memory) as in the reference's case "cycle": 0 beats 1, 1 beats 2, 2 beats 0.
+# As in the reference's case "cycle": 0 and 1 are equal, 1 and 2 as well, and yet 2 is preferred to 0.
 @pytest.mark.parametrize(
-    ("wins", "candidates", "winner"),
+    ("preferred", "candidates", "winner"),
     [
-        ({(0, 1): None, (1, 2): None, (0, 2): 2}, (0, 1, 2), 2),
-        ({(0, 1): 1, (1, 2): None, (0, 2): 2}, (0, 1, 2), 1),
-        ({(0, 1): None}, (0, 1), 0),
-        ({(0, 1): 0}, (0, 1), 0),
-        ({(2, 5): 5}, (2, 5), 5),
+        ({(2, 0)}, (0, 1, 2), 2),
+        ({(1, 0), (2, 0)}, (0, 1, 2), 1),
+        (set(), (0, 1), 0),
+        ({(0, 1)}, (0, 1), 0),
+        ({(5, 2)}, (2, 5), 5),
     ],
 )
 def test_the_tie_break_is_one_pass_by_increasing_numa_id(
-    wins: dict[tuple[int, int], int | None], candidates: tuple[int, ...], winner: int
+    preferred: set[tuple[int, int]], candidates: tuple[int, ...], winner: int
 ) -> None:
     manager = TopologyManager("single-numa-node", False, 0xFF, prefer_most_allocated=True)
     hint, _ = manager.merge(
-        [listed(*(1 << numa for numa in candidates))], lambda one, other: wins[one, other]
+        [listed(*(1 << numa for numa in candidates))], lambda one, other: (one, other) in preferred
     )
     assert hint == Hint(1 << winner, True)
 
