@@ -55,8 +55,8 @@ def chosen(start: Node, *asked: dict[str, Any]) -> int:
 
 SHARES = "100m"
 """CPUs of a container that shares them with others."""
-CPUS_ONLY = {"memory": "None"}
-MEMORY_ONLY = {"cpus": "none", "reserved": ""}
+CPUS_ONLY: dict[str, Any] = {"memory": "None"}
+MEMORY_ONLY: dict[str, Any] = {"cpus": "none", "reserved": ""}
 
 
 @pytest.mark.parametrize(
