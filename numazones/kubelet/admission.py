@@ -26,7 +26,6 @@ from numazones.kubelet.memory_manager import Requests, Reusable, hand_on, shrink
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod_level import EmptySharedPool
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, TOPOLOGY_AFFINITY, Rejection
-from numazones.kubelet.topology_manager import TieBreaker
 from numazones.pod import Pod
 
 _NO_AFFINITY = Hint(None, preferred=False)
@@ -263,9 +262,7 @@ class Attempt:
             self._allocate(container, demand, hint)
 
     def _merge(self, hints: Sequence[ResourceHints]) -> Hint:
-        topology = self.kubelet.topology
-        breaker = self._most_allocated() if topology.prefer_most_allocated else None
-        hint, admitted = topology.merge(hints, breaker)
+        hint, admitted = self.kubelet.topology.merge(hints, self._is_fuller)
         if self.observer is not None:
             self.observer(self.asking, hints, hint, admitted)
         if not admitted:
@@ -425,17 +422,13 @@ class Attempt:
         if container.kind is ContainerKind.INIT:
             self.inits.append(name)
 
-    def _most_allocated(self) -> TieBreaker:
-        """Return KEP-6007's tie-breaker: the fuller of two NUMA nodes, unless CPUs and memory disagree."""
-
-        def is_fuller(second: int, first: int) -> bool:
-            votes = 0
-            for score in (self._cpu_score, self._memory_score):
-                one, other = score(first), score(second)
-                votes += (other > one) - (other < one)
-            return votes > 0
-
-        return is_fuller
+    def _is_fuller(self, one: int, other: int) -> bool:
+        """Whether one NUMA node is fuller than another, as KEP-6007 says; not if CPUs and memory disagree."""
+        votes = 0
+        for score in (self._cpu_score, self._memory_score):
+            mine, others = score(one), score(other)
+            votes += (mine > others) - (mine < others)
+        return votes > 0
 
     def _cpu_score(self, numa: int) -> int:
         """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""

@@ -113,6 +113,7 @@ def test_each_policy_merges_and_admits_by_its_rule(
         ([(0b1, 0b11100, 0b1100000), (0b10, 0b11100, 0b1100000)], 0b1100000),  # of more, as few as possible
         ([(0b1, 0b11100), (0b11, 0b11100)], 0b1),  # fewer rather than more
         ([(0b1,), (0b10,)], 0b1111111),  # nothing in common: all
+        ([(0b10,), (0b100,)], 0b1111111),
         ([(), (0b100, 0b10)], 0b10),  # what cannot be had restricts nothing
         ([(), ()], 0b1111111),
     ],
@@ -196,6 +197,7 @@ def test_distances_that_no_comparison_asks_for_may_be_missing() -> None:
     manager = TopologyManager.start(config, machine(2, ids=(7, 13)))
     hints = [listed(0b1 << 7), listed(others=(0b1 << 7 | 0b1 << 13,))]
     assert manager.merge(hints) == (Hint(0b1 << 7, False), True)
+    assert manager.merge([listed(others=(0b1 << 13,))]) == (Hint(0b1 << 13, False), True)
 
 
 def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
@@ -273,6 +275,7 @@ def test_options_are_rejected_in_the_kubelets_words(
     assert str(rejected.value) == message
 
 
+WIDER = {"max-allowable-numa-nodes": "9"}
 BOTH = {"prefer-closest-numa-nodes": "true", "prefer-most-allocated-numa-node": "true"}
 DISTANCES = {0: (10, 20), 1: (20, 10)}
 
@@ -284,6 +287,12 @@ DISTANCES = {0: (10, 20), 1: (20, 10)}
         ("restricted", "pod", {}, TopologyManager("restricted", True, 0b11, distances=DISTANCES)),
         ("restricted", "container", BOTH, TopologyManager("restricted", False, 0b11, True, False, DISTANCES)),
         ("best-effort", "pod", BOTH, TopologyManager("best-effort", True, 0b11, True, False, DISTANCES)),
+        (
+            "best-effort",
+            "pod",
+            {**WIDER, **BOTH},
+            TopologyManager("best-effort", True, 0b11, True, False, DISTANCES),
+        ),
         (
             "single-numa-node",
             "pod",
