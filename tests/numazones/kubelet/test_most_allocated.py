@@ -11,6 +11,7 @@ import pytest
 from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
+from numazones.machine import Machine
 
 from .building import GI, container, machine, node, pod
 
@@ -105,6 +106,15 @@ def test_the_numa_node_is_asked_about_whatever_the_pod_asks_for() -> None:
     assert (
         chosen(kubelet(**CPUS_ONLY, reserved="8-15"), by_device) == 0
     )  # no CPU of NUMA node 1 may be assigned
+
+
+def test_a_numa_node_without_cpus_counts_as_empty() -> None:
+    hardware = machine(3, cores=8, threads=1)
+    memory_only = Machine(tuple(cpu for cpu in hardware.cpus if cpu.numa != 2), hardware.numa_nodes)
+    start = node(memory_only, devices=DEVICES, options=MOST, **CPUS_ONLY)
+    by_device = container("c", SHARES, "1Mi", vendor_any="1")
+    assert chosen(start, by_device) == 0
+    assert chosen(loaded(start, (1, 1, "1Mi")), by_device) == 1
 
 
 def test_what_earlier_containers_of_the_pod_were_given_counts_already() -> None:
