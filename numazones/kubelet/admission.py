@@ -92,7 +92,7 @@ class Admission:
     before: Node = field(repr=False)
     """The node decided on."""
     unstarted: Node | None = field(default=None, repr=False)
-    """The node until then, where ordinary init containers hold memory of their own; None: as ``node``."""
+    """The node until then, where ordinary init containers hold memory of their own; None if rejected."""
 
     @property
     def fresh(self) -> Node:
@@ -141,9 +141,7 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     granted = attempt.node()
-    started = after_start(granted, pod)
-    unstarted = None if started is granted else granted
-    return Admission(True, "", "", attempt.affinities, started, pod, node, unstarted)
+    return Admission(True, "", "", attempt.affinities, after_start(granted, pod), pod, node, granted)
 
 
 def remove(node: Node, uid: str) -> Node:
@@ -432,7 +430,7 @@ class Attempt:
 
     def _cpu_score(self, numa: int) -> int:
         """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
-        cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
+        cpus = self.kubelet.machine.cpus_of_numa[numa]
         return _percent(
             (self.cpus.exclusive_cpus() & cpus).bit_count(),
             (self.kubelet.cpus.allocatable() & cpus).bit_count(),
