@@ -458,10 +458,15 @@ async def test_a_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: di
 async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
     here = Execution()
     here.policy(protections={"minPodAge": "1h"})
-    here.pod("mover", node="n1", startTime="2026-01-31T11:30:00Z", **RUNS)
+    here.pod("mover", node="n1", startTime="2026-01-31T11:10:00Z", **RUNS)
     young = await here.judge()
     assert young.problem.startswith("pod default/mover may not be moved: ")
-    assert await here.judge(NOON + timedelta(minutes=30)) == Judgement()
+    old = NOON + timedelta(minutes=10)
+    assert await here.judge(old) == Judgement()
+    for now, phase in ((old - SECOND, "Superseded"), (old, None)):
+        advance = await here.step(now)
+        assert advance is not None
+        assert advance.phase == phase
 
 
 async def test_a_plan_holds_once_what_failed_before_is_past_its_cooldown() -> None:
