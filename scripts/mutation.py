@@ -24,6 +24,7 @@ _KUBELET = (
         f"tests/numazones/kubelet/test_{name}.py"
         for name in (
             "admission",
+            "most_allocated",
             "pod_level",
             "topology_manager",
             "cpu_manager",

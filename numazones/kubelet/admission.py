@@ -26,7 +26,6 @@ from numazones.kubelet.memory_manager import Requests, Reusable, hand_on, shrink
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod_level import EmptySharedPool
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, TOPOLOGY_AFFINITY, Rejection
-from numazones.kubelet.topology_manager import TieBreaker
 from numazones.pod import Pod
 
 _NO_AFFINITY = Hint(None, preferred=False)
@@ -93,7 +92,7 @@ class Admission:
     before: Node = field(repr=False)
     """The node decided on."""
     unstarted: Node | None = field(default=None, repr=False)
-    """The node until then, where ordinary init containers hold memory of their own; None: as ``node``."""
+    """The node until then, where ordinary init containers hold memory of their own; None if rejected."""
 
     @property
     def fresh(self) -> Node:
@@ -142,9 +141,7 @@ def admit(node: Node, pod: Pod) -> Admission:
         after = remove(attempt.node(), pod.uid)
         return Admission(False, rejection.reason, rejection.message, {}, after, pod, node)
     granted = attempt.node()
-    started = after_start(granted, pod)
-    unstarted = None if started is granted else granted
-    return Admission(True, "", "", attempt.affinities, started, pod, node, unstarted)
+    return Admission(True, "", "", attempt.affinities, after_start(granted, pod), pod, node, granted)
 
 
 def remove(node: Node, uid: str) -> Node:
@@ -263,9 +260,7 @@ class Attempt:
             self._allocate(container, demand, hint)
 
     def _merge(self, hints: Sequence[ResourceHints]) -> Hint:
-        topology = self.kubelet.topology
-        breaker = self._most_allocated() if topology.prefer_most_allocated else None
-        hint, admitted = topology.merge(hints, breaker)
+        hint, admitted = self.kubelet.topology.merge(hints, self._is_fuller)
         if self.observer is not None:
             self.observer(self.asking, hints, hint, admitted)
         if not admitted:
@@ -425,26 +420,17 @@ class Attempt:
         if container.kind is ContainerKind.INIT:
             self.inits.append(name)
 
-    def _most_allocated(self) -> TieBreaker:
-        """Return KEP-6007's tie-breaker: the fuller of two NUMA nodes, unless CPUs and memory disagree."""
-
-        def prefer(first: int, second: int) -> int | None:
-            wins = {first: 0, second: 0}
-            for score in (self._cpu_score, self._memory_score):
-                one, other = score(first), score(second)
-                if one != other:
-                    wins[first if one > other else second] += 1
-            if wins[first] == wins[second]:
-                return None
-            return max(wins, key=lambda numa: wins[numa])
-
-        return prefer
+    def _is_fuller(self, one: int, other: int) -> bool:
+        """Whether one NUMA node is fuller than another, as KEP-6007 says; not if CPUs and memory disagree."""
+        votes = 0
+        for score in (self._cpu_score, self._memory_score):
+            mine, others = score(one), score(other)
+            votes += (mine > others) - (mine < others)
+        return votes > 0
 
     def _cpu_score(self, numa: int) -> int:
         """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""
-        if not self.kubelet.cpus.static:
-            return 0
-        cpus = self.kubelet.machine.cpus_of_numa.get(numa, 0)
+        cpus = self.kubelet.machine.cpus_of_numa[numa]
         return _percent(
             (self.cpus.exclusive_cpus() & cpus).bit_count(),
             (self.kubelet.cpus.allocatable() & cpus).bit_count(),

@@ -300,7 +300,7 @@ def _static(
     config: KubeletConfiguration, topology: CPUTopology, *, reserved: CPUSet, count: int
 ) -> CPUManager:
     options = _options(config)
-    if options.get(ALIGN_BY_SOCKET):
+    if ALIGN_BY_SOCKET in options:
         if config.topology_manager_policy == SINGLE_NUMA_NODE:
             raise InvalidConfiguration(
                 "Topolgy manager single-numa-node policy is incompatible "
@@ -311,12 +311,12 @@ def _static(
                 "Align by socket is not compatible with hardware where "
                 "number of sockets are more than number of NUMA"
             )
-    full_cores_only = options.get(FULL_PCPUS_ONLY, False)
+    full_cores_only = FULL_PCPUS_ONLY in options
     strategy = Strategy(
-        spread=options.get(DISTRIBUTE_ACROSS_CORES, False),
-        distributed=options.get(DISTRIBUTE_ACROSS_NUMA, False),
+        spread=DISTRIBUTE_ACROSS_CORES in options,
+        distributed=DISTRIBUTE_ACROSS_NUMA in options,
         group=topology.cpus_per_core if full_cores_only else 1,
-        align_uncore=options.get(PREFER_ALIGN_BY_UNCORE, False),
+        align_uncore=PREFER_ALIGN_BY_UNCORE in options,
         rounds_up_uncore_rest=config.release.rounds_up_uncore_rest,
     )
     if not reserved:
@@ -340,8 +340,8 @@ def _static(
         reserved_physical=physical,
         strategy=strategy,
         full_cores_only=full_cores_only,
-        align_by_socket=options.get(ALIGN_BY_SOCKET, False),
-        strict_reservation=options.get(STRICT_CPU_RESERVATION, False),
+        align_by_socket=ALIGN_BY_SOCKET in options,
+        strict_reservation=STRICT_CPU_RESERVATION in options,
         tells_smt_cause=config.release.tells_smt_cause,
     )
 
@@ -354,10 +354,11 @@ _EXCLUSIVE_PAIRS = (
 )
 
 
-def _options(config: KubeletConfiguration) -> dict[str, bool]:
+def _options(config: KubeletConfiguration) -> set[str]:
+    """Return the options that are on."""
     known = config.release.cpu_options
     alpha, beta = config.gate(CPU_ALPHA_OPTIONS), config.gate(CPU_BETA_OPTIONS)
-    options: dict[str, bool] = {}
+    options: set[str] = set()
     for name, value in config.cpu_manager_policy_options:
         if name not in known:
             raise InvalidConfiguration(f"unknown CPU Manager Policy option: {go.quote(name)}")
@@ -368,11 +369,12 @@ def _options(config: KubeletConfiguration) -> dict[str, bool]:
                 f"but option {go.quote(name)} provided"
             )
         try:
-            options[name] = go.parse_bool(value)
+            if go.parse_bool(value):
+                options.add(name)
         except ValueError as error:
             raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
     for first, second in _EXCLUSIVE_PAIRS:
-        if options.get(first) and options.get(second):
+        if first in options and second in options:
             raise InvalidConfiguration(
                 f"static policy options {first} and {second} can not be used at the same time"
             )

@@ -38,8 +38,8 @@ from numazones.kubelet.versions import (
 )
 from numazones.machine import Machine
 
-TieBreaker = Callable[[int, int], int | None]
-"""Given two NUMA ids, the one to prefer; None: undecided."""
+TieBreaker = Callable[[int, int], bool]
+"""Whether the first of two NUMA ids is to be preferred to the second; False: undecided as well."""
 
 DEFAULT_MAX_NUMA_NODES = 8
 
@@ -66,7 +66,7 @@ class TopologyManager:
         if config.topology_manager_policy == POLICY_NONE:
             return cls(POLICY_NONE, pod_scope=False, numa_mask=machine.numa_mask)
         options, max_allowable = _options(config)
-        closest = options.get(PREFER_CLOSEST, False)
+        closest = PREFER_CLOSEST in options
         if closest and any(node.distances is None for node in machine.numa_nodes):
             raise InvalidConfiguration(
                 "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
@@ -79,8 +79,7 @@ class TopologyManager:
             numa_mask=machine.numa_mask,
             prefer_closest=closest and config.topology_manager_policy != SINGLE_NUMA_NODE,
             prefer_most_allocated=(
-                options.get(PREFER_MOST_ALLOCATED, False)
-                and config.topology_manager_policy == SINGLE_NUMA_NODE
+                PREFER_MOST_ALLOCATED in options and config.topology_manager_policy == SINGLE_NUMA_NODE
             ),
             distances={node.id: node.distances or () for node in machine.numa_nodes},
         )
@@ -115,8 +114,6 @@ class TopologyManager:
         for resource in hints:
             if resource.any_numa is True:
                 continue
-            if resource.any_numa is False:
-                return set()
             masks = resource.preferred
             if single:
                 masks = tuple([mask for mask in masks if mask & mask - 1 == 0])
@@ -233,7 +230,7 @@ def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int
     ordered = sorted(candidates)
     best = ordered[0]
     for candidate in ordered[1:]:
-        if tie_breaker(best.bit_length() - 1, candidate.bit_length() - 1) == candidate.bit_length() - 1:
+        if tie_breaker(candidate.bit_length() - 1, best.bit_length() - 1):
             best = candidate
     return best
 
@@ -256,11 +253,11 @@ def _expand(index: int, ids: tuple[int, ...]) -> int:
     return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
 
 
-def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
-    """Return the boolean options, and the greatest number of NUMA nodes allowed."""
+def _options(config: KubeletConfiguration) -> tuple[set[str], int]:
+    """Return the options that are on, and the greatest number of NUMA nodes allowed."""
     known = config.release.topology_options
     alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
-    options: dict[str, bool] = {}
+    options: set[str] = set()
     max_allowable = DEFAULT_MAX_NUMA_NODES
     for name, value in config.topology_manager_policy_options:
         if name not in known:
@@ -275,7 +272,8 @@ def _options(config: KubeletConfiguration) -> tuple[dict[str, bool], int]:
             max_allowable = _max_allowable(value)
             continue
         try:
-            options[name] = go.parse_bool(value)
+            if go.parse_bool(value):
+                options.add(name)
         except ValueError as error:
             raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
     return options, max_allowable

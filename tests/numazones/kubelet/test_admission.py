@@ -1,5 +1,8 @@
 """Whole decisions: laws that hold whatever the node, and the cases the laws leave out."""
 
+from typing import Any
+
+import pytest
 from hypothesis import assume, given, settings
 
 from numazones import cpuset
@@ -10,7 +13,7 @@ from numazones.kubelet.node import Node
 from numazones.pod import Pod
 from tests.numazones.kubelet.days import days, play
 
-from .building import container, machine, node, pod, sidecar
+from .building import container, gpus, machine, node, pod, sidecar
 
 
 @settings(max_examples=150)
@@ -155,3 +158,26 @@ def test_a_rejected_pods_grants_are_freed() -> None:
 def test_removing_an_unknown_pod_changes_nothing() -> None:
     start = node()
     assert remove(start, "unknown") is start
+
+
+@pytest.mark.parametrize("scope", ["container", "pod"])
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        {"memory": "None"},
+        {"cpus": "none", "reserved": ""},
+        {"cpus": "none", "reserved": "", "memory": "None", "devices": gpus((0,), (1,))},
+    ],
+    ids=["CPUs", "memory", "devices"],
+)
+def test_a_pod_that_is_admitted_again_is_led_to_where_it_is(keeps: dict[str, Any], scope: str) -> None:
+    """As after a restart of the kubelet; other NUMA nodes may look better by then."""
+    start = node(machine(2, cores=4), scope=scope, **keeps)
+    asked = pod("u", container("c", 2, "1Gi", vendor_gpu="1"))
+    full = admit(start, pod("early", container("c", 7, "15Gi", vendor_gpu="1"))).node
+    admission = admit(full, asked)
+    assert admission.affinities == {"c": Hint(0b10, True)}
+    alone = remove(admission.node, "early")
+    again = admit(alone, asked)
+    assert again.affinities == {"c": Hint(0b10, True)}
+    assert again.node == alone

@@ -6,6 +6,7 @@ from numazones import cpuset
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.cpu_manager import CPUManager, CPUState
+from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import Hint
 
@@ -102,7 +103,11 @@ def test_configurations_are_rejected_in_the_kubelets_words(config: dict[str, obj
 
 def test_align_by_socket_needs_numa_nodes_no_larger_than_sockets() -> None:
     config = configuration("restricted", cpu_options={"align-by-socket": "true"})
-    with pytest.raises(InvalidConfiguration, match="number of sockets are more than number of NUMA"):
+    told = (
+        "new static policy error: Align by socket is not compatible with hardware where "
+        "number of sockets are more than number of NUMA"
+    )
+    with pytest.raises(InvalidConfiguration, match=f"^{told}$"):
         CPUManager.start(config, CPUTopology(machine(1, cores=2, sockets=1).__class__(
             tuple(type(cpu)(cpu.id, cpu.core, cpu.core, 0, 0) for cpu in machine(1, cores=2).cpus),
             machine(1).numa_nodes,
@@ -130,19 +135,82 @@ def test_cpus_recorded_already_lead_to_the_same_hints() -> None:
     assert manager().container_hints(state, "u", "c", 4, 0).all() == (Hint(None, False),)
 
 
+@pytest.mark.parametrize(
+    ("requests", "preferred"),
+    [
+        ({"a": 2, "b": 2}, (0b01,)),  # as recorded
+        ({"a": 2, "b": 2, "c": 1}, (0b01,)),  # the rest beside what is recorded
+        ({"a": 2, "b": 2, "c": 0}, (0b01,)),
+        ({"a": 2, "b": 4}, ()),  # b asked for other than what it has
+        ({"a": 1, "b": 2}, ()),
+        ({"d": 2}, (0b01, 0b10)),  # nobody who has any is asked about
+    ],
+)
+def test_a_pod_as_a_whole_is_led_to_what_its_containers_hold_already(
+    requests: dict[str, int], preferred: tuple[int, ...]
+) -> None:
+    held = CPUState(cpuset.parse("0,3-8,11-15"), {"u": {"a": cpuset.parse("1,9"), "b": cpuset.parse("2,10")}})
+    hints = manager().pod_hints(held, "u", requests, sum(requests.values()), 0)
+    assert (hints.resource, hints.preferred) == ("cpu", preferred)
+    assert (hints.any_numa is False) is (preferred == ())
+
+
+def test_a_container_that_has_its_cpus_already_gets_no_others() -> None:
+    books = CPUState(cpuset.parse("0,2-8,10-15"), {"u": {"c": cpuset.parse("1,9")}})
+    assert manager().allocate(books, "u", "c", request=2, affinity=0b10, reusable=0) is books
+    other = manager().allocate(books, "v", "c", request=2, affinity=0b10, reusable=0)
+    assert other == books.assign("v", "c", cpuset.parse("4,12"))
+
+
+def test_hints_are_told_to_be_of_cpus() -> None:
+    state = CPUState(cpuset.parse("0,2-8,10-15"), {"u": {"c": cpuset.parse("1,9")}})
+    for cpus in (manager(), manager(align_by_socket="true")):
+        for container_, request in (("c", 2), ("c", 3), ("d", 2), ("d", 16)):
+            assert cpus.container_hints(state, "u", container_, request, 0).resource == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("options", "strategy"),
+    [
+        ({}, Strategy()),
+        ({"full-pcpus-only": "true"}, Strategy(group=2)),
+        ({"full-pcpus-only": "false"}, Strategy()),
+        ({"distribute-cpus-across-numa": "true"}, Strategy(distributed=True)),
+        (
+            {"distribute-cpus-across-numa": "true", "full-pcpus-only": "true"},
+            Strategy(distributed=True, group=2),
+        ),
+        ({"distribute-cpus-across-cores": "1"}, Strategy(spread=True)),
+        ({"prefer-align-cpus-by-uncorecache": "t"}, Strategy(align_uncore=True)),
+        ({"strict-cpu-reservation": "true"}, Strategy()),
+    ],
+)
+def test_options_say_how_cpus_are_chosen(options: dict[str, str], strategy: Strategy) -> None:
+    config = configuration("restricted", cpu_options=options)
+    started = CPUManager.start(config, CPUTopology(TWO))
+    assert started.strategy == strategy
+    assert started.full_cores_only is (options.get("full-pcpus-only") == "true")
+
+
+def test_caches_are_kept_together_if_asked_for() -> None:
+    """Of 4 CPUs that share a cache 3 are left, of another all, which the option takes."""
+    hardware = machine(1, cores=8, threads=1, cores_per_cache=4)
+    for options, given in (({}, "1-4"), ({"prefer-align-cpus-by-uncorecache": "true"}, "4-7")):
+        start = node(hardware, policy="none", memory="None", cpu_options=options)
+        admission = admit(start, pod("u", container("c", 4)))
+        assert cpuset.format(admission.containers["c"].cpus) == given
+
+
 def test_align_by_socket_prefers_every_set_of_numa_nodes_on_few_enough_sockets() -> None:
     four = machine(4, cores=2, sockets=2)
     config = configuration("restricted", cpu_options={"align-by-socket": "true"})
     cpus = CPUManager.start(config, CPUTopology(four))
     hints = cpus.container_hints(cpus.initial_state(), "u", "c", 2, 0)
-    assert {hint.affinity for hint in hints.all() if hint.preferred} == {
-        0b1,
-        0b10,
-        0b11,
-        0b100,
-        0b1000,
-        0b1100,
-    }
+    aligned = {0b1, 0b10, 0b11, 0b100, 0b1000, 0b1100}
+    assert {hint.affinity for hint in hints.all() if hint.preferred} == aligned
+    across = set(range(1, 0b10000)) - aligned
+    assert {hint.affinity for hint in hints.all() if not hint.preferred} == across
+    assert len(hints.all()) == 15
 
 
 @pytest.mark.parametrize(
@@ -241,4 +309,5 @@ def test_what_is_allocatable_is_all_but_the_reserved_and_counted_by_numa_nodes()
         (ALL & ~cpuset.parse("0,4") & found.topology.cpus_in(mask)).bit_count() for mask in (0b01, 0b10, 0b11)
     ]
     assert sum(counts[:2]) == counts[2] == 14
-    assert CPUManager.start(configuration("none", cpus="none"), CPUTopology(TWO)).allocatable() == 0
+    shared = CPUManager.start(configuration("none", cpus="none"), CPUTopology(TWO))
+    assert (shared.allocatable(), shared.capacity(0b11)) == (0, 0)

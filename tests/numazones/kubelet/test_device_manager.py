@@ -149,6 +149,39 @@ def test_a_plugin_may_prefer_among_what_is_aligned_or_else_among_what_is_left(
 
 
 @pytest.mark.parametrize(
+    ("count", "asked", "given"),
+    [
+        (1, None, ("gpu-1",)),  # what is reused is enough
+        (2, (("gpu-1", "gpu-2", "gpu-3"), ("gpu-1",), 2), ("gpu-1", "gpu-3")),
+        (3, None, ("gpu-1", "gpu-2", "gpu-3")),  # all that are aligned
+        (
+            4,
+            (("gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"), ("gpu-1", "gpu-2", "gpu-3"), 4),
+            ("gpu-1", "gpu-2", "gpu-3", "gpu-4"),
+        ),
+    ],
+)
+def test_a_plugin_is_told_to_include_what_init_containers_leave(
+    count: int, asked: tuple[tuple[str, ...], tuple[str, ...], int] | None, given: tuple[str, ...]
+) -> None:
+    calls: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
+
+    def highest(_: str, available: Sequence[str], must: Sequence[str], size: int) -> Iterable[str]:
+        calls.append((tuple(available), tuple(must), size))
+        return [*sorted(set(available) - set(must), reverse=True)[: size - len(must)], *must]
+
+    config = configuration("best-effort", cpus="none", memory="None")
+    devices = gpus((), (0,), (0,), (0,), (1,))
+    manager = Node.fresh(machine(), config, devices, preferred_allocation=highest).kubelet.devices
+    left = DeviceState().assign("u", "init", "vendor/gpu", 0b00010)
+    state = manager.allocate(
+        left, "u", "c", limits=(("vendor/gpu", count),), affinity=0b01, reusable={"vendor/gpu": 0b00010}
+    )
+    assert manager.resources["vendor/gpu"].ids(state.assignments["u"]["c"]["vendor/gpu"]) == given
+    assert calls == ([] if asked is None else [asked])
+
+
+@pytest.mark.parametrize(
     ("affinity", "count", "given"),
     [
         (0b01, 1, ("gpu-3",)),

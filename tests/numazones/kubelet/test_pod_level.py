@@ -113,6 +113,31 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
     )
     assert explain(strict).shortfall == sentence
+    (merge,) = explain(strict).merges
+    assert [(name, hints) for name, hints in merge.hints if hints == (Hint(None, False),)] == [
+        (resource, (Hint(None, False),))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "sentence"),
+    [
+        ({"cpu": "16"}, "needs 16 exclusive CPUs, of which 15 could be had"),
+        (
+            {"memory": "40Gi"},
+            (
+                "the Topology Manager chose NUMA node 0 for it, and 40Gi memory cannot be had there, even "
+                "together with other NUMA nodes; at most 31Gi memory can be had, on NUMA nodes 0-1"
+            ),
+        ),
+    ],
+)
+def test_what_a_pod_as_a_whole_lacks_where_nothing_has_to_be_aligned(
+    amounts: dict[str, str], sentence: str
+) -> None:
+    rejected = admit(managed(policy="best-effort"), whole(container("own", 2), sharing("rest"), **amounts))
+    assert rejected.reason == "UnexpectedAdmissionError"
+    assert explain(rejected).shortfall == sentence
 
 
 def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:

@@ -113,6 +113,7 @@ def test_each_policy_merges_and_admits_by_its_rule(
         ([(0b1, 0b11100, 0b1100000), (0b10, 0b11100, 0b1100000)], 0b1100000),  # of more, as few as possible
         ([(0b1, 0b11100), (0b11, 0b11100)], 0b1),  # fewer rather than more
         ([(0b1,), (0b10,)], 0b1111111),  # nothing in common: all
+        ([(0b10,), (0b100,)], 0b1111111),
         ([(), (0b100, 0b10)], 0b10),  # what cannot be had restricts nothing
         ([(), ()], 0b1111111),
     ],
@@ -196,6 +197,7 @@ def test_distances_that_no_comparison_asks_for_may_be_missing() -> None:
     manager = TopologyManager.start(config, machine(2, ids=(7, 13)))
     hints = [listed(0b1 << 7), listed(others=(0b1 << 7 | 0b1 << 13,))]
     assert manager.merge(hints) == (Hint(0b1 << 7, False), True)
+    assert manager.merge([listed(others=(0b1 << 13,))]) == (Hint(0b1 << 13, False), True)
 
 
 def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
@@ -209,23 +211,23 @@ def test_sixteen_numa_nodes_are_merged_without_blowing_up() -> None:
     assert manager.merge(wide) == (Hint(0b11111111, False), True)
 
 
-# Scores (CPU, memory) as in the reference's case "cycle": 0 beats 1, 1 beats 2, 2 beats 0.
+# As in the reference's case "cycle": 0 and 1 are equal, 1 and 2 as well, and yet 2 is preferred to 0.
 @pytest.mark.parametrize(
-    ("wins", "candidates", "winner"),
+    ("preferred", "candidates", "winner"),
     [
-        ({(0, 1): None, (1, 2): None, (0, 2): 2}, (0, 1, 2), 2),
-        ({(0, 1): 1, (1, 2): None, (0, 2): 2}, (0, 1, 2), 1),
-        ({(0, 1): None}, (0, 1), 0),
-        ({(0, 1): 0}, (0, 1), 0),
-        ({(2, 5): 5}, (2, 5), 5),
+        ({(2, 0)}, (0, 1, 2), 2),
+        ({(1, 0), (2, 0)}, (0, 1, 2), 1),
+        (set(), (0, 1), 0),
+        ({(0, 1)}, (0, 1), 0),
+        ({(5, 2)}, (2, 5), 5),
     ],
 )
 def test_the_tie_break_is_one_pass_by_increasing_numa_id(
-    wins: dict[tuple[int, int], int | None], candidates: tuple[int, ...], winner: int
+    preferred: set[tuple[int, int]], candidates: tuple[int, ...], winner: int
 ) -> None:
     manager = TopologyManager("single-numa-node", False, 0xFF, prefer_most_allocated=True)
     hint, _ = manager.merge(
-        [listed(*(1 << numa for numa in candidates))], lambda one, other: wins[one, other]
+        [listed(*(1 << numa for numa in candidates))], lambda one, other: (one, other) in preferred
     )
     assert hint == Hint(1 << winner, True)
 
@@ -273,6 +275,7 @@ def test_options_are_rejected_in_the_kubelets_words(
     assert str(rejected.value) == message
 
 
+WIDER = {"max-allowable-numa-nodes": "9"}
 BOTH = {"prefer-closest-numa-nodes": "true", "prefer-most-allocated-numa-node": "true"}
 DISTANCES = {0: (10, 20), 1: (20, 10)}
 
@@ -284,6 +287,12 @@ DISTANCES = {0: (10, 20), 1: (20, 10)}
         ("restricted", "pod", {}, TopologyManager("restricted", True, 0b11, distances=DISTANCES)),
         ("restricted", "container", BOTH, TopologyManager("restricted", False, 0b11, True, False, DISTANCES)),
         ("best-effort", "pod", BOTH, TopologyManager("best-effort", True, 0b11, True, False, DISTANCES)),
+        (
+            "best-effort",
+            "pod",
+            {**WIDER, **BOTH},
+            TopologyManager("best-effort", True, 0b11, True, False, DISTANCES),
+        ),
         (
             "single-numa-node",
             "pod",

@@ -260,9 +260,9 @@ class Execution:
         """Take the next step."""
         return await self.steps.step(self.item, self.wanted, self.settings, now)
 
-    async def judge(self) -> Judgement:
+    async def judge(self, now: datetime = NOON) -> Judgement:
         """Say whether the plan holds."""
-        return await self.steps.judge(self.item, self.wanted, self.settings, NOON)
+        return await self.steps.judge(self.item, self.wanted, self.settings, now)
 
     def evicted(self) -> list[str]:
         """Names of the pods whose eviction was asked for."""

@@ -6,7 +6,7 @@ import pytest
 
 from numazones_client import Forbidden, TooManyRequests
 from numazones_client.errors import Request
-from numazones_client.resources import REBALANCE_POLICIES
+from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from tests.operator.rebalance.offline_execution import (
     AT_NOON,
     RUNS,
@@ -158,3 +158,14 @@ async def test_a_plan_whose_pod_is_evicted_is_followed_whatever_its_policy_wants
     here.pod("new", owner="mover", node="n2", created=AT_NOON)
     here.plan("Evicted")
     assert await carry_on(here) == "Placed"
+
+
+@pytest.mark.parametrize("mode", ["Auto", "Recommend"])
+async def test_nothing_is_done_for_a_plan_that_was_edited_meanwhile(mode: str) -> None:
+    here = Execution()
+    here.policy(mode=mode)
+    known = here.plan("Pending")
+    body = here.server.objects[REBALANCE_RECOMMENDATIONS]["p-1"]
+    body["metadata"] = {**body["metadata"], "resourceVersion": "8"}
+    await here.executor.carry_on(known, here.wanted, here.settings)
+    assert here.server.objects[REBALANCE_RECOMMENDATIONS]["p-1"] == body

@@ -455,6 +455,42 @@ async def test_a_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: di
     assert other.problem.startswith("no node that the scheduler could choose is left for")
 
 
+async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
+    here = Execution()
+    here.policy(protections={"minPodAge": "1h"})
+    here.pod("mover", node="n1", startTime="2026-01-31T11:10:00Z", **RUNS)
+    young = await here.judge()
+    assert young.problem.startswith("pod default/mover may not be moved: ")
+    old = NOON + timedelta(minutes=10)
+    assert await here.judge(old) == Judgement()
+    for now, phase in ((old - SECOND, "Superseded"), (old, None)):
+        advance = await here.step(now)
+        assert advance is not None
+        assert advance.phase == phase
+
+
+async def test_a_plan_holds_once_what_failed_before_is_past_its_cooldown() -> None:
+    here = Execution()
+    failed = {"type": "Complete", "status": "True", "reason": "Failed", "lastTransitionTime": AT_NOON}
+    progress = [{"pod": move("mover")["pod"], "phase": "Failed", "since": AT_NOON}]
+    status = {"phase": "Failed", "progress": progress, "conditions": [failed]}
+    here.recommend({"moves": [move("mover")]}, status, name="p-0")
+    assert (await here.judge(NOON + timedelta(minutes=59))).problem.endswith("within the cooldown")
+    assert await here.judge(NOON + timedelta(minutes=60)) == Judgement()
+
+
+async def test_a_plan_for_pods_that_are_rejected_one_after_the_other_ends_with_their_loop() -> None:
+    here = for_stuck_pod()
+    here.gone("stuck")
+    here.owner("stuck", gated=False)
+    here.pod("stuck-1", owner="stuck", node="n3", **REJECTED)
+    pod = {"namespace": "default", "name": "stuck", "uid": "rs-stuck"}
+    here.recommend({"moves": [move("mover")], "placements": [{**placement("stuck", "n1"), "pod": pod}]}, {})
+    over = Judgement(problem="pod default/stuck does not wait any more")
+    assert await here.judge(NOON + timedelta(minutes=10)) == over
+    assert await here.judge(NOON + timedelta(minutes=10) - SECOND) != over
+
+
 # Plans for a pod that waits: n1 takes it once the mover is gone, n3 never does, whatever the scheduler thinks
 
 
