@@ -168,11 +168,6 @@ class View:
         counts = self.counts if old == new else tuple(map(_replaced_term, self.counts, old, new))
         return View(self.base, {**self.changed, name: state}, counts)
 
-    @property
-    def key(self) -> Hashable:
-        """A key that is equal for views in the same state."""
-        return frozenset((name, state.key) for name, state in self.changed.items())
-
 
 def _replaced_term(count: int, old: int, new: int) -> int:
     return count - old + new
@@ -231,11 +226,13 @@ class Search:
         ordered = fullest_first(cluster.nodes.values(), lambda node: base[node.name].free_block)
         self._destinations = [node.name for node in ordered]
         self._gains: dict[tuple[str, Hashable], int] = {}
+        self._numbers: dict[tuple[str, Hashable], int] = {}
+        """Node and key of a state → its number; numbers take a tenth of the memory where views are kept."""
         # Of the search that is going on:
         self._want = 0
         self._breadth: Breadth | None = None
         self._best: _Best | None = None
-        self._seen: dict[Hashable, int] = {}
+        self._seen: dict[tuple[int, ...], int] = {}
 
     @property
     def states(self) -> Mapping[str, NodeState]:
@@ -311,13 +308,19 @@ class Search:
         if most is not None and self._goal.total(view.counts) + left * most < self._want:
             return False
         if steps:
-            key = view.key
+            key = self._key(view)
             if self._seen.get(key, 0) >= left:
                 return False
             self._seen[key] = left
             if self._breadth is not None:
                 return True  # few states; their bounds would cost more than they save
         return left == 1 or self._is_within_bounds(view, left)
+
+    def _key(self, view: View) -> tuple[int, ...]:
+        """Return a key that is equal for views in the same state."""
+        numbers = self._numbers
+        states = ((name, state.key) for name, state in view.changed.items())
+        return tuple(sorted(numbers.setdefault(state, len(numbers)) for state in states))
 
     def _is_within_bounds(self, view: View, left: int) -> bool:
         """Whether so many evictions could reach the number, placements set aside.

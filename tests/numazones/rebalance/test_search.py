@@ -159,7 +159,23 @@ def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
     assert freed.counts == (1,)
     assert freed["n1"] is not states["n1"]
     assert freed["n2"] is states["n2"]
-    assert freed.key != view.key
+
+
+def test_views_in_the_same_state_are_told_from_others_however_they_came_about(broken: Situation) -> None:
+    goal = shape(4)
+    sought = search(broken, goal)
+    start = View(sought.states, {}, (0,))
+    moved, *_ = candidates(broken, Policy())
+    name, other = moved.pod.node, next(name for name in sought.states if name != moved.pod.node)
+    freed = sought.states[name].without(moved)
+    again = NodeState(freed.node, goal, freed.key)
+    there = start.with_state(name, freed)
+    assert sought._key(there) == sought._key(start.with_state(name, again)) != sought._key(start)
+    both = there.with_state(other, sought.states[other])
+    assert sought._key(both) == sought._key(
+        start.with_state(other, sought.states[other]).with_state(name, freed)
+    )
+    assert sought._key(both) != sought._key(there)
 
 
 @settings(max_examples=25, deadline=None)
