@@ -1,6 +1,6 @@
 """Whether the programs keep their size: a cluster in which all comes and goes for as long as one likes.
 
-Real processes: the operator with gate, page and rebalancing, the extender, an exporter for each of six nodes.
+Real processes: the operator with gate, page and rebalancing, the extender, an exporter for each node.
 API server, kubelets, scheduler and controllers are simulated in this one. Each round lets random pods come
 and go in three ways (bound blindly, through the extender, through the gate), scales ReplicaSets, whose
 replicas a policy moves, looks at page and metrics, and ends all watches, answers with errors or deletes all
@@ -46,9 +46,8 @@ from numazones_simulator.simulated_cluster import SimulatedCluster
 from numazones_simulator.turnover import Turnover
 from numazones_simulator.workload import Workload, container
 
-NODES = 6
-PODS, CROWD = 40, 15
-"""Of each of the three ways, in a round, and how many of them stay."""
+CROWD = 15
+"""So many pods of each of the three ways stay."""
 TEMPLATES = 100
 """Of each way: what pods of a template share is kept, up to a bound that no run of an hour reaches."""
 APPS = 5
@@ -158,10 +157,11 @@ def missed(name: str, figures: dict[str, Any]) -> Iterator[str]:
 class Rounds:
     """Lets things come and go."""
 
-    def __init__(self, cluster: SimulatedCluster, page: str, seed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, page: str, *, pods: int, seed: int) -> None:
         self._cluster = cluster
         self._client = cluster.plane.client
         self._page = page
+        self._pods = pods
         self._draw = random.Random(seed)
         blind = again(Workload(seed, namespace="blind"))
         extended = prevention.for_scheduler(again(Workload(seed + 1, namespace="extended")))
@@ -184,7 +184,7 @@ class Rounds:
         """One round."""
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(self._look()), tasks.create_task(self._check())]
-            coming = [tasks.create_task(one.run(PODS)) for one in self._turnovers]
+            coming = [tasks.create_task(one.run(self._pods)) for one in self._turnovers]
             for app in range(APPS):
                 replicas = {"spec": {"replicas": self._draw.randint(1, 4)}}
                 await self._client.patch(REPLICA_SETS, f"app-{app}", replicas, namespace="apps")
@@ -263,7 +263,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
     page = free_address()
     arguments = (f"--page-address={page}", "--rebalance-period=500ms")
     async with simulated_cluster.running(
-        node_kinds.mixed(NODES),
+        node_kinds.mixed(options.nodes),
         directory,
         Screen(StringIO(), StringIO()),
         operator=arguments,
@@ -271,7 +271,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         prevent=(Prevention.GATE, Prevention.EXTENDER),
     ) as cluster:
         watched = programs(directory)
-        rounds = Rounds(cluster, page, options.seed)
+        rounds = Rounds(cluster, page, pods=options.pods, seed=options.seed)
         await rounds.prepare()
         started, number = time.monotonic(), 0
         while (minute := (time.monotonic() - started) / 60) < options.minutes:
@@ -283,7 +283,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
     return {
         "minutes": round(minute, 1),
         "rounds": number,
-        "pods": 3 * PODS * number,
+        "pods": 3 * options.pods * number,
         "programs": {one.name: one.figures(options.warm_up) for one in watched},
     }
 
@@ -316,6 +316,8 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=10.0, help="minutes that do not count")
+    parser.add_argument("--nodes", type=int, default=6)
+    parser.add_argument("--pods", type=int, default=40, help="of each of the three ways, in a round")
     parser.add_argument("--trace", action="store_true", help="have the programs trace their memory")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
