@@ -254,15 +254,14 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     )
 
 
-def others_waiting(goal: Goal, pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
-    """Return one pod of each kind that the scheduler may bind as soon as there is room, and no goal is about.
+def ungated_pods(pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
+    """Return one of each kind of the pods that the scheduler may bind as soon as there is room.
 
     A pod that a gate holds back is none: who takes the gate away looks at plans.
     """
-    own = {pod.uid for pod in waiting_pods(goal)}
     found: dict[Kind, ClusterPod] = {}
     for pod in pods:
-        if pod.uid in own or pod.deleting or pod.terminal or pod.constraints.scheduling_gates:
+        if pod.deleting or pod.terminal or pod.constraints.scheduling_gates:
             continue
         kind = Kind.of(pod)
         if kind is not None:

@@ -98,33 +98,37 @@ class _Planning:
         """Node → its state in the search that came last."""
 
     def outcome(self) -> Outcome:
+        first: Outcome | None = None
         try:
-            return self._outcome()
+            while True:
+                found, hopeless = self._attempt()
+                if found.plan is not None:
+                    return found
+                first = first or found
+                if not hopeless or self._expired():
+                    return replace(first, movable=len(self._movable))
+                self._rule_out(hopeless)
         finally:
             self._forget_moves()
 
-    def _outcome(self) -> Outcome:
+    def _attempt(self) -> tuple[Outcome, str]:
+        """Return what is found, and the uid of a pod for whose move a plan does not hold; empty if none."""
         search = self._search(self._situation.cluster, self._movable)
         before = search.total
         aim = self._goal.aim
         if aim is not None and before >= aim:
             nothing = self._no_plan("there is nothing to do: the goal is reached", before)
-            return replace(nothing, reached=True)
+            return replace(nothing, reached=True), ""
         steps, minimal = self._steps(search)
         if not steps:
-            return self._no_plan(self._reason_for_no_plan(), before)
+            return self._no_plan(self._reason_for_no_plan(), before), ""
         made = self._prove_with_fewest_affinities(self._draft(steps, before, minimal=minimal))
-        if isinstance(made, Proof) and made.hopeless and not self._expired():
-            self._rule_out(made.hopeless)
-            again = self._outcome()
-            return again if again.plan is not None else self._no_plan(_does_not_hold(made), before)
         if isinstance(made, Proof):
-            return self._no_plan(_does_not_hold(made), before)
+            return self._no_plan(f"the plan found does not hold: {made.reason}", before), made.hopeless
         if made.gain < self._policy.min_gain:
-            return self._no_plan(
-                f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}", before
-            )
-        return Outcome(made, "", before, movable=len(self._movable))
+            reason = f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}"
+            return self._no_plan(reason, before), ""
+        return Outcome(made, "", before, movable=len(self._movable)), ""
 
     def _rule_out(self, uid: str) -> None:
         """Let a pod not be made anew on the node that it leaves, or, asked again, not be moved at all."""
@@ -275,10 +279,6 @@ class _Planning:
 
     def _prove(self, draft: Plan) -> Proof:
         return prove(draft, self._goal, self._situation, self._policy)
-
-
-def _does_not_hold(proof: Proof) -> str:
-    return f"the plan found does not hold: {proof.reason}"
 
 
 def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:

@@ -17,7 +17,7 @@ from numazones import scheduling, timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
-from numazones.rebalance.goals import Align, Counts, Goal, others_waiting, waiting_pods
+from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
 from numazones.rebalance.limits import Allowance, Tally
 from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
@@ -76,9 +76,7 @@ class _Play:
             {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
         )
         self._base = situation.cluster.nodes
-        self._others = (
-            others_waiting(goal, situation.cluster.pending.values()) if isinstance(goal, Align) else ()
-        )
+        self._others = ungated_pods(situation.cluster.pending.values()) if isinstance(goal, Align) else ()
         self._counts: dict[str, Counts] = {}
         self.sequences = 0
 

@@ -23,11 +23,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from numazones import timestamp
-from numazones.arrivals import Arrivals
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.held_room import RELEASE_SECONDS, Way
 from numazones.prediction import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
@@ -84,16 +82,15 @@ class _Round:
     sliced: float
     placing: frozenset[str]
     """Nodes that may also reject pods that NUMA placement does not concern elsewhere."""
-    open: dict[Kind, list[str]] = field(default_factory=dict)
-    """Nodes that may still have room for pods of a kind, best first; within a round there is never more."""
+    open: dict[tuple[Kind, bool], list[str]] = field(default_factory=dict)
+    """Kind, and whether whichever pods end → nodes that may still have room for pods of the kind, best first;
+    within a round there is never more."""
     unforeseen: int = -_HIGHEST
     """The highest priority of a pod without a prediction so far; the less important wait for that."""
-    closed: set[tuple[Kind, int]] = field(default_factory=set)
-    """Kinds and priorities of which no further pod finds a node."""
+    closed: set[tuple[Kind, int, bool]] = field(default_factory=set)
+    """Kinds and priorities of which no further pod finds a node, with the same."""
     passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
-    rejected: set[Kind] = field(default_factory=set)
-    """Kinds that no node admits beside the pods on their way, even if no pod ends."""
     failure: APIError | None = None
 
     def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
@@ -223,11 +220,7 @@ class AdmissionGates:
             if this.failure is not None or time.monotonic() - this.started > _ROUND:
                 return this.failure is not None
             concerned = relevant(pod)
-            release = (
-                self._release_now(pod, this) or self._release_as_things_stand(pod, this)
-                if concerned
-                else self._release_unconcerned(pod, this)
-            )
+            release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
             if release is not None:
                 await self._start(pod, release, this)
             elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
@@ -238,51 +231,34 @@ class AdmissionGates:
 
     def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
         """Return where a pod may go now; None if nowhere."""
-        return self._release_to(pod, self._free_nodes(pod, this))
-
-    def _release_as_things_stand(self, pod: ClusterPod, this: _Round) -> Release | None:
-        """Return the same for a pod that has waited long enough for a node that admits it whichever pods end.
-
-        What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
-        would wait for that for ever, beside room that it fits.
-        """
-        forecast, prediction = self._forecasts.forecast_of(pod.uid), self._forecasts.prediction_of(pod.uid)
-        if forecast is None or prediction is None or prediction.verdict != ADMISSIBLE:
-            self._uncertain_since.pop(pod.uid, None)
-            return None
-        now, kind = self._clock(), forecast.kind
-        since = self._uncertain_since.setdefault(pod.uid, now)
-        if now - since < PATIENCE_SECONDS or _priority(pod) < this.unforeseen or kind in this.rejected:
-            return None
-        ranked = map(self._state.node, self._forecasts.ranked(pod.uid))
-        admitting = [
-            node
-            for node in ranked
-            if node is not None and self._arrivals_at(node, this).admits_unless_pods_end(kind)
-        ]
-        if not admitting:
-            this.rejected.add(kind)
-        free = (
-            node.name
-            for node in admitting
-            if self._may_go(pod, node.name) and not self._is_wanted(node, pod, this)
-        )
-        return self._release_to(pod, tuple(islice(free, CHOICE)))
-
-    def _release_to(self, pod: ClusterPod, nodes: tuple[str, ...]) -> Release | None:
-        """Return the release of a pod to nodes that would admit it; None if there are none."""
+        nodes = self._free_nodes(pod, this)
+        if not nodes and self._has_waited_for_certainty(pod):
+            nodes = self._free_nodes(pod, this, certain=False)
         if not nodes:
             return None
         if sure := self._with_devices(pod, nodes):
             return Release("admissible", sure, Reach.ONLY)
         return Release("devices", nodes, Reach.RATHER)
 
+    def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
+        """Whether a pod has waited long enough for a node that admits it whichever pods end.
+
+        What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
+        would wait for that for ever, beside room that it fits.
+        """
+        prediction = self._forecasts.prediction_of(pod.uid)
+        if prediction is None or prediction.verdict != ADMISSIBLE:
+            self._uncertain_since.pop(pod.uid, None)
+            return False
+        now = self._clock()
+        return now - self._uncertain_since.setdefault(pod.uid, now) >= PATIENCE_SECONDS
+
     def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> Release | None:
         """Return the same for a pod that most nodes admit unasked."""
         kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
         if kind is None or not this.placing:
             return Release(unconcerned_pods.REASON)
-        if (kind, _priority(pod)) in this.closed:
+        if (kind, _priority(pod), True) in this.closed:
             return None
 
         def has_room(node: ClusterNode) -> bool:
@@ -293,7 +269,7 @@ class AdmissionGates:
         others = (node for node in self._state.all_nodes() if node.name not in this.placing)
         release = unconcerned_pods.release_of(kind, asked, others, has_room)
         if release is None:
-            this.closed.add((kind, _priority(pod)))
+            this.closed.add((kind, _priority(pod), True))
             this.passed_over.setdefault(kind, pod)
         return release
 
@@ -376,54 +352,55 @@ class AdmissionGates:
         if self._events.post(pod_reference(pod), type=WARNING, reason=NOT_SERVED, message=message):
             self._reported[pod.uid] = objection
 
-    def _free_nodes(self, pod: ClusterPod, this: _Round) -> tuple[str, ...]:
-        """Return nodes that admit the pod beside all that may be on their way to them, best first."""
+    def _free_nodes(self, pod: ClusterPod, this: _Round, *, certain: bool = True) -> tuple[str, ...]:
+        """Return nodes that admit the pod beside all that may be on their way to them, best first.
+
+        If ``certain``, they do so whichever other pods end; else, if none does.
+        """
         priority, forecast = _priority(pod), self._forecasts.forecast_of(pod.uid)
         if forecast is None or self._forecasts.prediction_of(pod.uid) is None:
             if pod.admission is not None:
                 this.unforeseen = max(this.unforeseen, priority)
             return ()
         kind = forecast.kind
-        if priority < this.unforeseen or (kind, priority) in this.closed:
+        if priority < this.unforeseen or (kind, priority, certain) in this.closed:
             return ()
-        if kind not in this.open:
-            this.open[kind] = self._forecasts.ranked(pod.uid)
-        found = self._first_free(pod, kind, this)
+        if (kind, certain) not in this.open:
+            this.open[kind, certain] = self._forecasts.ranked(pod.uid)
+        found = self._first_free(pod, kind, this, certain=certain)
         if not found:
             this.passed_over.setdefault(kind, pod)
         return found
 
-    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round) -> tuple[str, ...]:
+    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round, *, certain: bool) -> tuple[str, ...]:
         """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
         still_open: list[str] = []
         asked, kept = 0, False
-        for name in this.open[kind]:
+        for name in this.open[kind, certain]:
             asked += 1
             if not self._may_go(pod, name):
                 still_open.append(name)
                 kept = True  # by a plan, perhaps for another pod of the kind
                 continue
             node = self._state.node(name)
-            if node is None or not self._has_room(kind, node, this):
+            if node is None or not self._has_room(kind, node, this, certain=certain):
                 continue
             still_open.append(name)
             if not self._is_wanted(node, pod, this):
                 found.append(name)
                 if len(found) == CHOICE:
                     break
-        this.open[kind][:asked] = still_open
+        this.open[kind, certain][:asked] = still_open
         if not found and not kept:
-            this.closed.add((kind, _priority(pod)))
+            this.closed.add((kind, _priority(pod), certain))
         return tuple(found)
 
-    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round) -> bool:
+    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
         """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
-        return self._arrivals_at(node, this).admits(kind)
-
-    def _arrivals_at(self, node: ClusterNode, this: _Round) -> Arrivals:
         held = this.held.get(node.name, ())
-        return self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter)
+        arrivals = self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter)
+        return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
 
     def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the nodes for which no devices of dynamic resource allocation have to be found first.

@@ -388,13 +388,8 @@ async def test_auto_goes_on_by_itself_and_then_rests(tmp_path: Path) -> None:
         await here.policy("Auto")
         await here.operator()
         await here.reach("Succeeded")
-        made = [item["metadata"]["name"] for item in await here.recommendations()]
         await asyncio.sleep(1.5)
-        # On a busy machine a plan may have been superseded before; none comes after the one carried out.
-        assert [item["metadata"]["name"] for item in await here.recommendations()] == made
-        phases = [item["status"]["phase"] for item in await here.recommendations()]
-        assert set(phases) <= {"Superseded", "Succeeded"}
-        assert await evictions(here) == phases.count("Succeeded") == 1
+        assert [item["status"]["phase"] for item in await here.recommendations()] == ["Succeeded"]
 
 
 async def test_policies_that_contradict_each_other_evict_once_and_say_so(tmp_path: Path) -> None:
