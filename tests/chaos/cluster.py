@@ -115,10 +115,27 @@ class Cluster:
     """What the driver acts on."""
 
     def __init__(
-        self, directory: Path, server: WatchedServer, client: Client, fleet: Fleet, *, defect: str = ""
+        self,
+        directory: Path,
+        server: WatchedServer,
+        client: Client,
+        fleet: Fleet,
+        tasks: asyncio.TaskGroup,
+        *,
+        defect: str,
     ) -> None:
-        """``defect``: what is put into every replica of the operator; empty: none."""
+        """Act on what is given.
+
+        Args:
+            directory: of nodes, of programs' logs.
+            server: the API server.
+            client: of the driver.
+            fleet: the kubelets.
+            tasks: fails when a program ends by itself.
+            defect: what is put into every replica of the operator; empty: none.
+        """
         self._defect = defect
+        self._tasks = tasks
         self.directory = directory
         self.server = server
         self.client = client
@@ -152,13 +169,21 @@ class Cluster:
 
     async def _start(self, name: str, command: list[str]) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 *command,
                 stdout=log,
                 stderr=log,
                 cwd=_ROOT,
                 env={**os.environ, "PYTHONWARNINGS": "ignore"},
             )
+        self.processes[name] = process
+        self._tasks.create_task(self._runs_until_killed(name, process))
+
+    async def _runs_until_killed(self, name: str, process: Process) -> None:
+        status = await process.wait()
+        if self.processes.get(name) is process:
+            log = (self.directory / f"{name}.log").read_text(errors="replace")
+            raise AssertionError(f"{name} ended by itself with {status}:\n{log[-4000:]}")
 
     async def kill(self, name: str) -> None:
         """Kill a program as a lack of memory does."""
@@ -171,10 +196,6 @@ class Cluster:
         """Send a signal to a program."""
         if self.processes[name].returncode is None:
             self.processes[name].send_signal(number)
-
-    def ended(self) -> list[str]:
-        """Return which programs have ended by themselves."""
-        return [name for name, process in self.processes.items() if process.returncode is not None]
 
 
 def _mask(ids: Iterable[int]) -> int:
@@ -241,9 +262,9 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         server.node_proxy = fleet.answer
         for agent in fleet.agents.values():
             _watch(agent, history)
-        cluster = Cluster(directory, server, client, fleet, defect=defect)
         parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
         async with asyncio.TaskGroup() as tasks:
+            cluster = Cluster(directory, server, client, fleet, tasks, defect=defect)
             running_parts = [tasks.create_task(part) for part in parts]
             try:
                 for agent in fleet.agents.values():

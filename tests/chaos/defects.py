@@ -1,6 +1,7 @@
 """Runs the operator with a defect put in on purpose: ``python -m tests.chaos.defects DEFECT ARGUMENTS``.
 
-An empty name puts none in. The checker of histories is worth something if it catches each.
+An empty name puts none in. The checker of histories is worth something if it catches each. Defects are
+functions with types, no lambdas, so that mypy says when one no longer fits what it replaces.
 """
 
 import sys
@@ -33,7 +34,11 @@ def unproven() -> None:
 
 def open_gate() -> None:
     """Release every pod to nodes that would admit it alone, however many are on their way there."""
-    AdmissionGates._has_room = lambda *_: True  # type: ignore[method-assign]
+
+    def has_room(*_: Any, **__: Any) -> bool:
+        return True
+
+    AdmissionGates._has_room = has_room  # type: ignore[method-assign]
 
 
 def deaf() -> None:
@@ -55,8 +60,11 @@ def unbudgeted() -> None:
     ) -> None:
         await self.delete(PODS, name, namespace=namespace, uid=uid, resource_version=resource_version)
 
+    def rejection(*_: Any, **__: Any) -> str:
+        return ""
+
     Client.evict = delete  # type: ignore[method-assign]
-    Headroom.rejection = lambda *_: ""  # type: ignore[method-assign]
+    Headroom.rejection = rejection  # type: ignore[method-assign]
 
 
 def backward() -> None:

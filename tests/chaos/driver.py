@@ -462,6 +462,5 @@ async def drive(
             await driver.calm(patience=pace.promised)
             cluster.history.write(directory / "history.jsonl")
             found = checker.violations(cluster.history.events, pace)
-            assert cluster.ended() == [], cluster.ended()
         say(summary(cluster.history.events))
         return found
