@@ -21,8 +21,9 @@ from numazones_simulator.screen import Screen
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
 SAMPLE = Path(__file__).parents[1] / "data" / "recordings"
-DEMO = Path(__file__).parents[2] / "docs" / "assets" / "demo.svg"
-CONTENDED = ("cluster", "--nodes=8", "--pods=90", "--crowd=60", "--seed=4", "--publishing=direct")
+CONTENDED = (
+    "cluster", "--models=all", "--nodes=8", "--pods=90", "--crowd=60", "--seed=4", "--publishing=direct",
+)  # fmt: skip
 TOOLS = Path(__file__).parents[2] / ".cache" / "tools" / "bin"
 
 
@@ -53,62 +54,6 @@ def test_every_command_explains_itself(arguments: tuple[str, ...]) -> None:
     assert shown.stdout.startswith("Usage: numazones-simulator")
     assert len(shown.stdout.splitlines()) > 8
     assert "\\b" not in shown.stdout
-
-
-def test_the_demo_tells_its_story_to_the_end(tmp_path: Path) -> None:
-    recorded = tmp_path / "demo.svg"
-    shown = run("demo", "--auto", "--record", str(recorded))
-    assert shown.returncode == 0, shown.stderr
-    text = shown.stdout
-    acts = (
-        "A workload has come and gone",
-        "A ReplicaSet wants ",
-        "kubectl numazones why rs/trainer -n team",
-        "Behind the gate numazones.io/admission",
-        "A RebalancePolicy finds the fewest evictions that make room",
-        "The gate opened, and trainer-",
-        "The same pods with schedulerName: numazones",
-    )
-    assert [text.index(act) for act in acts] == sorted(text.index(act) for act in acts)
-    assert re.search(r"^Live page on http://127\.0\.0\.1:\d+/$", text, re.MULTILINE)
-    assert len(re.findall(r"^node-\d-numa-\d  \S", text, re.MULTILINE)) == 18
-    assert len(re.findall(r"^  trainer-\w+  node-1  Failed  TopologyAffinityError$", text, re.MULTILINE)) >= 3
-    assert "The kubelet: Pod was rejected: Resources cannot be allocated with Topology locality" in text
-    assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; the fullest offer is \d+", text)
-    assert "What would help:" in text
-    assert re.search(r"shop/web-\w+: from node-1 zone \d to node-\d zone \d; ", text)
-    assert re.search(r"make-room-\w+ .* Succeeded ", text)
-    assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
-    ((right, made),) = re.findall(r"(\d+) of (\d+) predictions came true", text)
-    assert int(made) >= int(right) > 40
-    compared = rows_of(text.split("which asks first\n")[1])
-    assert compared["random pods rejected by kubelets"][1] == "0"
-    assert compared["replicas of web and batch rejected"][1] == "0"
-    ((big, rejected),) = [
-        (what, row) for what, row in compared.items() if re.fullmatch(r"replicas of \d+ CPUs rejected", what)
-    ]
-    assert rejected == ["3 and more", "0"]
-    assert compared[big.replace("rejected", "that run")] == ["0", "1"]
-    for column in (0, 1):
-        decided = [int(row[column]) for what, row in compared.items() if what.startswith("random pods")]
-        assert sum(decided) == 50
-    for model in ("kubelet", "koordinator", "topology-aware"):
-        assert re.search(rf"^{model} +\d+ +\d+$", text, re.MULTILINE)
-    assert "Ctrl-C" not in text
-    # What the README shows is such a recording.
-    assert titles(recorded) == titles(DEMO)
-
-
-def rows_of(text: str) -> dict[str, list[str]]:
-    """A table with titles at the left."""
-    lines = (re.split(r" {2,}", line) for line in text.splitlines())
-    return {what: values for what, *values in lines if what and values}
-
-
-def titles(recorded: Path) -> list[str]:
-    """The titles of a recording's pages, without what differs from one time to the next."""
-    found = re.findall(r'<text class="title"[^>]*>([^<]*)<', recorded.read_text())
-    return [re.sub(r"-\w{5}\b|\d+", "*", title) for title in found]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +89,10 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
         assert predicted != "Unknown", shown.stdout
 
 
-@pytest.mark.parametrize("models", ["kubelet", "all"])
-def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without(models: str) -> None:
+def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without() -> None:
     """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
-    assert rejections(run(*CONTENDED, f"--models={models}")) > 0
-    assert rejections(run(*CONTENDED, f"--models={models}", "--prevention=extender")) == 0
+    assert rejections(run(*CONTENDED)) > 0
+    assert rejections(run(*CONTENDED, "--prevention=extender")) == 0
 
 
 def test_with_the_gate_the_command_ends_though_pods_wait_at_it() -> None:
