@@ -25,10 +25,10 @@ from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
-NODES = 20
+NODES = 12
 CONCERNED = 500
 """Pods that NUMA placement concerns and that get a node; others come on top."""
-CROWD = 220
+CROWD = 140
 """Pods from which on most new ones take the place of an old one."""
 BURST = 25
 
