@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class Combination:
         if self.recording is None:
             templates: Iterable[NodeTemplate] = MACHINES[self.machines].templates()
         else:
-            nodes, _ = recording.history(self.recording)
+            nodes, _ = history(self.recording)
             templates = map(NodeTemplate.of, nodes)
         settings = {} if self.policy == AS_RECORDED else POLICIES[self.policy]
         return list(start_nodes(one.with_settings(settings) for one in templates))
@@ -160,8 +161,14 @@ class Combination:
         """
         if self.recording is None:
             return events_of(MACHINES[self.machines].workload(self.load or 0), RandomNumbers(seed, run))
-        _, events = recording.history(self.recording, unscheduled=True)
+        _, events = history(self.recording)
         return [one if isinstance(one, Leaving) else running(replace(one, node="")) for one in events]
+
+
+@cache
+def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
+    """Return a recording's nodes and all that happened: the same under each policy, and slow to read."""
+    return recording.history(directory, unscheduled=True)
 
 
 def drawn(machines: Iterable[str], loads: Sequence[float], policies: int) -> list[Combination]:

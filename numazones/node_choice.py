@@ -6,6 +6,7 @@ differ in how they rank the rest. Pods that name
 their node themselves are not asked about.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,8 @@ from numazones.resources import CPU, MEMORY
 _PERCENT = 100
 _COUNTED = 16
 """On so many nodes at most room for shapes is counted: each costs as much as a decision."""
+_KINDS = 64
+"""Of so many kinds of pods a chooser remembers verdicts."""
 _REMEMBERED = 1024
 """States of nodes whose objects are remembered; one of them changes with each pod."""
 
@@ -113,22 +116,60 @@ def choose(
 
     ``nodes``: those whose placement is known; ``shapes``: those that ``NodeChoice.SHAPES`` keeps room for.
     """
-    if choice is NodeChoice.DEFAULT:
-        suitable = (node for node in nodes if _passes_filters(node, pod))
-        return min(suitable, key=lambda node: -_least_allocated(node, pod), default=None)
-    if choice is NodeChoice.NRT:
-        matching = (node for node in nodes if _passes_filters(node, pod) and _matches(node, pod))
-        return min(matching, key=lambda node: -_most_allocated(node, pod), default=None)
-    kind = Kind.of(pod)
-    if kind is None:
-        return None
-    by_name = {node.name: node for node in nodes}
-    forecast = Forecast(kind)
-    forecast.renew(by_name.values())
-    admitting = {name: one for name, one in forecast.verdicts.items() if one.standing is Standing.ADMITS}
-    keys = Ranking(choice, tuple(shapes)).keys(pod, admitting, by_name.get)
-    best = min(keys, key=keys.__getitem__, default=None)
-    return None if best is None else by_name[best]
+    return Chooser(choice, shapes).choose(pod, nodes)
+
+
+class Chooser:
+    """Chooses as ``choose`` does for one pod after the other, and remembers what nodes said of such pods."""
+
+    def __init__(self, choice: NodeChoice, shapes: Sequence[Shape] = ()) -> None:
+        self._ranking = Ranking(choice, tuple(shapes))
+        self._asked: OrderedDict[Kind, _Asked] = OrderedDict()
+        """The kind asked about last is at the end."""
+
+    def choose(self, pod: ClusterPod, nodes: Iterable[ClusterNode]) -> ClusterNode | None:
+        """Return the node that the pod goes to, the first of equal ones; None: no node suits it."""
+        choice = self._ranking.choice
+        if choice is NodeChoice.DEFAULT:
+            suitable = (node for node in nodes if _passes_filters(node, pod))
+            return min(suitable, key=lambda node: -_least_allocated(node, pod), default=None)
+        if choice is NodeChoice.NRT:
+            matching = (node for node in nodes if _passes_filters(node, pod) and _matches(node, pod))
+            return min(matching, key=lambda node: -_most_allocated(node, pod), default=None)
+        # Verdicts are shared, so pods of one kind must be alike to every placement model.
+        kind = Kind.of(pod, by_namespace=True)
+        if kind is None:
+            return None
+        by_name = {node.name: node for node in nodes}
+        verdicts = self._about(kind).verdicts(by_name)
+        admitting = {name: one for name, one in verdicts.items() if one.standing is Standing.ADMITS}
+        keys = self._ranking.keys(pod, admitting, by_name.get)
+        best = min(keys, key=keys.__getitem__, default=None)
+        return None if best is None else by_name[best]
+
+    def _about(self, kind: Kind) -> "_Asked":
+        asked = self._asked.pop(kind, None) or _Asked(kind)
+        if len(self._asked) >= _KINDS:
+            self._asked.popitem(last=False)
+        self._asked[kind] = asked
+        return asked
+
+
+class _Asked:
+    """The verdicts on one kind of pod."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._forecast = Forecast(kind)
+        self._nodes: dict[str, ClusterNode] = {}
+        """As they were when they were asked."""
+
+    def verdicts(self, nodes: Mapping[str, ClusterNode]) -> dict[str, NodeVerdict]:
+        """Return name of a node → its verdict, in the order of the nodes; those that changed are asked."""
+        for name in self._nodes.keys() - nodes.keys():
+            self._forecast.forget(name)
+        self._forecast.renew(node for name, node in nodes.items() if self._nodes.get(name) is not node)
+        self._nodes = dict(nodes)
+        return {name: self._forecast.verdicts[name] for name in nodes}
 
 
 def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:

@@ -23,6 +23,7 @@ from numazones_exporter.observation import (
     Observation,
 )
 from numazones_exporter.options import Options
+from numazones_exporter.sources import sysfs as sysfs_tree
 from numazones_exporter.sources.paths import STATE_FILES
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_program.probes import Application
@@ -30,21 +31,6 @@ from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
 """Seconds between looks, as long as the kubelet writes its state files meanwhile."""
-_SYSFS = (
-    *(f"devices/system/cpu/{name}" for name in ("online", "offline", "isolated")),
-    "devices/system/cpu/cpu[0-9]*/online",
-    *(
-        f"devices/system/cpu/cpu[0-9]*/topology/{name}"
-        for name in ("core_id", "physical_package_id", "die_id")
-    ),
-    *(
-        f"devices/system/cpu/cpu[0-9]*/cache/index*/{name}"
-        for name in ("level", "id", "shared_cpu_map", "shared_cpu_list")
-    ),
-    *(f"devices/system/node/node[0-9]*/{name}" for name in ("cpulist", "meminfo", "distance")),
-    "devices/system/node/node[0-9]*/hugepages/hugepages-*/nr_hugepages",
-    "kernel/mm/hugepages/hugepages-*/nr_hugepages",
-)
 _SETTINGS = frozenset(
     {
         "apiVersion",
@@ -69,8 +55,6 @@ _SETTINGS = frozenset(
     }
 )
 """What placement depends on; addresses, paths and certificates stay on the node."""
-_MEMBERS = "devices/system/node/node[0-9]*/cpu[0-9]*"
-"""Entries whose names alone are read."""
 
 
 class CannotRecord(NumazonesError):
@@ -185,12 +169,12 @@ def _state_files(directory: Path, read: ReadFile) -> dict[str, bytes]:
 
 def _sysfs_files(sysfs: Path) -> Iterator[tuple[str, bytes]]:
     """The files that the exporter reads; an entry whose name alone counts ends with a slash."""
-    for pattern in _SYSFS:
+    for pattern in sysfs_tree.FILES:
         for path in sorted(sysfs.glob(pattern)):
             content = _bytes(path)
             if content is not None:
                 yield str(path.relative_to(sysfs)), content
-    for path in sorted(sysfs.glob(_MEMBERS)):
+    for path in sorted(sysfs.glob(sysfs_tree.MEMBERS)):
         yield f"{path.relative_to(sysfs)}/", b""
 
 

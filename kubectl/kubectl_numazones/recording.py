@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
@@ -49,7 +49,7 @@ from numazones.whatif.history import (
     replay,
 )
 from numazones.whatif.workload import Event, Leaving
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
 
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
@@ -261,7 +261,9 @@ class RecordedNode(NamedTuple):
 def _machine(packed: Path) -> Machine:
     with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
         with tarfile.open(packed) as tree:
-            tree.extractall(scratch, filter="data")
+            # A whole tree has thousands of files of which nothing is read.
+            members = [one for one in tree if may_be_read(PurePosixPath(one.name))]
+            tree.extractall(scratch, members, filter="data")
         return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
 
 

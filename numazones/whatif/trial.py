@@ -21,7 +21,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
-from numazones.node_choice import NodeChoice, choose
+from numazones.node_choice import Chooser, NodeChoice
 from numazones.placement import Placement
 from numazones.pod import Pod
 from numazones.resources import CPU, MEMORY
@@ -158,8 +158,7 @@ class _Trial:
     """A run in progress."""
 
     def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape]) -> None:
-        self._choice = choice
-        self._shapes = shapes
+        self._chooser = Chooser(choice, shapes)
         self._hosts: dict[str, _Host] = {}
         self._unknown: set[str] = set()
         """Names of nodes whose placement is not known."""
@@ -209,7 +208,7 @@ class _Trial:
             return UNDECIDED
 
     def _chosen_host(self, pod: ClusterPod) -> _Host | None:
-        node = choose(pod, (host.node for host in self._hosts.values()), self._choice, self._shapes)
+        node = self._chooser.choose(pod, (host.node for host in self._hosts.values()))
         return None if node is None else self._hosts[node.name]
 
     def _ask(self, host: _Host, pod: ClusterPod) -> str:

@@ -117,7 +117,7 @@ def test_two_recordings_of_one_name_are_told_apart_by_nobody(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_recording_is_compared_and_told_with_plans() -> None:
     recording = ("--recording", str(RECORDING))
-    told = figures_of("placement.py", *recording, "--plans", "--effort=500", goals=False)
+    told = figures_of("placement.py", *recording, "--plans", "--effort=20", goals=False)
     assert len(told["rows"]) == (1 + len(POLICIES)) * len(NodeChoice)
     assert set(told["left_out_by_machines"]) == {"one-node"}
     for row in told["rows"]:

@@ -1,6 +1,8 @@
 """Which node a pod goes to, by each way of choosing."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.fragmentation import Shape
-from numazones.node_choice import ASKING, NodeChoice, Ranking, choose
+from numazones.node_choice import ASKING, Chooser, NodeChoice, Ranking, choose
 from numazones.placement import Unknown
 from numazones.prediction import Forecast, Kind, Standing, ask, beside, predict
 from numazones.resources import CPU
@@ -70,6 +72,56 @@ FULL = node("full", "cpu=14", "cpu=14")
 def test_each_way_chooses_its_node(text: str, choice: NodeChoice, expected: str | None) -> None:
     assert [len(one.pods) for one in (HALVES, WHOLE, FULL)] == [3, 1, 2]
     assert chosen(text, [HALVES, WHOLE, FULL], choice) == expected
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "best-effort"])
+@pytest.mark.parametrize("choice", NodeChoice)
+def test_who_remembers_what_nodes_said_chooses_as_who_asks_anew(choice: NodeChoice, policy: str) -> None:
+    shapes, random = [Shape.parse("cpu=6")], Random(1)
+    chooser = Chooser(choice, shapes)
+    nodes = {name: node(name, policy=policy) for name in ("a", "b", "c")}
+    placed: list[tuple[str, ClusterPod]] = []
+    chosen_names = set()
+    for step in range(60):
+        new = pod(f"cpu={random.choice((2, 3, 6, 11))}", f"pod-{step}")
+        there = [one for name, one in nodes.items() if name != "b" or step % 20 < 15]  # b is away at times
+        expected = choose(new, there, choice, shapes)
+        found = chooser.choose(new, there)
+        assert found is expected
+        chosen_names.add(found and found.name)
+        after = found and beside(new, found)
+        if found is not None and after is not None:
+            nodes[found.name] = after
+            placed.append((found.name, new))
+        if len(placed) > 9:
+            name, leaving = placed.pop(random.randrange(len(placed)))
+            placement = nodes[name].known
+            assert placement is not None
+            left = nodes[name].without_pod(leaving.uid)
+            nodes[name] = left.with_placement(placement.remove(leaving.kubelet_uid))
+    assert {"a", "b", "c"} <= chosen_names
+
+
+def test_who_chooses_for_many_equal_pods_asks_only_nodes_that_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    renew = Forecast.renew
+
+    def counted(forecast: Forecast, nodes: Iterable[ClusterNode]) -> bool:
+        renewed = list(nodes)
+        asked.extend(one.name for one in renewed)
+        return renew(forecast, renewed)
+
+    monkeypatch.setattr(Forecast, "renew", counted)
+    chooser, new = Chooser(NodeChoice.BEST_FIT), pod("cpu=4")
+    found = chooser.choose(new, [HALVES, WHOLE, FULL])
+    assert found is HALVES
+    after = beside(new, found)
+    assert after is not None
+    asked.clear()
+    chooser.choose(new, [after, WHOLE, FULL])
+    assert asked == ["halves"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ change; memory, hugepages and distances are read every time.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from numazones import cpuset
@@ -33,6 +33,47 @@ _DISTANCE = re.compile(r"[0-9]{1,5}")
 _MASK = re.compile(r"[0-9a-fA-F]+(,[0-9a-fA-F]+)*")
 _CORE_CACHE_LEVEL = 2
 _KIB = 1024
+
+FILES = (
+    *(f"devices/system/cpu/{name}" for name in ("online", "offline", "isolated")),
+    "devices/system/cpu/cpu[0-9]*/online",
+    *(
+        f"devices/system/cpu/cpu[0-9]*/topology/{name}"
+        for name in ("core_id", "physical_package_id", "die_id")
+    ),
+    *(
+        f"devices/system/cpu/cpu[0-9]*/cache/index*/{name}"
+        for name in ("level", "id", "shared_cpu_map", "shared_cpu_list")
+    ),
+    *(f"devices/system/node/node[0-9]*/{name}" for name in ("cpulist", "meminfo", "distance")),
+    "devices/system/node/node[0-9]*/hugepages/hugepages-*/nr_hugepages",
+    "kernel/mm/hugepages/hugepages-*/nr_hugepages",
+)
+"""What is read below /sys, as patterns of ``glob``."""
+MEMBERS = "devices/system/node/node[0-9]*/cpu[0-9]*"
+"""Entries, CPUs of NUMA nodes, whose names alone are read."""
+_DIRECTORIES = (
+    "devices/system/cpu/cpu[0-9]*",
+    "devices/system/cpu/cpu[0-9]*/cache",
+    "devices/system/cpu/cpu[0-9]*/cache/index*",
+    "devices/system/node/node[0-9]*",
+    "devices/system/node/node[0-9]*/hugepages",
+    "devices/system/node/node[0-9]*/hugepages/hugepages-*",
+    "kernel/mm/hugepages/hugepages-*",
+)
+"""Those that count although they be empty."""
+_MEMINFO = PurePosixPath("proc/meminfo")
+_READ = re.compile("|".join((*FILES, MEMBERS, *_DIRECTORIES)).replace("*", "[^/]*"))
+
+
+def may_be_read(path: PurePosixPath) -> bool:
+    """Whether what is read of a machine depends on this file or directory of its tree (``sys``, ``proc``).
+
+    A tree of the entries of which this is true holds the same machine.
+    """
+    if path.parts[:1] == ("sys",):
+        return _READ.fullmatch(path.relative_to("sys").as_posix()) is not None
+    return path == _MEMINFO
 
 
 class _Lists(NamedTuple):

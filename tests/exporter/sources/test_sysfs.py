@@ -1,17 +1,20 @@
 """The machine as the kubelet sees it, whole, unusual or damaged; every problem names its file."""
 
-from pathlib import Path
+import shutil
+import tarfile
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from numazones import cpuset
 from numazones_exporter.observation import Hardware, Problem
 from numazones_exporter.sources.problems import SourceError
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
 
 from .sysfs_tree import CPU, NODE, Tree
 
 KIB = 1024
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def read(tree: Tree) -> tuple[Hardware, list[Problem]]:
@@ -292,3 +295,73 @@ def test_memory_and_hugepages_are_read_every_time(tmp_path: Path) -> None:
     tree.put(f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "9")
     (node,) = reader.read().value.machine.numa_nodes
     assert (node.memory, node.hugepages) == (4 * KIB, ((2048, 9),))
+
+
+def test_files_of_which_nothing_is_read_change_no_machine(tmp_path: Path) -> None:
+    assert _compared(ROOT / "tests/data", tmp_path) >= 2
+
+
+def test_files_of_which_nothing_is_read_change_no_machine_of_the_lab(shared: Path, tmp_path: Path) -> None:
+    assert _compared(shared / "recordings", tmp_path) >= 4
+
+
+def _compared(recordings: Path, tmp_path: Path) -> int:
+    """Compare what is read of whole trees and of those without such files; return of how many."""
+    archives = sorted(recordings.rglob("sys.tar.gz"))
+    for number, archive in enumerate(archives):
+        whole, needed = tmp_path / f"whole-{number}", tmp_path / f"needed-{number}"
+        with tarfile.open(archive) as packed:
+            kept = [one for one in packed if may_be_read(PurePosixPath(one.name))]
+            packed.extractall(whole, filter="data")
+            packed.extractall(needed, kept, filter="data")
+        assert _reading(needed) == _reading(whole)
+    return len(archives)
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("sys/devices/system/cpu/online", True),
+        ("./sys/devices/system/cpu/cpu12/cache/index3", True),
+        ("sys/devices/system/cpu/cpu12/cache/index3/level", True),
+        ("sys/devices/system/cpu/cpu12/cache/index3/size", False),
+        ("sys/devices/system/cpu/cpufreq", False),
+        ("sys/devices/system/cpu/cpu12/topology/core_id", True),
+        ("sys/devices/system/cpu/cpu12/topology/core_siblings", False),
+        ("sys/devices/system/node/node1/cpu12", True),
+        ("sys/devices/pci0000:00/0000:00:03.0/numa_node", False),
+        ("proc/meminfo", True),
+        ("proc/cpuinfo", False),
+        ("devices/system/cpu/online", False),
+    ],
+)
+def test_what_a_machine_is_read_from_is_known_by_its_path(path: str, *, read: bool) -> None:
+    assert may_be_read(PurePosixPath(path)) is read
+
+
+@pytest.mark.parametrize("missing", ["topology", "cache", "online", "core_id", "level"])
+def test_directories_count_even_without_files_that_are_read(tmp_path: Path, missing: str) -> None:
+    """A CPU, or a cache, of which nothing can be read is none the less one that the kernel lists."""
+    whole, needed = tmp_path / "whole", tmp_path / "needed"
+    tree = Tree(whole, {0: "0-1", 1: "2-3"}, caches={0: "0", 1: "1-3"}).write()
+    (path,) = (tree.sysfs / "devices/system/cpu/cpu1").rglob(missing)
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    (tree.sysfs / "devices/system/cpu/cpu7").mkdir()
+    for path in sorted(whole.rglob("*")):
+        place = needed / path.relative_to(whole)
+        if may_be_read(PurePosixPath(path.relative_to(whole))):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                place.mkdir(exist_ok=True)
+            else:
+                shutil.copyfile(path, place)
+    assert _reading(needed) == _reading(whole)
+
+
+def _reading(machine: Path) -> tuple[Hardware, list[str]]:
+    """What is read of a machine's tree, and what is wrong with it, wherever the tree is."""
+    reading = SysfsReader(machine / "sys", machine / "proc").read()
+    return reading.value, [one.message.replace(str(machine), "") for one in reading.problems]
