@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.yaml_files import document
+
 from .kustomizations import MANIFESTS, ROOT
 
-RULES = yaml.safe_load((MANIFESTS / "prometheus" / "prometheusrule.yaml").read_text())["spec"]["groups"]
+RULES = document(MANIFESTS / "prometheus" / "prometheusrule.yaml")["spec"]["groups"]
 RUNBOOKS = ROOT / "docs" / "runbooks" / "index.md"
 LOCAL = ROOT / ".cache" / "tools" / "bin" / "promtool"
 Series = dict[str, str]
