@@ -58,6 +58,15 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 _LINE = "line"
 """Where an operation is in its file, noted while it is read."""
 _Read = TypeVar("_Read")
+_UNREAD = frozenset(
+    {
+        *("coherency_line_size", "number_of_sets", "physical_line_partition", "size", "type"),
+        *("ways_of_associativity", "cluster_cpus", "cluster_cpus_list", "cluster_id", "core_cpus"),
+        *("core_cpus_list", "core_siblings", "core_siblings_list", "die_cpus", "die_cpus_list"),
+        *("package_cpus", "package_cpus_list", "thread_siblings", "thread_siblings_list"),
+    }
+)
+"""Files of every CPU and cache that say nothing of what a machine is to us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +270,26 @@ class RecordedNode(NamedTuple):
 
 def _machine(packed: Path) -> Machine:
     with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
-        with tarfile.open(packed) as tree:
-            tree.extractall(scratch, filter="data")
+        _unpack(packed, Path(scratch))
         return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
+
+
+def _unpack(packed: Path, target: Path) -> None:
+    """Unpack files and directories; no links, so that nothing leads out of ``target``.
+
+    A tree of a large machine has ten thousands of files, most of which are not read.
+    """
+    with tarfile.open(packed) as tree:
+        for member in tree:
+            parts = member.name.split("/")
+            if not parts[0] or ".." in parts:
+                raise tarfile.ReadError(f"{member.name!r} is outside the tree")
+            if member.isdir():
+                (target / member.name).mkdir(parents=True, exist_ok=True)
+            elif member.isfile() and parts[-1] not in _UNREAD and (content := tree.extractfile(member)):
+                path = target / member.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content.read())
 
 
 def _with_pods_of_zones(path: Path, fresh: Node) -> Node:
