@@ -29,7 +29,7 @@ def promtool(*arguments: str | Path) -> None:
 
 def check(folder: Path, tests: list[tuple[Series, dict[str, Any]]]) -> None:
     """Let promtool evaluate the rules over series, and compare with what is expected then."""
-    # JSON is YAML too, and written a hundred times as fast.
+    # JSON is YAML too, and written far faster.
     (folder / "rules.yaml").write_text(json.dumps({"groups": RULES}))
     content = {
         "rule_files": ["rules.yaml"],
