@@ -44,9 +44,10 @@ imports: venv
 	$(BIN)/lint-imports
 
 # Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
+# Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
 test: lint  ## lint, then every test
 	scripts/test-tools "$(CURDIR)/.cache"
-	PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
+	PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time
 	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws $(ARGS)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
+from kubectl_numazones import yaml_depth
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
@@ -242,7 +243,7 @@ class RecordedNode(NamedTuple):
         """Read a node's directory; what it raises is for ``usable``."""
         body = json.loads((directory / NODE).read_text(encoding="utf-8"))
         version = body["status"]["nodeInfo"]["kubeletVersion"]
-        configuration = yaml.safe_load((directory / CONFIGURATION).read_text(encoding="utf-8"))
+        configuration = yaml_depth.load((directory / CONFIGURATION).read_text(encoding="utf-8"))
         plugins = json.loads((directory / PLUGINS).read_text(encoding="utf-8"))
         return cls(
             body,

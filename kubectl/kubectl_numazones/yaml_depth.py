@@ -1,4 +1,4 @@
-"""Whether YAML nests deeper than it can be read.
+"""Reading YAML in C, and whether it nests deeper than it can be read.
 
 Its reader in C goes down one call per level and does not look where the stack ends: a file of brackets would
 take the process with it, without a word. Objects of Kubernetes nest some thirty levels deep.
@@ -30,3 +30,18 @@ def is_too_deep(content: bytes, loader: type[Any]) -> bool:
     except yaml.YAMLError:
         return False  # reading it says where
     return False
+
+
+def load(text: str) -> Any:
+    """Read one document, in C where there is such a reader: it takes a tenth of the time.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or nests deeper than objects do.
+        ValueError: it holds a date that cannot be.
+    """
+    import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if is_too_deep(text.encode(), loader):
+        raise yaml.YAMLError("nests deeper than any object of Kubernetes")
+    return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe

@@ -7,7 +7,9 @@ under ``spec``, where people leave things out; in ``status`` an absent field mea
 description says. ``make crds`` writes the generated files.
 """
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from numazones.api.meta import GROUP, VERSION, APIObject, Column
@@ -100,7 +102,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def _root(kind: type[APIObject]) -> dict[str, Any]:
-    schema = kind.model_json_schema(by_alias=True)
+    schema = json.loads(_json_schema(kind))
     definitions = schema.get("$defs", {})
     properties: dict[str, Any] = {
         "apiVersion": {"type": "string", "description": f"Version of the schema, {GROUP}/{VERSION}."},
@@ -118,6 +120,12 @@ def _root(kind: type[APIObject]) -> dict[str, Any]:
         "required": ["spec"],
         "properties": properties,
     }
+
+
+@cache
+def _json_schema(kind: type[APIObject]) -> str:
+    """What pydantic says of a kind, which takes it long; as text: callers may change what they get."""
+    return json.dumps(kind.model_json_schema(by_alias=True))
 
 
 def _structural(

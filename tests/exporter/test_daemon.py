@@ -35,6 +35,7 @@ from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
+from tests import yaml_files
 
 from .topologies import TOPOLOGIES
 
@@ -76,7 +77,7 @@ class RecordingServer(ApiServer):
         if ours:
             self.asked.append((info.verb, info.group, resource))
         if resource == "numazones/status":
-            status = yaml.safe_load(await request.text())["status"]
+            status = yaml.load(await request.text(), yaml.CSafeLoader)["status"]
             self.ready += [said["status"] for said in status["conditions"] if said["type"] == "Ready"]
         answer = await super()._answer(request, info)
         if ours and info.verb == "patch" and answer.status == 201:  # applying made a new object
@@ -120,7 +121,7 @@ class SimulatedNode:
 
     async def install(self, *names: str) -> None:
         for name in names:
-            definition = yaml.safe_load((ROOT / "crds" / name).read_text())
+            definition = yaml_files.document(ROOT / "crds" / name)
             await self.client.create(DEFINITIONS, definition)
 
     async def make_anew(self) -> str:
@@ -491,7 +492,7 @@ async def test_a_token_of_the_former_node_is_named_and_its_successor_used_at_onc
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(daemon, "_MAX_PAUSE_FOR_MISSING", 0.05)
-    for document in yaml.safe_load_all((ROOT / "manifests/exporter/admissionpolicy.yaml").read_text()):
+    for document in yaml_files.documents(ROOT / "manifests/exporter/admissionpolicy.yaml"):
         await node.client.create(POLICIES[document["kind"]], document)
     bound = tmp_path / "token"
     old = (await node.client.get(NODES, NODE))["metadata"]["uid"]
@@ -632,7 +633,7 @@ async def test_rbac_grants_exactly_what_the_exporter_calls(node: SimulatedNode) 
     granted = {
         (verb, group, resource)
         for folder in ("exporter", "components/exporter-noderesourcetopologies")
-        for document in yaml.safe_load_all((ROOT / "manifests" / folder / "rbac.yaml").read_text())
+        for document in yaml_files.documents(ROOT / "manifests" / folder / "rbac.yaml")
         for rule in document.get("rules", [])
         for group in rule["apiGroups"]
         for resource in rule["resources"]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from aiohttp import web
 
 from numazones_apiserver import ApiServer
@@ -15,6 +14,7 @@ from numazones_client import NO_RETRY, Client, ClusterConfig
 from numazones_client.resources import DEFINITIONS, NUMAZONES
 from numazones_exporter.triggers import INTERVAL, ZONES, Wakeups
 from numazones_exporter.watched_zones import WatchedZones
+from tests.yaml_files import document
 
 DEFINITION = Path(__file__).resolve().parents[2] / "crds" / "numazones.yaml"
 FIRST, SECOND, OTHERS = "worker-3-numa-0", "worker-3-numa-1", "worker-4-numa-0"
@@ -57,7 +57,7 @@ async def server() -> AsyncIterator[Server]:
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
     async with Client(ClusterConfig(server.url), retry=NO_RETRY, timeout=120) as opened:
-        await opened.create(DEFINITIONS, yaml.safe_load(DEFINITION.read_text()))
+        await opened.create(DEFINITIONS, document(DEFINITION))
         for name in (FIRST, SECOND, OTHERS):
             await opened.create(NUMAZONES, zone(name))
         yield opened

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -325,6 +325,12 @@ def _share(line: Mapping[str, Any]) -> Share:
                 (device["resource"], one) for one in (device["ids"] if "ids" in device else [device["id"]])
             }
     return share
+
+
+@cache
+def node(directory: Path) -> RawNode:
+    """A node of a recording that stays as it is."""
+    return RawNode(directory)
 
 
 def history(directory: Path) -> Iterator[Mapping[str, Any]]:

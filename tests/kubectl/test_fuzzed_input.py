@@ -24,6 +24,7 @@ from click.testing import Result
 from kubectl_numazones import recording
 from kubectl_numazones.bad_dump import BadDump
 from numazones.errors import NumazonesError
+from numazones.machine import Machine
 from tests.kubectl.healthy_cluster import healthy
 from tests.kubectl.small_cluster import written
 
@@ -111,8 +112,10 @@ def places(items: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def damaged(items: list[Any], draw: random.Random) -> tuple[list[Any], str]:
     """The items with one value replaced or dropped, and which."""
-    found = deepcopy(items)
-    one: Any = draw.choice(found)
+    number = draw.randrange(len(items))
+    found = list(items)
+    one: Any = deepcopy(items[number])  # the others stay as they are
+    found[number] = one
     if not isinstance(one, dict):
         return found, "as it is"
     *path, last = draw.choice(list(places(one)))
@@ -240,10 +243,18 @@ def recorded(tmp_path: Path) -> Path:
     return Path(shutil.copytree(RECORDED, tmp_path / "recorded"))
 
 
+READ_MACHINE = recording._machine
+
+
+@cache
+def recorded_machine() -> Machine:
+    return READ_MACHINE(RECORDED / "node-1" / "sys.tar.gz")
+
+
 @pytest.fixture
 def unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the recorded machine once: unpacking its tree is what takes the time."""
-    monkeypatch.setattr("kubectl_numazones.recording._machine", cache(recording._machine))
+    """Read the recorded machine once, which these tests do not damage: unpacking its tree takes the time."""
+    monkeypatch.setattr("kubectl_numazones.recording._machine", lambda _packed: recorded_machine())
 
 
 @pytest.mark.usefixtures("unpacked_once")

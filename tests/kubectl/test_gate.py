@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from numazones import timestamp
 from numazones_apiserver.errors import ApiError
@@ -19,6 +18,7 @@ from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.small_cluster import cluster as small_cluster
 from tests.operator.closed_loop import pod_body
+from tests.yaml_files import documents
 
 FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "gate-injection"
 GROUP = "admissionregistration.k8s.io"
@@ -69,7 +69,7 @@ class Cluster:
         await self.client.create(NAMESPACES, body)
 
     async def inject(self) -> None:
-        for body in yaml.safe_load_all((FOLDER / "policy.yaml").read_text()):
+        for body in documents(FOLDER / "policy.yaml"):
             await self.client.create(INJECTED[body["kind"]], body)
 
     async def operator(self, *, serves: bool = True, seconds_ago: float = 0) -> None:

@@ -686,7 +686,7 @@ def test_every_number_that_why_tells_of_recorded_rejections_is_true(
     checked: Counter[str] = Counter()
     for path, decisions in replayed.items():
         lines = list(raw_cluster.history(path))
-        machines = {name: RawNode(path / name) for name in decisions}
+        machines = {name: raw_cluster.node(path / name) for name in decisions}
         by_uid = {line["uid"]: line for line in lines if line["op"] == "create"}
         for name, one in rejections(decisions):
             # The other nodes as they were when they last decided.
@@ -714,7 +714,7 @@ def test_holders_of_what_recorded_rejections_lacked_hold_that_much(
     checked = 0
     for path, decisions in replayed.items():
         lines = list(raw_cluster.history(path))
-        machines = {name: RawNode(path / name) for name in decisions}
+        machines = {name: raw_cluster.node(path / name) for name in decisions}
         for name, one in rejections(decisions):
             if one.said.managers is None or one.said.managers.admitted:
                 continue

@@ -3,6 +3,7 @@
 import base64
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from kubectl_numazones import recording as program
 from kubectl_numazones.bad_dump import BadDump
 from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
+from numazones_exporter.sources.sysfs import SysfsReader
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed
@@ -88,6 +91,16 @@ def test_a_directory_that_is_no_recording_is_named(run: Run, tmp_path: Path) -> 
     error = run("replay", tmp_path).exception
     assert isinstance(error, BadDump)
     assert "a recording has a replay.jsonl" in str(error)
+
+
+def test_what_is_not_unpacked_says_nothing_of_a_machine(tmp_path: Path) -> None:
+    for packed in sorted(DATA.rglob("sys.tar.gz")):
+        whole = tmp_path / str(len(list(tmp_path.iterdir())))
+        with tarfile.open(packed) as tree:
+            tree.extractall(whole, filter="data")
+        expected = SysfsReader(whole / "sys", whole / "proc").read().value.machine
+        assert program._machine(packed) == expected
+    assert list(tmp_path.iterdir())
 
 
 def kept(actual: str) -> bytes:

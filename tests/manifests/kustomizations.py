@@ -1,6 +1,8 @@
 """Reading kustomizations as kubectl would, without kubectl; and what kubectl makes of them."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,6 +53,46 @@ def composition(folder: Path, components: Sequence[str], *, of: Sequence[str] = 
 
 def rendered(folder: Path) -> list[dict[str, Any]]:
     """The objects that ``kubectl apply -k`` would apply; skips where there is no kubectl."""
+    return list(yaml.load_all(_kustomized(folder), yaml.CSafeLoader))
+
+
+_MARK = re.compile(r"-zz(\d+)zz")
+"""On every name of one of several compositions, its number."""
+
+
+def rendered_together(
+    folder: Path, choices: Sequence[Sequence[str]], *, of: Sequence[str]
+) -> list[list[dict[str, Any]]]:
+    """The objects of several compositions, in their order, from one kubectl: it takes longest to start.
+
+    So that compositions do not meet, their names end in a mark, which is taken off again.
+    """
+    objects = [item for part in of for item in documents(MANIFESTS / part)]
+    namespaces = [item["metadata"]["name"] for item in objects if item["kind"] == "Namespace"]
+    for number, components in enumerate(choices):
+        mark = f"-zz{number}zz"
+        (folder / str(number)).mkdir()
+        file = composition(folder / str(number), components, of=of) / "kustomization.yaml"
+        renamed = [
+            {
+                "target": {"kind": "Namespace", "name": name},
+                "patch": json.dumps([{"op": "replace", "path": "/metadata/name", "value": f"{name}{mark}"}]),
+                "options": {"allowNameChange": True},
+            }
+            for name in namespaces  # nameSuffix leaves them alone
+        ]
+        file.write_text(file.read_text() + yaml.safe_dump({"nameSuffix": mark, "patches": renamed}))
+    (folder / "kustomization.yaml").write_text(
+        yaml.safe_dump({"resources": [str(number) for number in range(len(choices))]})
+    )
+    found: list[list[dict[str, Any]]] = [[] for _ in choices]
+    for text in _kustomized(folder).split("\n---\n"):
+        (number,) = {int(number) for number in _MARK.findall(text)}
+        found[number].append(yaml.load(_MARK.sub("", text), yaml.CSafeLoader))
+    return found
+
+
+def _kustomized(folder: Path) -> str:
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("kubectl, which renders kustomizations, is not on PATH")
@@ -60,7 +102,7 @@ def rendered(folder: Path) -> list[dict[str, Any]]:
         [program, "kustomize", folder], capture_output=True, text=True, check=False, env=environment
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return list(yaml.load_all(done.stdout, yaml.CSafeLoader))
+    return done.stdout
 
 
 Facts = dict[tuple[str, ...], Any]

@@ -1,16 +1,18 @@
 """The rules that Prometheus loads, and promtool, which evaluates them over series."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.yaml_files import document
 
 from .kustomizations import MANIFESTS, ROOT
 
-RULES = yaml.safe_load((MANIFESTS / "prometheus" / "prometheusrule.yaml").read_text())["spec"]["groups"]
+RULES = document(MANIFESTS / "prometheus" / "prometheusrule.yaml")["spec"]["groups"]
 RUNBOOKS = ROOT / "docs" / "runbooks" / "index.md"
 LOCAL = ROOT / ".cache" / "tools" / "bin" / "promtool"
 Series = dict[str, str]
@@ -27,7 +29,8 @@ def promtool(*arguments: str | Path) -> None:
 
 def check(folder: Path, tests: list[tuple[Series, dict[str, Any]]]) -> None:
     """Let promtool evaluate the rules over series, and compare with what is expected then."""
-    (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": RULES}))
+    # JSON is YAML too, and written far faster.
+    (folder / "rules.yaml").write_text(json.dumps({"groups": RULES}))
     content = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": "5m",
@@ -40,5 +43,5 @@ def check(folder: Path, tests: list[tuple[Series, dict[str, Any]]]) -> None:
             for series, expected in tests
         ],
     }
-    (folder / "test.yaml").write_text(yaml.safe_dump(content))
+    (folder / "test.yaml").write_text(json.dumps(content))
     promtool("test", "rules", folder / "test.yaml")

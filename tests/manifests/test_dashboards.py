@@ -13,7 +13,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -360,7 +359,7 @@ async def test_every_query_returns_data(tmp_path: Path, monkeypatch: pytest.Monk
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
     rules = tmp_path / "rules.yaml"
-    rules.write_text(yaml.safe_dump({"groups": RULES}))
+    rules.write_text(json.dumps({"groups": RULES}))
     specs = [
         node_kinds.single_numa_node("node-1", "10.77.0.1"),
         node_kinds.restricted_pods("node-2", "10.77.0.2"),

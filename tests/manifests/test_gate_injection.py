@@ -7,13 +7,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
 from numazones.cluster import ClusterPod
 from numazones.prediction import relevant
 from numazones.waiting import GATE, OPT_IN
 from numazones_apiserver import ApiServer
 from tests.operator.closed_loop import pod_body
+from tests.yaml_files import documents
 
 from .helm import helm
 from .test_chart import CHART
@@ -53,7 +53,7 @@ async def cluster() -> AsyncIterator[Cluster]:
             await found.post(
                 "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
             )
-        for document in yaml.safe_load_all((FOLDER / "policy.yaml").read_text()):
+        for document in documents(FOLDER / "policy.yaml"):
             await found.post(PATHS[document["kind"]], document)
         yield found
 

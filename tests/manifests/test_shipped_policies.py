@@ -6,9 +6,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 
 from numazones_apiserver import ApiServer, WriteOptions
+from tests.yaml_files import documents
 
 ROOT = Path(__file__).resolve().parents[2]
 ZONES = "/apis/numazones.io/v1alpha1/numazones"
@@ -55,7 +55,7 @@ def shipped() -> list[Any]:
         *sorted((ROOT / "crds").glob("*[!n].yaml")),
         *sorted(ROOT.glob("manifests/**/admissionpolicy.yaml")),
     ]
-    return [body for path in files for body in yaml.safe_load_all(path.read_text())]
+    return [body for path in files for body in documents(path)]
 
 
 @pytest.fixture

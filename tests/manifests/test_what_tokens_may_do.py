@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.yaml_files import documents
 
 from ..real_apiserver import ASSETS, RealAPIServer, run  # noqa: TID252 - test folders are not packages
 from .kustomizations import MANIFESTS, composition
@@ -98,14 +100,11 @@ REQUESTS = [
 ]
 
 
+@cache
 def shipped_rules(user: str) -> list[dict[str, Any]]:
     """The rules of all cluster roles that are bound to a service account, everything switched on."""
     namespace, name = user.split(":")[2:]
-    bodies = [
-        body
-        for folder in FOLDERS
-        for body in yaml.safe_load_all((MANIFESTS / folder / "rbac.yaml").read_text())
-    ]
+    bodies = [body for folder in FOLDERS for body in documents(MANIFESTS / folder / "rbac.yaml")]
     roles = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ClusterRole"}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     return [

@@ -9,8 +9,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.page.browser import CHROMIUM, MISSING, PATIENCE, Open
 
 
-# Playwright's event loop runs as long as it is open, and other tests need their own: closed after each test.
-@pytest.fixture
+# Playwright's event loop runs as long as it is open, and tests of other modules need their own: closed after
+# each module. Tests have contexts of their own in it, as isolated from each other as browsers are.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(MISSING)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import yaml
 
-from kubectl_numazones import screen
+from kubectl_numazones import screen, yaml_depth
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import NotThere, Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
@@ -168,8 +168,8 @@ def _shape_goal(text: str) -> Goal:
 
 def _policy_body(path: Path) -> dict[str, Any]:
     try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, RecursionError, yaml.YAMLError, UnicodeDecodeError) as error:
+        body = yaml_depth.load(path.read_text(encoding="utf-8"))
+    except (OSError, RecursionError, yaml.YAMLError, ValueError) as error:
         said = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise BadDump(f"{path}: {said}") from error
     if not isinstance(body, dict):
