@@ -197,7 +197,7 @@ class _Planning:
         minimal = True
         while len(steps) < most and not self._is_reached(search):
             found: Found | None = search.find(
-                search.total + 1, allowance, at_most=most - len(steps), breadth=breadth
+                search.total + 1, allowance, at_most=self._for_one_more(most - len(steps)), breadth=breadth
             )
             if found is None:
                 break
@@ -212,6 +212,10 @@ class _Planning:
             movable = tuple(candidate for candidate in movable if candidate.index not in gone)
             search = self._search(cluster, movable)
         return steps, minimal
+
+    def _for_one_more(self, left: int) -> int:
+        """Return how many evictions may be made for a gain of one; to align a pod, its own and no other."""
+        return 1 if isinstance(self._goal, Align) else left
 
     def _is_reached(self, search: Search) -> bool:
         aim = self._goal.aim

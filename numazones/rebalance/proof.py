@@ -3,9 +3,9 @@
 Nothing is taken over from the search: every pod must still be movable, every eviction allowed by budgets
 and limits after the ones before, and every replacement is admitted by the kubelet on every node that the
 scheduler could choose for it: all of them, unless the plan confines the replacement by node affinity.
-Pending pods that may come at any time are let in before each replacement, too. So are, where pods are to
-be aligned, all that wait for room: what an eviction frees on its node may be enough for one of them, and the
-replacement must end aligned all the same.
+Pending pods that may come at any time are let in before each replacement, too. Where pods are to be aligned,
+each replacement must end aligned, and all the same if one of those that wait for room takes what the eviction
+frees on its node.
 Only then does the count at the end matter. Where free choices multiply beyond what can be played through,
 the plan counts as unproven.
 """
@@ -130,6 +130,11 @@ class _Play:
                     f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                     f"which does not take it: {'; '.join(placed.rejections)}"
                 )
+            if isinstance(self._goal, Align) and self._goal.worth(placed.node) < self._worth(node):
+                raise Disproved(
+                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
+                    "where it would not be aligned"
+                )
             self._move(index + 1, cluster.with_node(placed.node))
 
     def _with_early_pods(self, cluster: Cluster) -> Iterator[Cluster]:
@@ -174,7 +179,7 @@ class _Play:
 
     def _ends_aligned(self, pod: ClusterPod, node: ClusterNode) -> bool:
         placed = place(node, pod).node
-        return placed is not None and self._goal.worth(placed) >= self._goal.worth(node)
+        return placed is not None and self._goal.worth(placed) >= self._worth(node)
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
         excluded = Target.OTHER if node.name == move.pod.node else Target.SAME
@@ -238,15 +243,16 @@ class _Play:
             raise Disproved(f"the goal would reach {total}, not {self._plan.after}")
 
     def _counts_of(self, cluster: Cluster) -> Counts:
-        columns = [
-            self._base_worth(name) if self._base[name] is node else self._goal.worth(node)
-            for name, node in cluster.nodes.items()
-        ]
+        columns = [self._worth(node) for node in cluster.nodes.values()]
         return tuple(map(sum, zip(*columns, strict=True)))
 
-    def _base_worth(self, name: str) -> Counts:
+    def _worth(self, node: ClusterNode) -> Counts:
+        """Return what a node contributes; of the nodes as they are now it is worked out once."""
+        name = node.name
+        if self._base[name] is not node:
+            return self._goal.worth(node)
         if name not in self._counts:
-            self._counts[name] = self._goal.worth(self._base[name])
+            self._counts[name] = self._goal.worth(node)
         return self._counts[name]
 
     def _finish(self) -> None:

@@ -12,9 +12,10 @@ from numazones.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import evict, place
+from numazones.rebalance.moves import Move, Plan, evict, place, replacement
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.proof import prove
 from tests.numazones.rebalance.uncertain_nodes import not_ready
 
 GATED = {"schedulingGates": [{"name": "numazones.io/admission"}]}
@@ -117,6 +118,33 @@ def test_aligned_pods_are_never_moved_to_make_room(build: Any) -> None:
     node = spread(build, "n1", ("a", 2), ("b", 3), ("wide", 2))
     small = build.node("n2", zones=1, cpus=2, policy="single-numa-node")
     assert found(build.situation([node, small])).plan is None
+
+
+def test_none_is_evicted_to_lie_across_others_so_that_another_becomes_aligned(build: Any) -> None:
+    """Once little lay across the NUMA nodes of n2, large would be aligned: the first gains nothing itself."""
+    node = spread(build, "n1", ("a", 1), ("g", 1), ("gone", 1), ("b", 1), ("h", 2))
+    node = build.put(without(node, "gone"), build.pod("little", 2))
+    node = build.put(without(node, "g", "h"), build.pod("large", 3))
+    other = spread(build, "n2", ("c", 2), ("d", 3))
+    here = build.situation([node, other])
+    assert measure(Align(), here.cluster) == -2
+    outcome = found(here)
+    assert (outcome.plan, outcome.reason) == (None, "no plan was found within 5 evictions")
+    proof = prove(in_vain(here, "little", "large"), Align(), here, Policy())
+    assert (proof.holds, proof.reason) == (
+        False,
+        "the replacement of default/little may be put on node n2, where it would not be aligned",
+    )
+
+
+def in_vain(situation: Situation, first: str, then: str) -> Plan:
+    """The plan that moves a pod from n1 to n2 and then makes another anew where it is."""
+    pods = {pod.name: pod for pod in situation.cluster.nodes["n1"].pods.values()}
+    made = [
+        Move(pods[name], replacement(pods[name], {}), to, affinity=(to,))
+        for name, to in ((first, "n2"), (then, "n1"))
+    ]
+    return Plan(tuple(made), -2, -1)
 
 
 def test_the_most_remote_cpus_come_first(build: Any) -> None:
