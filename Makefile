@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images \
+.PHONY: help venv lock lint format types imports tools test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images \
   chart plugin clean
 
 help:  ## list the targets
@@ -43,10 +43,13 @@ types: venv
 imports: venv
 	$(BIN)/lint-imports
 
+tools: venv  ## the programs that tests start, in .cache/tools
+	scripts/test-tools "$(CURDIR)/.cache"
+
 # Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
 # Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
-test: lint  ## lint, then every test
-	scripts/test-tools "$(CURDIR)/.cache"
+test: venv  ## lint, then every test
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tools
 	PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time

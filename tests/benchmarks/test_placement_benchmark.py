@@ -33,7 +33,7 @@ def test_no_way_that_asks_first_has_a_pod_rejected_by_a_kubelet() -> None:
 @pytest.mark.slow
 def test_rows_are_written_as_they_come_and_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     output = tmp_path / "rows.jsonl"
-    setting = ("--runs=1", "--loads", "0.5", "--machines", "2 NUMA nodes", "--json", f"--output={output}")
+    setting = ("--runs=1", "--loads", "0.2", "--machines", "2 NUMA nodes", "--json", f"--output={output}")
     first = run("placement.py", *setting)
     assert first.returncode == 0, first.stderr
     lines = output.read_text().splitlines(keepends=True)
