@@ -37,7 +37,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 -- pytest makes a folder of its own there
-_ROOMY = 4 << 30
+_ROOMY = 1 << 30
 
 
 def _use_memory_for_temporary_files() -> None:

@@ -102,18 +102,22 @@ def test_who_remembers_what_nodes_said_chooses_as_who_asks_anew(choice: NodeChoi
     assert {"a", "b", "c"} <= chosen_names
 
 
-def test_who_chooses_for_many_equal_pods_asks_only_nodes_that_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that are asked, one after the other."""
+    names: list[str] = []
     renew = Forecast.renew
 
     def counted(forecast: Forecast, nodes: Iterable[ClusterNode]) -> bool:
         renewed = list(nodes)
-        asked.extend(one.name for one in renewed)
+        names.extend(one.name for one in renewed)
         return renew(forecast, renewed)
 
     monkeypatch.setattr(Forecast, "renew", counted)
+    return names
+
+
+def test_who_chooses_for_many_equal_pods_asks_only_nodes_that_changed(asked: list[str]) -> None:
     chooser, new = Chooser(NodeChoice.BEST_FIT), pod("cpu=4")
     found = chooser.choose(new, [HALVES, WHOLE, FULL])
     assert found is HALVES
@@ -122,6 +126,17 @@ def test_who_chooses_for_many_equal_pods_asks_only_nodes_that_changed(
     asked.clear()
     chooser.choose(new, [after, WHOLE, FULL])
     assert asked == ["halves"]
+
+
+def test_of_many_kinds_of_pods_the_latest_are_remembered(asked: list[str]) -> None:
+    chooser = Chooser(NodeChoice.BEST_FIT)
+    kinds = [pod(f"cpu=1,memory={number}Mi") for number in range(1, 66)]  # one more than are remembered
+    for kind in kinds:
+        chooser.choose(kind, [WHOLE])
+    asked.clear()
+    for kind in reversed(kinds):
+        chooser.choose(kind, [WHOLE])
+    assert asked == ["whole"]
 
 
 @pytest.mark.parametrize(
