@@ -17,7 +17,7 @@ from numazones.kubelet.admission import Admission
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.shortfall import name_numas
 from numazones.misfits import misfits
-from numazones.placement.kubelet import KubeletDecision
+from numazones.placement.kubelet import decision_of
 from numazones.quantity import format_rounded
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align
@@ -115,14 +115,14 @@ def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
         return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
     if not trials.now.admitted:
         return f"{node.name} could hold it aligned if others left: {_short(trials.now, node)}"
-    zones = KubeletDecision(trials.now).zones
+    zones = decision_of(trials.now).zones
     where = f" on {name_numas(cpuset.of(zones))}" if zones else ""
     return f"{node.name} could hold it aligned now{where}"
 
 
 def _short(admission: Admission, node: ClusterNode) -> str:
     """Say what an aligned pod lacks, and who holds it."""
-    short = KubeletDecision(admission).shortfall(node.name)
+    short = decision_of(admission).shortfall(node.name)
     names = node.pod_names
     holders = [f"{names.get(uid, uid)} ({amount})" for uid, amount in short.holders]
     return short.sentence + (f"; held by {enumeration(holders)}" if holders else "")

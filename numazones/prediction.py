@@ -24,7 +24,7 @@ from numazones.kubelet.node_admission import operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
-from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
+from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.pod import Pod
 from numazones.pod_kind import Kind, newcomer, relevant
 from numazones.resources import CPU, figures, is_memory
@@ -267,33 +267,34 @@ def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
             UNKNOWN_SOURCE,
             ((UNDECIDED, str(error)),),
             approximate=placement.approximate,
-            model=placement.model,
+            model=placement.model.name,
         )
 
 
 def verdict_of(decision: Decision) -> NodeVerdict:
     """Turn a decision into a verdict."""
+    placement = decision.before
     if not decision.admitted:
         return NodeVerdict(
             Standing.REJECTS,
-            decision.source,
+            placement.model.source,
             ((decision.reason, decision.message),),
             closeness=decision.closeness,
             rejection=decision,
-            approximate=decision.approximate,
-            model=decision.model,
+            approximate=placement.approximate,
+            model=placement.model.name,
         )
     effect = decision.effect
     return NodeVerdict(
         Standing.ADMITS,
-        decision.source,
+        placement.model.source,
         zones=decision.zones,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
         stranding=effect.stranding,
-        approximate=decision.approximate,
-        model=decision.model,
-        by_amounts=isinstance(decision, KubeletDecision) and decision.follows_from_amounts,
+        approximate=placement.approximate,
+        model=placement.model.name,
+        by_amounts=decision.follows_from_amounts,
     )
 
 

@@ -10,7 +10,7 @@ from numazones.scheduling import NOT_ALLOCATED, Lack
 
 SCHEDULER_SOURCE: Final = "Scheduler"
 UNKNOWN_SOURCE: Final = "Unknown"
-"""Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
+"""Who stands in the way, where it is no placement model; a model says its own (``Model.source``)."""
 
 
 class Standing(Enum):

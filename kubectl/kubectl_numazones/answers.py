@@ -169,7 +169,7 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {placement.decider}"
+    return ADMISSIBLE, f"{where}, by {placement.model.decider}"
 
 
 HOLDER_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT")

@@ -7,11 +7,13 @@ with these values what is in them.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.machine import CPU, Machine
+from numazones.resources import MEMORY
 
 
 class DeviceUse(NamedTuple):
@@ -146,6 +148,29 @@ class Occupancy:
             anywhere = tuple((held.resource, ids) for held in holder.devices if (ids := held.near_none))
             if anywhere:
                 yield Share(None, holder.name, 0, (), anywhere)
+
+
+def zone_uses(
+    cpus_of_numa: Mapping[int, CPUSet],
+    *,
+    held: CPUSet,
+    allocatable: CPUSet,
+    free: Mapping[int, int],
+    memory: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+) -> tuple[ZoneUse, ...]:
+    """Return each zone's amounts, from those of the whole node.
+
+    ``free``: NUMA id → CPUs that could still be given; ``memory``: NUMA id → (held, allocatable) bytes.
+    """
+    return tuple(
+        ZoneUse(
+            numa,
+            ((held & cpus).bit_count(), (allocatable & cpus).bit_count()),
+            free.get(numa, 0),
+            ((MEMORY, *memory[numa]),) if memory.get(numa, (0, 0))[1] else (),
+        )
+        for numa, cpus in cpus_of_numa.items()
+    )
 
 
 def memory_of(machine: Machine) -> dict[int, int]:

@@ -14,7 +14,8 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET
-from numazones.placement.models import NodeObjects, model, model_shown
+from numazones.placement.model import NodeObjects
+from numazones.placement.models import model, model_shown
 from numazones.prediction import (
     ADMISSIBLE,
     INADMISSIBLE,

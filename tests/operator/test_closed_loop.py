@@ -13,7 +13,7 @@ import pytest
 
 from numazones import prediction
 from numazones.cluster import ClusterNode, ClusterPod
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator

@@ -22,7 +22,7 @@ from numazones.api.dynamic_resources import DynamicResources, dynamic_resources
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import MAX_RECORD, NUMAZONE, UNKNOWN_MODEL, ModelAmounts, ZonePlacement
 from numazones.cluster import ClusterNode
-from numazones.placement.models import TOPOLOGY_KIND, Model, Object
+from numazones.placement.model import TOPOLOGY_KIND, Model, Object
 from numazones.placement.occupancy import ZoneUse
 from numazones.resources import MEMORY
 from numazones_client import APIError, Client, Forbidden, NotFound

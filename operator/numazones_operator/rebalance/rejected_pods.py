@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from numazones import timestamp
 from numazones.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.moves import replacement
 from numazones.waiting import GATE
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from numazones.api.rebalance import MovePhase, RecommendedMove
 from numazones.cluster import Cluster, ClusterPod
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals

@@ -12,7 +12,7 @@ from numazones.cluster import ClusterPod
 from numazones.errors import UnmodelledFeature
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.placement.models import NodeObjects, PodEvent
+from numazones.placement.model import NodeObjects, PodEvent
 from numazones_topology_aware.admission import admit, remove
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.follower import Follower
