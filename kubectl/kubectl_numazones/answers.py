@@ -4,15 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from numazones import cpuset, scheduling
-from numazones.advice import Advice
-from numazones.alignment import by_name
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.advice.changes import Advice
+from numazones.alignment.pod_alignment import by_name
+from numazones.apimachinery.quantity import format_rounded
+from numazones.apimachinery.resources import MEMORY
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
 from numazones.kubelet.versions import NEWEST
 from numazones.placement import Decision, Placement, Unknown
-from numazones.prediction import (
+from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,
@@ -27,9 +30,7 @@ from numazones.prediction import (
     place_beside,
     unreadable,
 )
-from numazones.quantity import format_rounded
-from numazones.resources import MEMORY
-from numazones.room import copy_of
+from numazones.prediction.room import copy_of
 from numazones.wording import some_of
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def advice_for(
 ) -> list[Advice]:
     """Return what would let a pod in, the cheapest first."""
     # Imported late: most answers do without all that planning needs.
-    from numazones.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
+    from numazones.advice.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
 
     if forecast is None:
         return []

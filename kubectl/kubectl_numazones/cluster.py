@@ -19,13 +19,13 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.files import Object, Objects, objects_of_files, with_objects_of
 from kubectl_numazones.garbage_collection import without_collection
 from kubectl_numazones.source import Source, listed
-from numazones.api_object import CURE, MALFORMED, InvalidObject
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.dump import Dump, nodes_of
+from numazones.apimachinery.api_object import CURE, MALFORMED, InvalidObject
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.dump import Dump, nodes_of
+from numazones.cluster.owners import owner_of
+from numazones.cluster.waiting import RELEASED
 from numazones.errors import NumazonesError
-from numazones.owners import owner_of
 from numazones.placement.occupancy import Occupancy
-from numazones.waiting import RELEASED
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:  # dumps need no client

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from rich.text import Text
 
 from numazones import cpuset
-from numazones.alignment import PodAlignment
-from numazones.machine import CPU
+from numazones.alignment.pod_alignment import PodAlignment
+from numazones.apimachinery.quantity import format_rounded
+from numazones.apimachinery.resources import MEMORY
+from numazones.kubelet.machine import CPU
 from numazones.placement.occupancy import Occupancy
-from numazones.quantity import format_rounded
-from numazones.resources import MEMORY
 
 _COLOURS = (
     "cyan",

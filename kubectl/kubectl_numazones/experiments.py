@@ -18,11 +18,11 @@ from kubectl_numazones.execution import Dask, Executor, OneCore, Processes, exec
 from kubectl_numazones.recorded_files import is_recording
 from kubectl_numazones.source import Source
 from numazones.api.rebalance import Goals
-from numazones.cluster import MIRROR, ClusterNode, ClusterPod
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.label_selector import LabelSelector
-from numazones.node_choice import NodeChoice
-from numazones.wanted_shapes import wanted_shapes
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import MIRROR, ClusterNode, ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.node_choice import NodeChoice
+from numazones.prediction.wanted_shapes import wanted_shapes
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import (

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubectl_numazones.gated_pods import OPERATOR, gates_of, is_gated, is_live, opted_in, trouble
+from numazones.cluster.waiting import GATE
 from numazones.errors import NumazonesError
-from numazones.waiting import GATE
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, Resource
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, PODS

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from numazones import timestamp
-from numazones.cluster import is_true
-from numazones.waiting import GATE, OPT_IN
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import is_true
+from numazones.cluster.waiting import GATE, OPT_IN
 
 OPERATOR = "numazones-operator"
 """The operator's name: of its Lease, and the value of its pods' label ``app.kubernetes.io/name``."""

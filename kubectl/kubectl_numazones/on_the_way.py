@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from numazones import cpuset
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Held, by_node, held, zones_held
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.shortfall import name_numas
+from numazones.prediction.held_room import Held, by_node, held, zones_held
 from numazones.wording import pluralize
 
 _MILLI = 1000

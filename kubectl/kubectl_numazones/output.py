@@ -15,7 +15,7 @@ import click
 import yaml
 from click.shell_completion import CompletionItem
 
-from numazones.jsonpath import InvalidJSONPath, compile_path, find
+from numazones.apimachinery.jsonpath import InvalidJSONPath, compile_path, find
 
 _JSONPATH = "jsonpath"
 DOCUMENTS = ("json", "yaml")

@@ -13,9 +13,9 @@ from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.recorded_files import PODS
 from kubectl_numazones.recording import RecordedNode, recorded_lines, usable
 from numazones.api.zones import zones_from_node
-from numazones.api_object import MALFORMED
-from numazones.cluster import ClusterPod
-from numazones.dump import Object
+from numazones.apimachinery.api_object import MALFORMED
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.dump import Object
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.checkpoints import (

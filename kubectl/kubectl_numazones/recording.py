@@ -23,19 +23,19 @@ from kubectl_numazones.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGI
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.api_object import MALFORMED
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Constraints
-from numazones.defaulting import created_spec
+from numazones.apimachinery.api_object import MALFORMED
+from numazones.apimachinery.defaulting import created_spec
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import Machine
-from numazones.pod import Pod
 from numazones.whatif.history import (
     Arrival,
     Departure,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
 from kubectl_numazones.source import Source, connect
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 
 if TYPE_CHECKING:  # dumps need no client
     from numazones_client import Client

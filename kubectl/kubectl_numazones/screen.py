@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kubectl_numazones.folding import GAP, NARROW_GAP, column_widths, folded, natural_widths
-from numazones import timestamp
-from numazones.duration import human_duration
+from numazones.apimachinery import timestamp
+from numazones.apimachinery.duration import human_duration
 from numazones.wording import visible
 
 _PIPE_WIDTH = 400

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 
 
 class _SelectorType(click.ParamType[LabelSelector]):

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 from kubectl_numazones import answers
 from kubectl_numazones.cluster import Seen
 from kubectl_numazones.files import Object
-from numazones import alignment, held_room
-from numazones.advice import Advice
-from numazones.cluster import ClusterPod
-from numazones.helpful_changes import plan_made
+from numazones.advice.changes import Advice
+from numazones.advice.helpful_changes import plan_made
+from numazones.alignment import pod_alignment as alignment
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones.lost_release import lost_nodes
 from numazones.placement import Unknown
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
-from numazones.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
+from numazones.prediction import held_room
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
 
 if TYPE_CHECKING:
-    from numazones.misalignment import Misalignment
+    from numazones.advice.misalignment import Misalignment
 
 NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
@@ -203,7 +204,7 @@ def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list
 def misalignment(pod: ClusterPod, seen: Seen) -> "Misalignment | None":
     """Return why a pod that runs is not aligned; None where it is, or does not run, or nobody knows."""
     # Imported late: most answers do without all that planning needs.
-    from numazones.misalignment import misalignment_of  # noqa: PLC0415
+    from numazones.advice.misalignment import misalignment_of  # noqa: PLC0415
 
     return misalignment_of(pod, seen.situation) if is_running(pod) and not pod.create_error else None
 

@@ -11,8 +11,8 @@ from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.why_document import why_document
-from numazones.cluster import ClusterPod
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN
 
 _WIDE = ("VERDICT", "NODES")
 _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers.EXIT_CODES[ADMISSIBLE])

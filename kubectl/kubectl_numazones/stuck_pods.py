@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from kubectl_numazones import answers, stuck
 from kubectl_numazones.cluster import Seen
-from numazones.cluster import ClusterPod
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
 
 FAILED = "Failed"
 _VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, FAILED)

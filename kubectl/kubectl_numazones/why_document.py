@@ -4,8 +4,8 @@ from kubectl_numazones.cluster import Seen
 from kubectl_numazones.documents import PodReference, Reason, WhyDocument, WhyNotAligned
 from kubectl_numazones.stuck import Background, helpful_changes, misalignment
 from kubectl_numazones.stuck_pods import Stuck
-from numazones.cluster import ClusterPod
-from numazones.prediction import Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Prediction
 
 
 def why_document(item: Stuck, seen: Seen, background: Background) -> WhyDocument:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from numazones.api.numazone import zone_name
-from numazones.cluster import ClusterNode
+from numazones.apimachinery.resources import MEMORY
+from numazones.cluster.cluster import ClusterNode
 from numazones.placement.occupancy import DeviceUse
-from numazones.resources import MEMORY
 
 
 class Zone(NamedTuple):

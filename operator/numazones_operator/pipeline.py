@@ -13,8 +13,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics

@@ -24,7 +24,7 @@ from click.testing import Result
 from kubectl_numazones import recording
 from kubectl_numazones.bad_dump import BadDump
 from numazones.errors import NumazonesError
-from numazones.machine import Machine
+from numazones.kubelet.machine import Machine
 from tests.kubectl.healthy_cluster import healthy
 from tests.kubectl.small_cluster import written
 

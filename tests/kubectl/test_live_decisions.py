@@ -18,7 +18,7 @@ from kubectl_numazones.live.lines import Line, node_details, zone_line
 from kubectl_numazones.live.listing import STUCK, ZONES, View, listing
 from kubectl_numazones.plan_decisions import Decision
 from kubectl_numazones.source import Source, connect
-from numazones.waiting import RELEASED
+from numazones.cluster.waiting import RELEASED
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from numazones.waiting import GATE
+from numazones.cluster.waiting import GATE
 from numazones_operator.placement.release_patch import Target, release_patch
 from tests.operator.closed_loop import pod_body
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones.waiting import GATE, OPT_IN, RELEASED
+from numazones.cluster.waiting import GATE, OPT_IN, RELEASED
 from numazones_client import Client
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,

@@ -11,12 +11,12 @@ from kubectl_numazones.documents import AlignedDocument, AlignedOwner, AlignedPo
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, selector_option
 from kubectl_numazones.source import Source
-from numazones.alignable import Alignable, alignable
-from numazones.alignment import Alignment, PodAlignment, of_node
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
-from numazones.quantity import format_bytes, format_rounded
+from numazones.alignment.alignable import Alignable, alignable
+from numazones.alignment.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
+from numazones.alignment.pod_alignment import Alignment, PodAlignment, of_node
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.apimachinery.quantity import format_bytes, format_rounded
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.wording import pluralize
 
 _COLUMNS = ("POD", "NODE", "ALIGNMENT", "CPUS", "MEMORY", "DEVICES", "ALIGNABLE")

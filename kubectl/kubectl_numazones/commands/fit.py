@@ -13,12 +13,12 @@ from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.source import Source
 from kubectl_numazones.why_document import reasons
 from numazones import cpuset
-from numazones.api_object import MALFORMED
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.defaulting import created_spec
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction
-from numazones.room import pod_of_shape
+from numazones.apimachinery.api_object import MALFORMED
+from numazones.apimachinery.defaulting import created_spec
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction
+from numazones.prediction.room import pod_of_shape
 from numazones.wording import pluralize
 
 _EPILOG = """

@@ -15,7 +15,7 @@ from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.source import Source, connect
-from numazones.label_selector import LabelSelector
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:

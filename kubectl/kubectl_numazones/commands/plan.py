@@ -15,9 +15,9 @@ from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.source import Source
 from numazones.api.rebalance import RebalancePolicy
-from numazones.cluster import ClusterPod
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.label_selector import LabelSelector
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals

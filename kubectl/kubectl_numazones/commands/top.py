@@ -16,11 +16,11 @@ from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.source import Source
 from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
-from numazones.alignment import of_node
+from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.quantity import format_bytes, format_rounded
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.apimachinery.quantity import format_bytes, format_rounded
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
 _NOT_ALIGNED = "NOT ALIGNED"

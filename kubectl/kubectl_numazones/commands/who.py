@@ -8,9 +8,9 @@ from kubectl_numazones.documents import HeldShare
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.source import Source
 from numazones import cpuset
-from numazones.alignment import PodAlignment, by_name
+from numazones.alignment.pod_alignment import PodAlignment, by_name
+from numazones.apimachinery.quantity import format_bytes
 from numazones.placement.occupancy import Share
-from numazones.quantity import format_bytes
 
 
 @click.command("who")

@@ -11,9 +11,9 @@ from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.why_document import why_document
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.prediction import devices_to_allocate
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import devices_to_allocate
 
 _EPILOG = """
 \b

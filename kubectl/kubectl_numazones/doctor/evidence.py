@@ -16,7 +16,7 @@ from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.files import Object, distinct_objects
 from kubectl_numazones.source import Source, connect, list_objects
 from numazones.api import crd
-from numazones.cluster import is_true
+from numazones.cluster.cluster import is_true
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:

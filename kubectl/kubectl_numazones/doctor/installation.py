@@ -11,14 +11,14 @@ from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, t
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.doctor.reading_cures import CURES
 from kubectl_numazones.files import Object
-from numazones import timestamp
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE
-from numazones.cluster import UNDECIDED
-from numazones.dump import OBJECTS_MISSING
-from numazones.prediction import relevant
-from numazones.waiting import GATE, OPT_IN
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import UNDECIDED
+from numazones.cluster.dump import OBJECTS_MISSING
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.prediction.forecast import relevant
 from numazones.wording import pluralize, some_of
 
 _OPERATOR = gated_pods.OPERATOR

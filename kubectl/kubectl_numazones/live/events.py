@@ -9,7 +9,7 @@ from rich.text import Text
 
 from kubectl_numazones.files import Object
 from kubectl_numazones.said import reference_of
-from numazones.waiting import last_seen
+from numazones.cluster.waiting import last_seen
 
 if TYPE_CHECKING:
     from numazones_client import Client

@@ -16,10 +16,10 @@ from kubectl_numazones.live.events import event_cells, object_of
 from kubectl_numazones.plan_decisions import Plan
 from kubectl_numazones.stuck_pods import Stuck
 from kubectl_numazones.zone_figures import Zone, share
-from numazones.alignment import PodAlignment, by_name
+from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE
-from numazones.quantity import format_rounded
+from numazones.apimachinery.quantity import format_rounded
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.whatif import Report
 from numazones.wording import pluralize

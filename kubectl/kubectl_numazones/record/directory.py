@@ -21,7 +21,7 @@ from kubectl_numazones.recorded_files import (
     ZONES,
 )
 from kubectl_numazones.recording import HELD, REJECTED, SNAPSHOT
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones_program.recordings import archive_of
 

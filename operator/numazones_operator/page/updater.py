@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import in_the_way
-from numazones.helpful_changes import plan_made
-from numazones.lost_release import lost_nodes
-from numazones.prediction import ADMISSIBLE, Prediction, unreadable
-from numazones.waiting import Surroundings, Wait, scheduler_says, waits
+from numazones.advice.helpful_changes import plan_made
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.waiting import Surroundings, Wait, scheduler_says, waits
+from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
+from numazones.prediction.held_room import in_the_way
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options

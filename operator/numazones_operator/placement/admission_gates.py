@@ -8,10 +8,10 @@ The more important go first, by priority and then by age, as in the scheduler's 
 leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
 Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
 never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
-whatever order (``numazones.arrivals``). Gates of others go first: until ours is the last one, a pod holds no
-room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes, but prefers
-them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place pods of
-every kind and have no room for them (``unconcerned_pods``). A pod that is known to be inadmissible
+whatever order (``numazones.prediction.arrivals``). Gates of others go first: until ours is the last one, a
+pod holds no room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes,
+but prefers them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place
+pods of every kind and have no room for them (``unconcerned_pods``). A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
 it is. A pod whose gate nobody takes away gets an event that says why.
@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import RELEASE_SECONDS, Way
-from numazones.prediction import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
-from numazones.waiting import GATE, OPT_IN
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
+from numazones.prediction.held_room import RELEASE_SECONDS, Way
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS

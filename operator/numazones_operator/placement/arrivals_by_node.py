@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from numazones.arrivals import Arrivals
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.arrivals import Arrivals
 
 
 class _Known(NamedTuple):

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from numazones.node_choice import Ranking
-from numazones.wanted_shapes import wanted_shapes
+from numazones.prediction.node_choice import Ranking
+from numazones.prediction.wanted_shapes import wanted_shapes
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.objects import PolicyObject
 

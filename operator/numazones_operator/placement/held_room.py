@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, Held, Way, by_node, release_ends
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.held_room import MAX_NODES, Held, Way, by_node, release_ends
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0

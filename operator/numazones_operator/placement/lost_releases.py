@@ -12,9 +12,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from numazones.cluster import ClusterPod
-from numazones.lost_release import lost_nodes
-from numazones.waiting import is_replaced, told_of_loss
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.waiting import is_replaced, told_of_loss
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference

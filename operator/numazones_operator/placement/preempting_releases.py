@@ -10,8 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import INADMISSIBLE, Kind, relevant
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import INADMISSIBLE, Kind, relevant
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, useful_victims
 from numazones_operator.mirror.cluster_state import ClusterState

@@ -10,7 +10,7 @@ server.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from numazones.waiting import GATE, RELEASED
+from numazones.cluster.waiting import GATE, RELEASED
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -8,10 +8,10 @@ name the many nodes of a large cluster, so there it is released to a few that ha
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from numazones import scheduling
-from numazones.cluster import ClusterNode
-from numazones.held_room import MAX_NODES
-from numazones.prediction import Kind, is_open
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode
+from numazones.prediction.forecast import Kind, is_open
+from numazones.prediction.held_room import MAX_NODES
 from numazones_operator.placement.release import CHOICE, Reach, Release
 
 REASON = "unconcerned"

@@ -9,7 +9,7 @@ from typing import Any
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.custom_resources import policy_of, standing_goals

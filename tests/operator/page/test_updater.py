@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from numazones.cluster import ClusterPod
-from numazones.held_room import Way
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.held_room import Way
 from numazones_operator.options import Options
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.placement.held_room import HeldRoom

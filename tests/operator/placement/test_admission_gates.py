@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones.waiting import GATE
+from numazones.cluster.waiting import GATE
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.placement import preempting_releases

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from numazones.api.rebalance import RebalancePolicy
-from numazones.node_choice import NodeChoice
+from numazones.prediction.node_choice import NodeChoice
 from numazones_client.resources import REBALANCE_POLICIES
 from numazones_operator.options import Options
 from numazones_operator.placement.current_ranking import CurrentRanking

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.held_room import held
-from numazones.waiting import GATE
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE
+from numazones.prediction.held_room import held
 from numazones_operator.placement import unconcerned_pods
 from tests.operator.mirror.test_node_placement import Setting
 from tests.operator.placement.extender.cluster import Cluster

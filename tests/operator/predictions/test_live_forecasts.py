@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from numazones.node_choice import ASKING, NodeChoice
+from numazones.prediction.node_choice import ASKING, NodeChoice
 from numazones_operator.options import Options
 from numazones_operator.placement.extender import decisions
 from numazones_operator.placement.extender.verdicts import CurrentVerdicts

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.held_room import Way
-from numazones.prediction import NodeVerdict
-from numazones.scheduler_reasons import scheduler_reason
+from numazones.prediction.forecast import NodeVerdict
+from numazones.prediction.held_room import Way
+from numazones.prediction.scheduler_reasons import scheduler_reason
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.mirror.cluster_state import ClusterState

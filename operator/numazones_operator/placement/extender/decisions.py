@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
-from numazones.prediction import NodeVerdict, Standing
-from numazones.scheduler_reasons import scheduler_reason
+from numazones.prediction.forecast import NodeVerdict, Standing
+from numazones.prediction.scheduler_reasons import scheduler_reason
 from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
 
 MAX_SCORE = 10

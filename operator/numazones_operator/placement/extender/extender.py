@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.node_choice import Ranking
-from numazones.prediction import Standing, relevant
+from numazones.prediction.forecast import Standing, relevant
+from numazones.prediction.node_choice import Ranking
 from numazones.rebalance import preemption
 from numazones_client import Client
 from numazones_operator.mirror.cluster_state import ClusterState

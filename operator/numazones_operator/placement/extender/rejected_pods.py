@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from numazones import timestamp
-from numazones.cluster import ClusterPod
-from numazones.prediction import Kind, NodeVerdict
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Kind, NodeVerdict
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.mirror.cluster_state import ClusterState

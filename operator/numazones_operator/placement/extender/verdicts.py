@@ -10,10 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import with_held
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement import Unknown
-from numazones.prediction import (
+from numazones.prediction.forecast import (
     UNKNOWN_SOURCE,
     UNREADABLE_POD,
     Forecast,
@@ -22,7 +21,8 @@ from numazones.prediction import (
     Standing,
     ask,
 )
-from numazones.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
+from numazones.prediction.held_room import with_held
+from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.placement.held_room import HeldRoom
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import ClusterPod
-from numazones.node_choice import Ranking
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.node_choice import Ranking
 from numazones_client import APIError, NotFound
 from numazones_client.errors import Conflict, Request
 from numazones_client.resources import PODS

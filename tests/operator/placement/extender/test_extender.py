@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Way
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
+from numazones.prediction.held_room import Way
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
