@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kubectl_numazones import answers, zone_figures
+from kubectl_numazones.printing import answers, zone_figures
 from numazones.alignment import pod_alignment as alignment
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump

@@ -36,7 +36,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import Shape

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones import recording
+from kubectl_numazones.reading import recording
 from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster.cluster import ClusterNode, ClusterPod, Owner
 from numazones.whatif.machine_type import node_template

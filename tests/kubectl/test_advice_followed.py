@@ -13,7 +13,7 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubectl_numazones import answers
+from kubectl_numazones.printing import answers
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.dump import Dump
 from numazones.kubelet import machines

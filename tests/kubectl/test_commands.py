@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones.cluster import NotThere
+from kubectl_numazones.reading.cluster import NotThere
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.versions import NEWEST

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_numazones import answers
+from kubectl_numazones.printing import answers
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump
 from numazones.kubelet.constraints import Taint

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import recorded_files, recording
+from kubectl_numazones.reading import recorded_files, recording
 from numazones import cpuset
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.defaulting import created_spec

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import read, source_options
-from kubectl_numazones.files import documents
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
-from kubectl_numazones.why_document import reasons
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import read, source_options
+from kubectl_numazones.reading.files import documents
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.why_document import reasons
 from numazones import cpuset
 from numazones.apimachinery.api_object import MALFORMED
 from numazones.apimachinery.defaulting import created_spec

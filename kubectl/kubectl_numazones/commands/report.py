@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Seen, read, source_options
-from kubectl_numazones.experiments import label
-from kubectl_numazones.files import documents as documents_of
-from kubectl_numazones.said import said_about
-from kubectl_numazones.source import Source
-from kubectl_numazones.stuck import Background
+from kubectl_numazones.experiments.experiment import label
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.files import documents as documents_of
+from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.stuck_pod import Background
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
 from numazones.api.rebalance import (

@@ -2,7 +2,7 @@
 
 from kubectl_numazones.doctor.evidence import EXPORTER, Evidence
 from kubectl_numazones.doctor.reading_cures import CURES
-from kubectl_numazones.files import Object
+from kubectl_numazones.reading.files import Object
 from numazones.cluster.cluster import ClusterNode, is_true
 from numazones.kubelet.constraints import Constraints
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kubectl_numazones import gated_pods
 from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
 from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, trouble_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.doctor.reading_cures import CURES
-from kubectl_numazones.files import Object
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.stuck import gated_pods
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE

@@ -25,8 +25,8 @@ from numazones_operator.options import Options
 from numazones_operator.page.advice import PageAdvice
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.placement.admission_gates import NOT_SERVED, SWITCHED_OFF
-from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.prevention.admission_gates import NOT_SERVED, SWITCHED_OFF
+from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (

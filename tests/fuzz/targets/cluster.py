@@ -16,8 +16,8 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones_client import Decoder, Unreadable
 from numazones_client.decoding import by_uid
 from numazones_operator.mirror import decoding
-from numazones_operator.placement.extender.messages import encode
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
+from numazones_operator.prevention.extender.messages import encode
 from numazones_operator.rebalance.inputs import Claim, Defaulting, Template
 from numazones_operator.rebalance.objects import PolicyObject, Recommendation
 from tests.fuzz.target import Target
