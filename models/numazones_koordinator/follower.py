@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from numazones.placement.kubelet import KubeletPlacement
+from numazones.kubelet.pod import Pod
 from numazones.placement.model import NodeObjects
-from numazones.pod import Pod
 from numazones_koordinator.placement import KoordinatorPlacement, read_empty
 
 
@@ -17,18 +16,16 @@ class Follower:
         Raises:
             NumazonesError: the objects don't tell, or contradict each other.
         """
-        self._placement = read_empty(objects)
+        self._node = read_empty(objects).node
         self._bound: dict[str, Pod] = {}
 
-    def placement(self, pods: Mapping[str, Pod], kubelet: KubeletPlacement | None) -> KoordinatorPlacement:
-        """Return the node with exactly these pods (by UID), beside its kubelet as it is now."""
-        node = self._placement.node
+    def placement(self, pods: Mapping[str, Pod]) -> KoordinatorPlacement:
+        """Return the node with exactly these pods (by UID)."""
+        node = self._node
         for uid in self._bound.keys() - pods.keys():
             node = node.remove(uid)
         for uid, pod in pods.items():
             if self._bound.get(uid) != pod:
                 node = node.bind(pod)
-        self._bound = dict(pods)
-        if node is not self._placement.node or kubelet is not self._placement.beneath:
-            self._placement = KoordinatorPlacement(node, kubelet)
-        return self._placement
+        self._node, self._bound = node, dict(pods)
+        return KoordinatorPlacement(node)

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from numazones import cpuset, machine
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cpuset import CPUSet
+from numazones.kubelet import machine
+from numazones.kubelet.pod import Pod
 from numazones.placement import ADMITTED, Decision, Placement, Room, Unknown
 from numazones.placement.kubelet import KubeletPlacement, PlacementAboveKubelet
 from numazones.placement.model import Model, NodeObjects, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy, in_order, zone_uses
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.amounts import milli, whole
 from numazones_koordinator.annotation_json import UnreadableAnnotation

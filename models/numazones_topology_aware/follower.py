@@ -13,9 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from numazones.errors import NumazonesError, UnmodelledFeature
-from numazones.placement.kubelet import KubeletPlacement
+from numazones.kubelet.pod import Pod
 from numazones.placement.model import NodeObjects, PodEvent
-from numazones.pod import Pod
 from numazones_topology_aware.admission import create_missing, missing, remove
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools
 from numazones_topology_aware.node import Node
@@ -110,12 +109,12 @@ class Follower:
         """Return since when pools contradict what was seen; ``now`` while they do not."""
         return now if self._contradicted is None else self._contradicted
 
-    def placement(self, pods: Mapping[str, Pod], kubelet: KubeletPlacement | None) -> TopologyAwarePlacement:
+    def placement(self, pods: Mapping[str, Pod]) -> TopologyAwarePlacement:
         """Return the node after all that has happened, without pods that are not among these (by uid)."""
         node = self._states[-1]
         for uid in node.sandboxes.keys() - pods.keys():
             node = remove(node, uid)
-        return TopologyAwarePlacement(node, kubelet)
+        return TopologyAwarePlacement(node)
 
     def record(self) -> Record | None:
         """Return who holds what in the last state that the published pools show; the same object while equal.

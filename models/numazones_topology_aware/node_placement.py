@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from numazones import cpuset
-from numazones.machine import Machine, numas_of
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.kubelet.machine import Machine, numas_of
+from numazones.kubelet.pod import Pod
 from numazones.placement import Decision, Given, Room, UnreadableNode
 from numazones.placement.kubelet import KubeletPlacement, PlacementAboveKubelet
 from numazones.placement.model import Model, NodeObjects, check_kubelet, metadata_of, readable
 from numazones.placement.occupancy import Holder, Occupancy
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 from numazones_topology_aware.admission import Admission, admit, remove
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware

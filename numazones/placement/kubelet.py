@@ -12,18 +12,30 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
-from numazones import cpuset, fragmentation
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cpuset import CPUSet
-from numazones.demand import Demand
-from numazones.fragmentation import Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, after_start, remove
 from numazones.kubelet.amounts import Amounts, amounts_of, follows_from_amounts
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
+from numazones.kubelet.demand import Demand
+from numazones.kubelet.machine import Machine, numas_of
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
-from numazones.machine import Machine, numas_of
-from numazones.placement import Decision, Given, Info, Placement, Room, Shortfall, Unknown, UnreadableNode
+from numazones.placement import (
+    Decision,
+    Given,
+    Info,
+    Placement,
+    Room,
+    Shortfall,
+    Unknown,
+    UnreadableNode,
+    fragmentation,
+)
+from numazones.placement.fragmentation import Shape
 from numazones.placement.model import Model, NodeObjects
 from numazones.placement.occupancy import (
     DeviceUse,
@@ -36,8 +48,6 @@ from numazones.placement.occupancy import (
     memory_of,
     zone_uses,
 )
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from numazones.kubelet.node_admission import NodeAdmission

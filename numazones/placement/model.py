@@ -7,16 +7,13 @@ happens on a node, is a protocol of its own. The registry is ``numazones.placeme
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.placement import ADMITTED, Placement, UnreadableNode
-from numazones.pod import Pod
-
-if TYPE_CHECKING:
-    from numazones.placement.kubelet import KubeletPlacement
 
 Object = Mapping[str, Any]
 """An API object."""
@@ -125,10 +122,8 @@ class Follower(Protocol):
     It is made anew when other objects that it was read from have changed.
     """
 
-    def placement(self, pods: Mapping[str, Pod], kubelet: "KubeletPlacement | None") -> Placement:
+    def placement(self, pods: Mapping[str, Pod]) -> Placement:
         """Return the state after all that has happened, with these pods (UID → pod) at most.
-
-        ``kubelet``: what the node's zones tell of its kubelet now; None: nothing.
 
         Raises:
             NumazonesError: it is not known.

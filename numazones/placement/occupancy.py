@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones import cpuset
+from numazones.apimachinery.resources import MEMORY
 from numazones.cpuset import CPUSet
-from numazones.machine import CPU, Machine
-from numazones.resources import MEMORY
+from numazones.kubelet.machine import CPU, Machine
 
 
 class DeviceUse(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import Placement, models
@@ -109,7 +109,7 @@ class NodePlacement:
         model = models.model_shown(node.body, self.topology)
         if model.follow is None:
             self._model, self._follower, self._events = model, None, None
-            placement = _beside(model.read(objects), kubelet)
+            placement = model.read(objects)
         else:
             follower = self._follower
             if (
@@ -120,7 +120,9 @@ class NodePlacement:
             ):
                 published = replace(objects, record=models.parse_record(record))
                 follower = self._follow(model, model.follow, published)
-            placement = follower.placement(held, kubelet)
+            placement = follower.placement(held)
+        if isinstance(placement, PlacementAboveKubelet):
+            placement = replace(placement, beneath=kubelet)
         if not self.recent or self.recent[-1].key != placement.key:
             self.recent.append(placement)
         return placement
@@ -197,8 +199,3 @@ class NodePlacement:
             others={**surroundings.others, **own},
             settings=surroundings.settings,
         )
-
-
-def _beside(placement: Placement, kubelet: KubeletPlacement | None) -> Placement:
-    """Return a placement that was read, with what the node's kubelet decides from now."""
-    return replace(placement, beneath=kubelet) if isinstance(placement, PlacementAboveKubelet) else placement

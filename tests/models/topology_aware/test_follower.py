@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import UnmodelledFeature
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
@@ -93,9 +93,9 @@ def test_a_follower_that_starts_after_a_pod_has_left_needs_the_record() -> None:
     with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
         Follower(setting.objects())
     later = Follower(setting.objects(record))
-    assert later.placement({}, None).node.state_key == remove_all(setting.policy).state_key
+    assert later.placement({}).node.state_key == remove_all(setting.policy).state_key
     known = {uid: pod.admission for uid, pod in setting.pods.items() if pod.admission is not None}
-    assert later.placement(known, None).node.state_key == setting.policy.state_key
+    assert later.placement(known).node.state_key == setting.policy.state_key
     later.take(setting.bind("d", "3"))
     assert later.agrees(setting.topology(), 1.0)
     assert later.record() == record_of(setting.policy)

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numazones import cpuset
+from numazones.kubelet.machine import numas_of
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones.machine import numas_of
 from numazones.placement import Decision, Room, UnreadableNode
 from numazones.placement.kubelet import KubeletPlacement, PlacementAboveKubelet
 from numazones.placement.model import NodeObjects, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy
-from numazones.pod import Pod
 from pinned_model.model import DECIDER, MODEL, NODES
 from pinned_model.rules import Node, choose_cpus, needed_cpus
 

@@ -1,6 +1,7 @@
 """The model's part of a simulated cluster: the agent, nodes and pods for it."""
 
-from numazones import cpuset, machines
+from numazones import cpuset
+from numazones.kubelet import machines
 from numazones_simulator.node_kinds import SUB_NUMA, of_model
 from numazones_simulator.node_spec import NodeSpec, bystander
 from numazones_simulator.placement_models import Agent, Body, PodForm, PublishedObject, Simulation

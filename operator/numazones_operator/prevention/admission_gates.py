@@ -1,0 +1,368 @@
+"""The scheduling gate ``numazones.io/admission``: a pod waits until some node would admit it.
+
+A ReplicaSet answers a rejected pod with a new one, which is rejected again, hundreds of times. Pods that
+carry the gate, in namespaces that opt in, are not scheduled before a node would admit them, and then only to
+such nodes (``release_patch``).
+
+The more important go first, by priority and then by age, as in the scheduler's queue; a less important pod
+leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
+Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
+never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
+whatever order (``numazones.prediction.arrivals``). Gates of others go first: until ours is the last one, a
+pod holds no room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes,
+but prefers them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place
+pods of every kind and have no room for them (``unconcerned_pods``). A pod that is known to be inadmissible
+waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
+(``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
+it is. A pod whose gate nobody takes away gets an event that says why.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
+from numazones.prediction.held_room import RELEASE_SECONDS, Way
+from numazones_client import APIError, Invalid
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.predictions.live_forecasts import LiveForecasts
+from numazones_operator.prevention import unconcerned_pods
+from numazones_operator.prevention.arrivals_by_node import ArrivalsByNode
+from numazones_operator.prevention.held_room import HeldRoom
+from numazones_operator.prevention.preempting_releases import PreemptingReleases, names
+from numazones_operator.prevention.release import CHOICE, Reach, Release
+from numazones_operator.prevention.release_writer import ReleaseWriter
+from numazones_operator.prevention.served_gates import ServedGates
+
+AT_ONCE = 32
+"""Requests under way at the same time."""
+
+_PERIOD = 1.0
+_ROUND = 1.0
+"""Seconds after which a round ends, so that whoever came meanwhile has its turn."""
+_SLICE = 0.005
+"""Seconds of deciding after which others have their turn; a request needs several turns."""
+_HIGHEST = 1 << 31
+"""Above all priorities."""
+PATIENCE_SECONDS = 30.0
+"""For so long a pod waits for a node that admits it whichever other pods end meanwhile."""
+_FRESH = 0.1
+"""Seconds for which what is held is not counted anew."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one walk along the waiting pods has found out."""
+
+    tasks: asyncio.TaskGroup
+    """Where requests are under way."""
+    started: float
+    held: dict[str, list[ClusterPod]]
+    counted: float
+    """When ``held`` was."""
+    sliced: float
+    placing: frozenset[str]
+    """Nodes that may also reject pods that NUMA placement does not concern elsewhere."""
+    open: dict[tuple[Kind, bool], list[str]] = field(default_factory=dict)
+    """Kind, and whether whichever pods end → nodes that may still have room for pods of the kind, best first;
+    within a round there is never more."""
+    unforeseen: int = -_HIGHEST
+    """The highest priority of a pod without a prediction so far; the less important wait for that."""
+    closed: set[tuple[Kind, int, bool]] = field(default_factory=set)
+    """Kinds and priorities of which no further pod finds a node, with the same."""
+    passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
+    """Kind → the most important pod of it that goes on waiting."""
+    failure: APIError | None = None
+
+    def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
+        """Take what is held at this moment."""
+        self.held, self.counted = held, now
+
+
+@dataclass(slots=True)
+class AdmissionGates:
+    """Releases gated pods."""
+
+    state: ClusterState
+    forecasts: LiveForecasts
+    """Where each waiting pod would be admitted, the nodes that are preferred first."""
+    held: HeldRoom
+    """The room held for pods on their way."""
+    served: ServedGates
+    writer: ReleaseWriter
+    preempting: PreemptingReleases
+    """Asked where less important pods would have to leave for a pod."""
+    may_go: Callable[[ClusterPod, str], bool]
+    """Asked whether a pod may be released to a node; a plan may keep it for another pod."""
+    changed: asyncio.Event
+    """Set when forecasts have changed; cleared here."""
+    timeout: float
+    """Seconds after which a pod is released of which nothing is known; 0: never."""
+    clock: Callable[[], float] = time.monotonic
+    """Measures the timeout, in seconds."""
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _arrivals: ArrivalsByNode = field(default_factory=ArrivalsByNode)
+    _unknown_since: dict[str, float] = field(default_factory=dict)
+    """UID of a pod of which nothing is known → since when."""
+    _uncertain_since: dict[str, float] = field(default_factory=dict)
+    """UID of a pod that nodes admit as things stand, but none for certain → since when."""
+
+    async def run(self) -> None:
+        """Release pods until cancelled."""
+        while True:
+            try:
+                ended = await self.release()
+            except APIError as error:
+                _log.warning("gated pods could not be released: %s", error)
+                await asyncio.sleep(_PERIOD)
+                continue
+            if not ended:
+                continue
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(_PERIOD):
+                    await self.changed.wait()
+            except TimeoutError:
+                continue
+
+    async def release(self) -> bool:
+        """Release every gated pod that can go now, the most important first; post events on the others.
+
+        Return whether everybody had a turn; else call again at once.
+
+        Raises:
+            APIError: the API server cannot be asked, or does not let us.
+        """
+        self.served.report_unserved()
+        waiting = sorted(self._releasable_pods(), key=_importance)
+        uids = {pod.uid for pod in waiting}
+        for since in (self._unknown_since, self._uncertain_since):
+            for uid in since.keys() - uids:
+                del since[uid]
+        if not waiting:
+            self._arrivals.clear()
+            return True
+        now = time.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            this = _Round(
+                tasks,
+                started=now,
+                held=self.held.by_node(),
+                counted=now,
+                sliced=now,
+                placing=self.state.placing_every_pod,
+            )
+            ended = await self._walk(waiting, this)
+        if this.failure is not None:
+            raise this.failure
+        return ended
+
+    async def _walk(self, waiting: Sequence[ClusterPod], this: _Round) -> bool:
+        """Have each pod's turn; return whether all had it."""
+        for pod in waiting:
+            await self._pause(this)
+            if this.failure is not None or time.monotonic() - this.started > _ROUND:
+                return this.failure is not None
+            concerned = relevant(pod)
+            release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
+            if release is not None:
+                await self._start(pod, release, this)
+            elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
+                await self._start(pod, Release("timeout"), this)
+            else:
+                await self._preempt(pod, this)
+        return True
+
+    def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
+        """Return where a pod may go now; None if nowhere."""
+        nodes = self._free_nodes(pod, this)
+        if not nodes and self._has_waited_for_certainty(pod):
+            nodes = self._free_nodes(pod, this, certain=False)
+        if not nodes:
+            return None
+        if sure := self._with_devices(pod, nodes):
+            return Release("admissible", sure, Reach.ONLY)
+        return Release("devices", nodes, Reach.RATHER)
+
+    def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
+        """Whether a pod has waited long enough for a node that admits it whichever pods end.
+
+        What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
+        would wait for that for ever, beside room that it fits.
+        """
+        prediction = self.forecasts.prediction_of(pod.uid)
+        if prediction is None or prediction.verdict != ADMISSIBLE:
+            self._uncertain_since.pop(pod.uid, None)
+            return False
+        now = self.clock()
+        return now - self._uncertain_since.setdefault(pod.uid, now) >= PATIENCE_SECONDS
+
+    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> Release | None:
+        """Return the same for a pod that most nodes admit unasked."""
+        kind = Kind.of(pod, by_namespace=self.state.namespaces_matter)
+        if kind is None or not this.placing:
+            return Release(unconcerned_pods.REASON)
+        if (kind, _priority(pod), True) in this.closed:
+            return None
+
+        def has_room(node: ClusterNode) -> bool:
+            free = self.may_go(pod, node.name) and self._has_room(kind, node, this)
+            return free and not self._is_wanted(node, pod, this)
+
+        asked = [node for name in sorted(this.placing) if (node := self.state.node(name)) is not None]
+        others = (node for node in self.state.all_nodes() if node.name not in this.placing)
+        release = unconcerned_pods.release_of(kind, asked, others, has_room)
+        if release is None:
+            this.closed.add((kind, _priority(pod), True))
+            this.passed_over.setdefault(kind, pod)
+        return release
+
+    async def _preempt(self, pod: ClusterPod, this: _Round) -> None:
+        """Release the pod to where the scheduler makes room for it, if it does so anywhere."""
+        victims = await self.preempting.victims_for(pod, this.held)
+        if victims is not None and victims.node not in self.held.by_node():
+            _log.info("pod %s may preempt %s on %s", pod.full_name, ", ".join(names(victims)), victims.node)
+            await self._start(pod, Release("preemption", (victims.node,), Reach.ONLY), this)
+
+    async def _pause(self, this: _Round) -> None:
+        """Let others run if this has gone on for a while; count anew what is held if that was long ago."""
+        now = time.monotonic()
+        if now - this.sliced > _SLICE:
+            await asyncio.sleep(0)
+            this.sliced = now = time.monotonic()
+        if now - this.counted > _FRESH:
+            this.count(self.held.by_node(), now)
+
+    def _is_known(self, pod: ClusterPod) -> bool:
+        """Whether something is predicted for a pod."""
+        prediction = self.forecasts.prediction_of(pod.uid)
+        return prediction is not None and prediction.verdict != UNKNOWN
+
+    def _all_known(self, this: _Round) -> bool:
+        """Whether all nodes are known that may reject pods of every kind."""
+        nodes = map(self.state.node, this.placing)
+        return all(node is None or node.known is not None for node in nodes)
+
+    def _is_overdue(self, pod: ClusterPod, *, known: bool) -> bool:
+        """Whether for long enough nothing has been known of a pod's chances."""
+        if known:
+            self._unknown_since.pop(pod.uid, None)
+            return False
+        now = self.clock()
+        since = self._unknown_since.setdefault(pod.uid, now)
+        return bool(self.timeout) and now - since >= self.timeout
+
+    def _releasable_pods(self) -> Iterator[ClusterPod]:
+        """Yield the pods that nobody else holds back, and that have not been released already."""
+        on_their_way = self.held.uids()
+        for pod in self.served.pods():
+            others = len(pod.constraints.scheduling_gates) > 1
+            if not others and self.served.objection(pod) is None and pod.uid not in on_their_way:
+                yield pod
+
+    def _free_nodes(self, pod: ClusterPod, this: _Round, *, certain: bool = True) -> tuple[str, ...]:
+        """Return nodes that admit the pod beside all that may be on their way to them, best first.
+
+        If ``certain``, they do so whichever other pods end; else, if none does.
+        """
+        priority, forecast = _priority(pod), self.forecasts.forecast_of(pod.uid)
+        if forecast is None or self.forecasts.prediction_of(pod.uid) is None:
+            if pod.admission is not None:
+                this.unforeseen = max(this.unforeseen, priority)
+            return ()
+        kind = forecast.kind
+        if priority < this.unforeseen or (kind, priority, certain) in this.closed:
+            return ()
+        if (kind, certain) not in this.open:
+            this.open[kind, certain] = self.forecasts.ranked(pod.uid)
+        found = self._first_free(pod, kind, this, certain=certain)
+        if not found:
+            this.passed_over.setdefault(kind, pod)
+        return found
+
+    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round, *, certain: bool) -> tuple[str, ...]:
+        """Return the first open nodes that the pod may be released to; strike those off that are full."""
+        found: list[str] = []
+        still_open: list[str] = []
+        asked, kept = 0, False
+        for name in this.open[kind, certain]:
+            asked += 1
+            if not self.may_go(pod, name):
+                still_open.append(name)
+                kept = True  # by a plan, perhaps for another pod of the kind
+                continue
+            node = self.state.node(name)
+            if node is None or not self._has_room(kind, node, this, certain=certain):
+                continue
+            still_open.append(name)
+            if not self._is_wanted(node, pod, this):
+                found.append(name)
+                if len(found) == CHOICE:
+                    break
+        this.open[kind, certain][:asked] = still_open
+        if not found and not kept:
+            this.closed.add((kind, _priority(pod), certain))
+        return tuple(found)
+
+    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
+        """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
+        held = this.held.get(node.name, ())
+        arrivals = self._arrivals.at(node, held, by_namespace=self.state.namespaces_matter)
+        return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
+
+    def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes for which no devices of dynamic resource allocation have to be found first.
+
+        Which nodes have devices for a pod is for the scheduler's allocator to say. To be limited to others
+        would have it wait for ever.
+        """
+        claims = pod.resource_claims
+        found = ((name, self.state.node(name)) for name in nodes)
+        return tuple(
+            name
+            for name, node in found
+            if node is None or not devices_to_allocate(pod.requests, node, claims=claims, zones=None)
+        )
+
+    def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
+        """Whether a more important pod, which goes on waiting so far, could use the node."""
+        return any(
+            _priority(other) > _priority(pod)
+            and self.may_go(other, node.name)
+            and self._has_room(kind, node, this)
+            for kind, other in this.passed_over.items()
+        )
+
+    async def _start(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+        """Hold the room, and release the pod while others have their turn."""
+        self.held.hold(pod, release.nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
+        for name in release.nodes:
+            this.held.setdefault(name, []).append(pod)
+        await self._slots.acquire()
+        task = this.tasks.create_task(self._release(pod, release, this))
+        task.add_done_callback(lambda _task: self._slots.release())
+
+    async def _release(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+        released = False
+        try:
+            released = await self.writer.write(pod, release)
+        except Invalid as error:
+            self.served.report(pod, str(error))
+        except APIError as error:
+            this.failure = error
+        if not released:
+            self.held.drop(pod.uid)
+
+
+def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
+    """What pods are sorted by, the most important first."""
+    return -_priority(pod), pod.created, pod.namespace, pod.name
+
+
+def _priority(pod: ClusterPod) -> int:
+    return pod.priority or 0
