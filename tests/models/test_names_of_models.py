@@ -1,13 +1,12 @@
 """Library and programs ask placements, and know no model."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from numazones.placement import models
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ("exporter", "kubectl", "lab", "numazones", "operator", "support")
 FILES = [
     path
