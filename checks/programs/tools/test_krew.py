@@ -84,7 +84,7 @@ def installed(made: tuple[dict[str, Any], Path], tmp_path_factory: pytest.TempPa
 
 def run(command: list[str], *path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run with nothing of this environment but folders on the path."""
-    clean = {"PATH": os.pathsep.join(map(str, path)), "HOME": "/nonexistent", **environment}
+    clean = {"PATH": os.pathsep.join(map(str, path)), "HOME": "/dev/null", **environment}
     program = shutil.which(command[0], path=clean["PATH"])
     assert program, command
     return subprocess.run([program, *command[1:]], env=clean, capture_output=True, text=True, check=False)
