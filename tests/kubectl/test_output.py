@@ -23,9 +23,10 @@ from kubectl_numazones.output import _OutputType, filled
 from kubectl_numazones.zone_figures import Zone
 from numazones.errors import NumazonesError
 from numazones.jsonpath import InvalidJSONPath
+from tests import plugin
 from tests.follow_advice import objects_of
 from tests.kubectl.documented import differences, objects_in
-from tests.kubectl.terminal import PROGRAM, on_terminal
+from tests.kubectl.terminal import on_terminal
 from tests.kubectl.test_advice_followed import REQUESTS, pod
 from tests.kubectl.test_every_command import DUMP, READERS
 from tests.random_clusters import SimulatedNode, clusters
@@ -147,12 +148,7 @@ def test_a_template_that_is_none_is_an_error(template: str) -> None:
 
 
 def program(*arguments: object) -> tuple[int, str]:
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = plugin.ended(*arguments)
     return done.returncode, done.stdout + done.stderr
 
 
