@@ -8,11 +8,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from kubectl_numazones import plan_decisions, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones import plan_decisions
 from kubectl_numazones.plan_decisions import Decision, Plan
-from kubectl_numazones.source import Source, connect
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.source import Source, connect
 from numazones.api.rebalance import ACTIVE
 from numazones.errors import NumazonesError
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS

@@ -7,15 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-from kubectl_numazones import gate_control, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import source_options
-from kubectl_numazones.documents import GateDocument
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
-from kubectl_numazones.source import Source, connect
-from numazones.label_selector import LabelSelector
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.documents import GateDocument
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.source import Source, connect
+from kubectl_numazones.stuck import gate_control
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones.wording import pluralize
 from numazones_client import Client
 

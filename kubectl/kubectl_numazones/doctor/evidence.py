@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.access import may
-from kubectl_numazones.cluster import Seen, read_cluster
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.files import Object, distinct_objects
-from kubectl_numazones.kinds import DOCTORS, Kind, rights
-from kubectl_numazones.source import Source, connect, list_objects
+from kubectl_numazones.reading.access import may
+from kubectl_numazones.reading.cluster import Seen, read_cluster
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.files import Object, distinct_objects
+from kubectl_numazones.reading.kinds import DOCTORS, Kind, rights
+from kubectl_numazones.reading.source import Source, connect, list_objects
 from numazones.api import crd
-from numazones.cluster import is_true
+from numazones.cluster.cluster import is_true
 from numazones.errors import NumazonesError
 from numazones_client import NotFound
 from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, EVENTS, PODS
