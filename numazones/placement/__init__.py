@@ -143,7 +143,8 @@ class Given(NamedTuple):
 class Decision:
     """What a placement decided about a pod: one value for all models.
 
-    A model names the verdict, and how to find out the rest for whoever asks for it.
+    A model names the verdict, and how to find out the rest for whoever asks for it. Only that is kept:
+    a cache of each view would cost more than the view where thousands of nodes are asked.
     """
 
     before: "Placement"
@@ -179,7 +180,7 @@ class Decision:
         """NUMA nodes, ascending, that an admitted pod gets something of."""
         return tuple(cpuset.ids(self._given.numas))
 
-    @cached_property
+    @property
     def effect(self) -> Effect:
         """What an admitted pod does to the room that is left."""
         after = self.placement.room
@@ -190,7 +191,7 @@ class Decision:
         """Of a rejection: the share of what is needed that one NUMA node offers; 0 where nobody tells."""
         return 0.0
 
-    @cached_property
+    @property
     def outcome(self) -> str:
         """What becomes of the pod as far as that shows: Admitted or the reason, and what is written."""
         if self.reason:

@@ -8,7 +8,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -187,7 +186,7 @@ class KubeletDecision(Decision):
 
     admission: Admission = field(repr=False)
 
-    @cached_property
+    @property
     def placement(self) -> KubeletPlacement:
         """What the next pod is decided on."""
         return KubeletPlacement(self.admission.node, self.before.approximate)
@@ -197,7 +196,7 @@ class KubeletDecision(Decision):
         """The same as ``placement`` until the pod's containers have started."""
         return KubeletPlacement(self.admission.fresh, self.before.approximate)
 
-    @cached_property
+    @property
     def zones(self) -> tuple[int, ...]:
         """NUMA nodes, ascending, that an admitted pod gets something of."""
         return fragmentation.zones_of(self.admission.node, self.admission.pod.uid)
@@ -262,7 +261,7 @@ class BoundKubeletDecision(Decision):
         """Whether the kubelet rejects the pod, so that the node holds nothing for it."""
         return not self.admitted
 
-    @cached_property
+    @property
     def placement(self) -> KubeletPlacement:
         """What the next pod is decided on."""
         return KubeletPlacement(self.checks.state)
