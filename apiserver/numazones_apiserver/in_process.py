@@ -4,7 +4,7 @@ It has the shape that ``Client(transport=...)`` asks for; the server knows nothi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -18,14 +18,17 @@ from numazones_apiserver.server import ApiServer
 
 
 class InProcess:
-    """Carries requests to a server and remembers them.
+    """Carries requests to a server.
 
     The server need not be started; then no controllers run, and nothing happens but what is asked for.
     """
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(
+        self, server: ApiServer, *, note: Callable[[HTTPRequest], object] = lambda _request: None
+    ) -> None:
+        """``note`` is called with every request before it is answered."""
         self._server = server
-        self.requests: list[HTTPRequest] = []
+        self._note = note
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -45,12 +48,15 @@ class InProcess:
         """Have a request answered.
 
         Raises:
+            ConnectionRefusedError: the server has been stopped.
             TimeoutError: there is no answer within ``timeout``, or nothing comes for ``silence`` seconds.
             ConnectionResetError: the server cut the connection.
         """
         request = HTTPRequest(method, unquote(path), MultiDict(params), headers, body or b"")
-        self.requests.append(request)
+        self._note(request)
         await asyncio.sleep(0)  # other tasks run while an answer is awaited, as with any server
+        if self._server.stopped:
+            raise ConnectionRefusedError("the server has been stopped")
         try:
             async with asyncio.timeout(silence if timeout is None else timeout):
                 answer = await self._server.answer(request)

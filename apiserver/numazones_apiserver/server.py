@@ -131,6 +131,8 @@ class ApiServer:
         self.budgets = Budgets(self.writes)
         self.faults = Faults()
         self.requests_served = 0
+        self.stopped = False
+        """Whether it answers nobody until it is started again."""
         self._controllers = Controllers(self.writes, self.budgets)
         self._openapi = OpenAPI(self.registry)
         self._listener = Listener(host, port, self.answer) if host is not None else None
@@ -147,12 +149,14 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen; started again, on the same port."""
+        self.stopped = False
         if self._listener is not None:
             await self._listener.start()
         self._controllers_task = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
 
     async def stop(self) -> None:
         """Cut all connections and stop listening; objects stay."""
+        self.stopped = True
         self.faults.drop_watches()
         if self._controllers_task is not None:
             self._controllers_task.cancel()
