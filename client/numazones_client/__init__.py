@@ -30,6 +30,7 @@ from numazones_client.reflector import Backoff, Pace, Reflector
 from numazones_client.resources import Resource
 from numazones_client.retry import NO_RETRY, RetryPolicy
 from numazones_client.table import Table
+from numazones_client.transport import Transport
 
 __all__ = [
     "JSON",
@@ -57,6 +58,7 @@ __all__ = [
     "ServerError",
     "Table",
     "TooManyRequests",
+    "Transport",
     "Unauthorized",
     "UndeclaredField",
     "UnknownResource",
