@@ -2,13 +2,13 @@
 
 import pytest
 
-from benchmarks.feeder import Cluster, Feeder
-from benchmarks.gate import gated_pods
 from numazones_apiserver import InProcess
+from numazones_benchmarks.feeder import Cluster, Feeder
+from numazones_benchmarks.gate import gated_pods
 from numazones_client import Client
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.placement.release_patch import Target, release_patch
+from numazones_operator.prevention.release_patch import Target, release_patch
 from tests.benchmarks.running import figures_of
 
 

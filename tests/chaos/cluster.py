@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from numazones.waiting import OPT_IN
+from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import HTTPRequest, RequestInfo
 from numazones_apiserver.responses import HTTPResponse

@@ -21,7 +21,7 @@ from aiohttp import ClientSession
 from multidict import CIMultiDict
 from prometheus_client import CollectorRegistry
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import HTTPRequest, RequestInfo
 from numazones_apiserver.responses import HTTPResponse
