@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.meta import ObjectMeta, OwnerReference
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
-from numazones_apiserver import ApiServer
+from numazones_apiserver import ApiServer, InProcess
 from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_exporter.metrics import Metrics
@@ -152,7 +152,7 @@ async def test_once_the_other_writer_has_gone_the_object_is_ours(
 
 async def test_fields_of_others_are_never_taken_by_force(clock: Clock) -> None:
     manager = "koordlet"
-    async with ApiServer() as server, Client(ClusterConfig(server.url), retry=NO_RETRY) as client:
+    async with ApiServer(host=None) as server, Client(transport=InProcess(server), retry=NO_RETRY) as client:
         await client.create(DEFINITIONS, TOPOLOGIES)
         theirs = {
             "apiVersion": "topology.node.k8s.io/v1alpha2",
