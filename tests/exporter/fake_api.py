@@ -1,105 +1,104 @@
-"""A few routes of an API server whose every answer a test can choose: for failures, order and counting.
-
-What a whole API server does with such requests is tested end to end, on the embedded one.
-"""
+"""The embedded API server without sockets, whose requests a test looks at, counts and makes fail."""
 
 import asyncio
 from collections import deque
 from typing import Any
 
-from aiohttp import web
+from numazones.api import crd
+from numazones_apiserver import ApiServer, WriteOptions, patches
+from numazones_apiserver.errors import Object
+from numazones_apiserver.requests import HTTPRequest
+from numazones_apiserver.responses import HTTPResponse, json_answer
+from numazones_apiserver.store import Collection, Version
+from tests.exporter.topologies import TOPOLOGIES as TOPOLOGY_DEFINITION
 
 ZONES = "/apis/numazones.io/v1alpha1/numazones"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{name}"
+_OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
-class FakeAPI:
-    """Keeps what is applied; answers with failures first where a test put some."""
+class FakeAPI(ApiServer):
+    """Answers with failures first where a test put some; no controllers run."""
 
     def __init__(self) -> None:
+        super().__init__(host=None)
         self.requests: list[tuple[str, str]] = []
         self.tokens: list[str] = []
-        self.zones: dict[str, dict[str, Any]] = {}
-        self.others: dict[str, dict[str, Any]] = {}
-        self.failures: deque[web.Response | None] = deque()
+        self.failures: deque[HTTPResponse | None] = deque()
         self.together = asyncio.Barrier(1)
         """Writes of a status are answered once so many are waiting for an answer."""
-        self.application = web.Application(middlewares=[self._script])
-        self.application.add_routes(
-            [
-                web.get(ZONES, self._list),
-                web.patch(ZONES + "/{name}", self._apply),
-                web.patch(ZONES + "/{name}/status", self._apply_status),
-                web.delete(ZONES + "/{name}", self._delete),
-                web.patch(LEASES, self._apply_other),
-                web.patch(TOPOLOGIES, self._apply_other),
-                web.get(TOPOLOGIES, self._get_other),
-            ]
-        )
+
+    async def define(self) -> "FakeAPI":
+        """Install the definitions that an exporter writes objects of, and its namespace."""
+        definitions = self.kind("customresourcedefinitions", "apiextensions.k8s.io")
+        for body in (*map(crd.crd, crd.KINDS), TOPOLOGY_DEFINITION):
+            self.writes.create(definitions, "", body, WriteOptions("test"))
+        await self.settle()
+        self._create_namespace("numazones-system")
+        return self
 
     @property
-    def writes(self) -> list[tuple[str, str]]:
+    def writes_asked(self) -> list[tuple[str, str]]:
         return [(method, path) for method, path in self.requests if method != "GET"]
+
+    async def answer(self, request: HTTPRequest) -> HTTPResponse:
+        """Fail, or answer as ever."""
+        self.requests.append((request.method, request.path))
+        self.tokens.append(request.headers.get("Authorization", ""))
+        failure = self.failures.popleft() if self.failures else None
+        if failure is not None:
+            return failure
+        if request.path.startswith(ZONES) and request.path.endswith("/status"):
+            await self.together.wait()
+        return await super().answer(request)
 
     def fail(self, code: int, message: str, *, after: int = 0, **extra: Any) -> None:
         """Answer the next request (or the one after some that succeed) with a Kubernetes Status."""
         headers = {"Retry-After": str(extra.pop("retry_after"))} if "retry_after" in extra else {}
         body = {"kind": "Status", "apiVersion": "v1", "code": code, "message": message, **extra}
         self.failures.extend([None] * after)
-        self.failures.append(web.json_response(body, status=code, headers=headers))
+        self.failures.append(json_answer(body, code, headers))
 
-    @web.middleware
-    async def _script(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        self.requests.append((request.method, request.path))
-        self.tokens.append(request.headers.get("Authorization", ""))
-        failure = self.failures.popleft() if self.failures else None
-        answer: web.StreamResponse = failure if failure is not None else await handler(request)
-        return answer
+    @property
+    def zones(self) -> dict[str, Object]:
+        """The zones by name, without what the server adds to them."""
+        return {version.object["metadata"]["name"]: _own(version) for version in self._zones.versions()}
 
-    async def _list(self, request: web.Request) -> web.Response:
-        label, _, value = request.query["labelSelector"].partition("=")
-        items = [zone for zone in self.zones.values() if zone["metadata"]["labels"].get(label) == value]
-        return web.json_response({"kind": "NUMAZoneList", "metadata": {}, "items": items})
+    @property
+    def _zones(self) -> Collection:
+        return self.store.collection("numazones.io", "numazones")
 
-    async def _apply(self, request: web.Request) -> web.Response:
-        assert request.content_type == "application/apply-patch+yaml"
-        assert request.query["fieldManager"] == "numazones-exporter"
-        body = await request.json()
-        assert "status" not in body
-        zone = self.zones.setdefault(request.match_info["name"], {})
-        zone.update(body)
-        return web.json_response(zone)
+    @property
+    def lease(self) -> Object:
+        """The exporter's Lease; empty while there is none."""
+        return _only(self.store.collection("coordination.k8s.io", "leases"))
 
-    async def _apply_status(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        if request.content_type == "application/merge-patch+json":
-            assert body == {"status": {"silence": None}}
-            marked = self.zones[request.match_info["name"]]
-            marked["status"].pop("silence", None)
-            return web.json_response(marked)
-        assert body.keys() == {"apiVersion", "kind", "metadata", "status"}
-        assert body["metadata"].keys() == {"name"}
-        await self.together.wait()
-        zone = self.zones.get(request.match_info["name"])
-        if zone is None:
-            return web.json_response({"kind": "Status", "code": 404, "details": {"name": "x"}}, status=404)
-        own = {"silence", "placement", "dynamicResources"}
-        operators = {key: value for key, value in zone.get("status", {}).items() if key in own}
-        zone["status"] = {**operators, **body["status"]}
-        return web.json_response(zone)
+    @property
+    def topologies(self) -> Collection:
+        """The NodeResourceTopologies."""
+        return self.store.collection("topology.node.k8s.io", "noderesourcetopologies")
 
-    async def _delete(self, request: web.Request) -> web.Response:
-        if self.zones.pop(request.match_info["name"], None) is None:
-            return web.json_response({"kind": "Status", "code": 404, "details": {"name": "x"}}, status=404)
-        return web.json_response({"kind": "Status", "status": "Success"})
+    @property
+    def topology(self) -> Object:
+        """The NodeResourceTopology; empty while there is none."""
+        return _only(self.topologies)
 
-    async def _apply_other(self, request: web.Request) -> web.Response:
-        self.others[request.path] = await request.json()
-        return web.json_response(self.others[request.path])
+    def change(self, name: str, patch: Object) -> None:
+        """Store a zone with a merge patch applied, as somebody else would write it."""
+        found = self._zones.objects.get(("", name))
+        zone = found.object if found is not None else {"metadata": {"uid": name}}
+        self.store.put(self._zones, patches.merge(zone, patch))
 
-    async def _get_other(self, request: web.Request) -> web.Response:
-        if request.path in self.others:
-            return web.json_response(self.others[request.path])
-        details = {"name": request.match_info["name"]}
-        return web.json_response({"kind": "Status", "code": 404, "details": details}, status=404)
+    def remove(self, *names: str) -> None:
+        """Delete zones as somebody else would."""
+        for name in names:
+            self.store.delete(self._zones, ("", name))
+
+
+def _own(version: Version) -> Object:
+    """An object without what the server adds to it."""
+    metadata = {key: value for key, value in version.object["metadata"].items() if key not in _OF_THE_SERVER}
+    return {**version.object, "metadata": metadata}
+
+
+def _only(collection: Collection) -> Object:
+    return next((version.object for version in collection.versions()), {})
