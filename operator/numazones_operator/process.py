@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry
 
 from numazones.api.meta import NODE_LABEL
-from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, Transport, by_uid, load
+from numazones_client import Client, ClusterConfig, Decoder, Pace, Reflector, RetryPolicy, by_uid, load
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
     DEFINITIONS,
@@ -104,14 +104,8 @@ class Operator:
     """All parts of one operator, put together."""
 
     def __init__(
-        self,
-        options: Options,
-        config: ClusterConfig,
-        *,
-        registry: CollectorRegistry | None = None,
-        transport: Transport | None = None,
+        self, options: Options, config: ClusterConfig, *, registry: CollectorRegistry | None = None
     ) -> None:
-        """Put an operator together; kopf goes to the server by HTTP whatever the transport is."""
         self.options = options
         self.config = config
         self.registry = CollectorRegistry() if registry is None else registry
@@ -130,7 +124,7 @@ class Operator:
         """Which task ended by itself, and why; empty while all is well."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._client = Client(config, transport=transport, user_agent="numazones-operator")
+        self._client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
         self.events = EventPoster(
             self._client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
         )

@@ -12,7 +12,7 @@ import aiohttp
 
 from numazones.api.meta import NODE_LABEL
 from numazones.cluster.waiting import OPT_IN
-from numazones_apiserver import ApiServer, InProcess
+from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NUMAZONES, PODS
 from numazones_operator.options import Options
@@ -128,11 +128,7 @@ class Loop:
 
         ``server``: by which URL it knows the API server.
         """
-        operator = Operator(
-            replace(options, **changes),
-            ClusterConfig(server=server or self.server.url),
-            transport=None if server else InProcess(self.server),
-        )
+        operator = Operator(replace(options, **changes), ClusterConfig(server=server or self.server.url))
         running = asyncio.create_task(operator.run())
         self.stack.push_async_callback(_end, operator, running)
 
