@@ -17,6 +17,7 @@ from kubectl_numazones.selection import all_namespaces_option, check_names, sele
 from kubectl_numazones.source import Source, connect
 from numazones.label_selector import LabelSelector
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 if TYPE_CHECKING:
     from kubectl_numazones import gate_control
@@ -84,8 +85,12 @@ def command(
         screen.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
-    rows = [(f"{it.namespace}/{it.name}", screen.age(it.since, now), it.why) for it in found.waiting]
-    screen.print_table(("POD", "AGE", "WHY"), rows)
+    columns: tuple[Column[gate_control.Waiting], ...] = (
+        Column("POD", lambda pod: f"{pod.namespace}/{pod.name}"),
+        Column("AGE", lambda pod: screen.age(pod.since, now)),
+        Column("WHY", lambda pod: pod.why),
+    )
+    screen.print_table(columns, found.waiting)
     return 0
 
 
