@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import RenderableType
 from rich.text import Text
 
-from kubectl_numazones.files import Object
-from kubectl_numazones.said import reference_of
-from kubectl_numazones.screen import details_table
-from numazones.waiting import last_seen
+from kubectl_numazones.printing.screen import details_table
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.said import reference_of
+from numazones.cluster.waiting import last_seen
 from numazones_program.columns import Column
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.versions import ALIGN_BY_SOCKET, EXCLUSIVE_CPU_OPTIONS, Maturity, Release
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
 
 GI = 1 << 30
 GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}

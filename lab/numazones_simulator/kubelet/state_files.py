@@ -1,0 +1,102 @@
+"""The state files of a simulated kubelet, as the three managers keep them on disk.
+
+Written the way the kubelet writes them (temporary file, then rename) and only when their content changed, so
+that readers which wait for file events see what they would see on a node.
+"""
+
+from pathlib import Path
+
+from numazones import cpuset
+from numazones.kubelet.checkpoints import (
+    CPU_MANAGER_STATE,
+    DEVICE_CHECKPOINT,
+    MEMORY_MANAGER_STATE,
+    CPUManagerCheckpoint,
+    DeviceManagerCheckpoint,
+    MemoryManagerCheckpoint,
+    PodDevices,
+    dump_cpu_manager_state,
+    dump_device_manager_state,
+    dump_memory_manager_state,
+)
+from numazones.kubelet.demand import PodLevel
+from numazones.kubelet.device_manager import NO_NUMA, DeviceResource
+from numazones.kubelet.node import Node
+
+DEVICE_PLUGINS = "device-plugins"
+
+
+class StateFiles:
+    """The files below a kubelet's root directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._written: dict[str, bytes] = {}
+        (directory / DEVICE_PLUGINS).mkdir(parents=True, exist_ok=True)
+
+    def write(self, node: Node) -> None:
+        """Bring the files up to date with what the node has assigned."""
+        self._replace(CPU_MANAGER_STATE, dump_cpu_manager_state(cpu_manager_state(node)))
+        self._replace(MEMORY_MANAGER_STATE, dump_memory_manager_state(memory_manager_state(node)))
+        self._replace(
+            f"{DEVICE_PLUGINS}/{DEVICE_CHECKPOINT}", dump_device_manager_state(device_manager_state(node))
+        )
+
+    def _replace(self, name: str, content: bytes) -> None:
+        if self._written.get(name) == content:
+            return
+        path = self._directory / name
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_bytes(content)
+        temporary.replace(path)
+        self._written[name] = content
+
+
+def cpu_manager_state(node: Node) -> CPUManagerCheckpoint:
+    """The CPU manager's state of a node."""
+    return CPUManagerCheckpoint(
+        node.config.cpu_manager_policy,
+        node.cpus.default,
+        node.cpus.assignments,
+        node.cpus.pods,
+        pod_level=node.config.pod_level is PodLevel.MANAGED,
+    )
+
+
+def memory_manager_state(node: Node) -> MemoryManagerCheckpoint:
+    """The memory manager's state of a node."""
+    return MemoryManagerCheckpoint(
+        policy=node.config.memory_manager_policy,
+        machine=node.machine_state,
+        entries=node.memory.assignments,
+        pod_entries=node.memory.pods,
+        pod_level=node.config.pod_level is PodLevel.MANAGED,
+    )
+
+
+def device_manager_state(node: Node) -> DeviceManagerCheckpoint:
+    """The device manager's checkpoint of a node."""
+    resources = node.kubelet.devices.resources
+    return DeviceManagerCheckpoint(
+        entries=tuple(
+            PodDevices(uid, container, resource, _by_numa(resources[resource], devices))
+            for uid, containers in node.devices.assignments.items()
+            for container, held in containers.items()
+            for resource, devices in held.items()
+        ),
+        registered={
+            name: resource.ids(resource.healthy)
+            for name, resource in resources.items()
+            if resource.registered
+        },
+    )
+
+
+def _by_numa(resource: DeviceResource, devices: int) -> dict[int, tuple[str, ...]]:
+    """NUMA id → devices; a device of several NUMA nodes is listed under each."""
+    found: dict[int, list[str]] = {}
+    for number in cpuset.ids(devices):
+        device = resource.devices[number]
+        for numa in device.numa or (NO_NUMA,):
+            found.setdefault(numa, []).append(device.id)
+    return {numa: tuple(ids) for numa, ids in sorted(found.items())}

@@ -1,0 +1,350 @@
+"""What the page shows, as JSON documents: one flat map from key to document.
+
+A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
+gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
+``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``waiting/…``, ``held/…``,
+``plan/…``, ``table/…`` and ``accuracy/``. What is about a zone follows the machine's order of zones.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from numazones import cpuset
+from numazones.alignment.pod_alignment import of_node
+from numazones.api.rebalance import (
+    ENDED,
+    Place,
+    RebalanceRecommendationSpec,
+    RebalanceRecommendationStatus,
+)
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.machine import CPU
+from numazones.placement.fragmentation import Shape
+from numazones.placement.occupancy import Holder, Occupancy
+from numazones.prediction.room import FittingPods
+from numazones.rebalance.custom_resources import tally_of
+from numazones.rebalance.moves import Plan
+
+Document = Mapping[str, Any]
+Documents = dict[str, Document]
+
+_MAX_MACHINES = 64
+"""Machines of which the documents are kept."""
+
+
+def cluster_document(
+    *,
+    source: str,
+    shapes: Sequence[Shape],
+    generated: str = "",
+    version: str = "",
+    note: str = "",
+    reading: bool = False,
+) -> Documents:
+    """What the page is about.
+
+    Args:
+        source: name of the cluster or dump.
+        shapes: what ``fit`` of every node is about, in the same order.
+        generated: when, RFC 3339; empty on a live page.
+        version: of the program.
+        note: what readers must know about the whole, such as what is missing and why.
+        reading: whether the cluster is still being read, so that nothing follows from what is missing.
+    """
+    document = {
+        "source": source,
+        "shapes": [str(shape) for shape in shapes],
+        "generated": generated,
+        "version": version,
+        "note": note,
+        "reading": reading,
+    }
+    return {"cluster/": document}
+
+
+def node_documents(
+    node: ClusterNode, shapes: Sequence[Shape], fitting: FittingPods | None = None
+) -> Documents:
+    """A node and its machine; ``fitting`` remembers how many pods fit from node to node."""
+    fitting = fitting or FittingPods()
+    document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
+    occupancy = node.occupancy
+    if occupancy is None:
+        unknown = node.unknown
+        return {f"node/{node.name}": document | {"unknown": "" if unknown is None else unknown.message}}
+    key, machine = _machine(occupancy)
+    document |= {
+        "machine": key,
+        "settings": [list(item) for item in occupancy.settings],
+        "exclusive": occupancy.exclusive,
+        "approximate": node.approximate,
+        "reserved": cpuset.format(occupancy.reserved),
+        "zones": [
+            {
+                "id": zone.numa,
+                "cpus": list(zone.cpus),
+                "free": zone.free,
+                "memory": [list(item) for item in zone.memory],
+                "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
+            }
+            for zone in occupancy.zones
+        ],
+        "pods": [_holder(holder) for holder in occupancy.holders],
+        **_alignment(node),
+        "fit": [_fit(fitting, node, shape) for shape in shapes],
+    }
+    return {f"machine/{key}": machine, f"node/{node.name}": document}
+
+
+def _holder(holder: Holder) -> Document:
+    return {
+        "pod": holder.name,
+        "cpus": cpuset.format(holder.cpus),
+        "memory": [[kind, size, list(numas)] for kind, size, numas in holder.memory],
+        "devices": [[held.resource, list(held.ids), list(held.numas)] for held in holder.devices],
+    }
+
+
+def _alignment(node: ClusterNode) -> Document:
+    """How many pods are aligned (None: not known), and those that are not, the worst first."""
+    lying = of_node(node)
+    if lying is None:
+        return {"aligned": None, "misaligned": []}
+    found = sorted((one for _, one in lying if not one.aligned), key=lambda one: one.badness, reverse=True)
+    misaligned = [
+        {
+            "pod": one.name,
+            "says": one.sentence,
+            "badness": list(one.badness),
+            "apart": cpuset.format(one.apart),
+            "memory": list(one.memory_apart),
+        }
+        for one in found
+    ]
+    return {"aligned": len(lying) - len(found), "misaligned": misaligned}
+
+
+def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:
+    """[free CPUs, those that further pods of the shape would take, how many such pods fit, 1: not known]."""
+    found = fitting.count(node, shape)
+    return [found.free, found.usable, found.fitting, int(bool(fitting.why_unknown(node, shape)))]
+
+
+def machine_document(occupancy: Occupancy) -> Document:
+    """Sockets → zones → uncore caches → cores → CPUs; zones without CPUs are in a socket of no id."""
+    return _machine(occupancy)[1]
+
+
+def _machine(occupancy: Occupancy) -> tuple[str, Document]:
+    """A machine's digest and its document."""
+    memory = tuple(occupancy.total_memory.items())
+    return _machine_of(occupancy.cpus, tuple(zone.numa for zone in occupancy.zones), memory)
+
+
+# A cluster has few models of machines, and each time a node changes its own is asked for.
+@lru_cache(maxsize=_MAX_MACHINES)
+def _machine_of(
+    cpus: tuple[CPU, ...], numas: tuple[int, ...], memory: tuple[tuple[int, int], ...]
+) -> tuple[str, Document]:
+    """``memory`` is by NUMA id."""
+    total = dict(memory)
+    sockets: dict[int, dict[int, dict[int | None, dict[int, list[int]]]]] = {}
+    for cpu in cpus:
+        caches = sockets.setdefault(cpu.socket, {}).setdefault(cpu.numa, {})
+        caches.setdefault(cpu.uncore_cache, {}).setdefault(cpu.core, []).append(cpu.id)
+    listed = [
+        {
+            "id": socket,
+            "zones": [
+                {
+                    "id": numa,
+                    "memory": total.get(numa, 0),
+                    "caches": [
+                        {"id": cache, "cores": sorted(sorted(ids) for ids in cores.values())}
+                        for cache, cores in sorted(caches.items(), key=lambda item: min(item[1].values()))
+                    ],
+                }
+                for numa, caches in sorted(zones.items())
+            ],
+        }
+        for socket, zones in sorted(sockets.items())
+    ]
+    with_cpus = {cpu.numa for cpu in cpus}
+    bare = [
+        {"id": numa, "memory": total.get(numa, 0), "caches": []} for numa in numas if numa not in with_cpus
+    ]
+    document = {"sockets": [*listed, *([{"id": None, "zones": bare}] if bare else [])]}
+    return _digest(document), document
+
+
+def _digest(document: Document) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+# Plans
+
+
+def plan_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
+    """A plan that was just made; ``nodes`` as they are before it."""
+    document = {
+        "goal": goal,
+        "phase": "",
+        "message": "",
+        "counts": [tally_of(goal, made.before), tally_of(goal, made.after)],
+        "minimal": made.minimal,
+        "moves": [
+            {
+                "pod": move.pod.full_name,
+                "cpus": move.cpus // 1000,
+                "from": _place(move.pod.node, move.zones),
+                "to": _place(move.node, move.target_zones),
+                "why": move.why,
+                "phase": "",
+            }
+            for move in made.moves
+        ],
+        "placements": [
+            {
+                "pod": placement.pod.full_name,
+                "cpus": placement.pod.requests.get("cpu", 0) // 1000,
+                "to": _place(placement.node, placement.zones),
+            }
+            for placement in made.placements
+        ],
+        "last": any(move.after_pending for move in made.moves),
+    }
+    return {f"plan/{name}": document | {"zones": _zones_before(document, nodes.get)}}
+
+
+def recommendation_document(
+    name: str,
+    spec: RebalanceRecommendationSpec,
+    status: RebalanceRecommendationStatus,
+    node: Callable[[str], ClusterNode | None],
+    pod: Callable[[str], ClusterPod | None],
+    *,
+    first: Document | None = None,
+) -> Documents:
+    """A RebalanceRecommendation.
+
+    Zones are told as they are before its moves; once it has begun or ended, they are not known any more.
+
+    Args:
+        name: its name.
+        spec: its plan.
+        status: how far it is.
+        node: finds a node by name.
+        pod: finds a pod by UID.
+        first: the document as it was first made. Evictions change what the zones hold, and pods go; what the
+            plan was made of is told as it was then.
+    """
+    progress = {item.pod.uid: item.phase for item in status.progress}
+    if first is not None:
+        moves = zip(first["moves"], spec.moves, strict=True)
+        return {
+            f"plan/{name}": {
+                **first,
+                "phase": status.phase,
+                "message": status.message,
+                "approved": spec.approved,
+                "moves": [told | {"phase": progress.get(move.pod.uid, "")} for told, move in moves],
+            }
+        }
+    document = {
+        "goal": spec.goal,
+        "policy": spec.policy,
+        "phase": status.phase or "Proposed",
+        "message": status.message,
+        "counts": [tally_of(spec.goal, spec.gain.before), tally_of(spec.goal, spec.gain.after)],
+        "minimal": spec.gain.minimal,
+        "expires": spec.expires or "",
+        "approved": spec.approved,
+        "moves": [
+            {
+                "pod": move.pod.full_name,
+                "cpus": _cpus(pod(move.pod.uid)),
+                "from": _place_of(move.source),
+                "to": _place_of(move.target),
+                "why": move.why,
+                "phase": progress.get(move.pod.uid, ""),
+            }
+            for move in spec.moves
+        ],
+        "placements": [
+            {
+                "pod": placement.pod.full_name,
+                "cpus": _cpus(pod(placement.pod.uid)),
+                "to": _place_of(placement.target),
+            }
+            for placement in spec.placements
+        ],
+        "last": any(move.after_pending for move in spec.moves),
+    }
+    begun = status.phase in ENDED or any(phase != "Pending" for phase in progress.values())
+    return {f"plan/{name}": document | {"zones": [] if begun else _zones_before(document, node)}}
+
+
+def _zones_before(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:
+    """The plan's zones as they are before it: what each has in CPUs, and whose they are."""
+    places = [move[end] for move in document["moves"] for end in ("from", "to")]
+    places += [placement["to"] for placement in document["placements"]]
+    wanted: dict[str, set[int]] = {}
+    for name, numas in places:
+        wanted.setdefault(name, set()).update(numas)
+    return [zone for name, numas in sorted(wanted.items()) for zone in _zones(name, node(name), numas)]
+
+
+def _zones(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Document]:
+    occupancy = None if node is None else node.occupancy
+    if occupancy is None:
+        return
+    masks = {numa: cpuset.of(cpu.id for cpu in occupancy.cpus if cpu.numa == numa) for numa in numas}
+    for zone in occupancy.zones:
+        mask = masks.get(zone.numa)
+        if mask is None:
+            continue
+        held = [(holder.name, (holder.cpus & mask).bit_count()) for holder in occupancy.holders]
+        yield {
+            "node": name,
+            "id": zone.numa,
+            "cpus": zone.cpus[1],
+            "pods": [[pod, count] for pod, count in held if count],
+        }
+
+
+def _place(node: str, numas: Iterable[int]) -> list[Any]:
+    return [node, list(numas)]
+
+
+def _place_of(place: Place) -> list[Any]:
+    return _place(place.node, place.numa_ids)
+
+
+def _cpus(pod: ClusterPod | None) -> int | None:
+    return None if pod is None else pod.requests.get("cpu", 0) // 1000
+
+
+# What else there is
+
+
+def accuracy_document(counts: Mapping[str, int], *, note: str = "") -> Documents:
+    """How many predictions came true: right, race, stale, model, unknown → pods."""
+    return {"accuracy/": {"counts": dict(counts), "note": note}}
+
+
+def table_document(
+    name: str, *, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = ""
+) -> Documents:
+    """A table of figures, such as a comparison of settings."""
+    return {
+        f"table/{name}": {
+            "title": title,
+            "columns": list(columns),
+            "rows": [list(row) for row in rows],
+            "note": note,
+        }
+    }
