@@ -10,6 +10,8 @@ from kubectl_numazones.printing.screen import details_table
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.said import reference_of
 from numazones.cluster.waiting import last_seen
+from numazones_client import APIError
+from numazones_client.resources import EVENTS
 from numazones_program.columns import Column
 
 if TYPE_CHECKING:
@@ -54,9 +56,6 @@ def events_about(client: "Client", kind: str, namespace: str, names: Sequence[st
     """Return what asks the API server for the events of some objects of a kind."""
 
     async def ask() -> Sequence[Object]:
-        from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
-        from numazones_client.resources import EVENTS  # noqa: PLC0415
-
         found: list[Object] = []
         for name in names:
             selector = f"involvedObject.kind={kind},involvedObject.name={name}"

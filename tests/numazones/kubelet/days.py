@@ -11,8 +11,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
-
-from .building import GI, container, cpu_option_sets, gpus, machine, node, pod
+from tests.numazones.kubelet.building import GI, container, cpu_option_sets, gpus, machine, node, pod
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 RELEASES = tuple(release(f"1.{minor}") for minor in range(OLDEST, NEWEST + 1))
