@@ -18,7 +18,6 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.specifiers import SpecifierSet
 
-from scripts import wheels
 from scripts.targets import PYTHONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,11 +96,6 @@ def test_two_archives_of_the_chart_are_alike_byte_for_byte(elsewhere: Path, tmp_
     one = package_chart(ROOT, tmp_path / "one")
     other = package_chart(elsewhere, tmp_path / "other", umask=0o077)
     assert (other.name, sha256(other)) == (one.name, sha256(one))
-
-
-def test_a_wheel_that_an_older_lock_had_is_not_packed(tmp_path: Path) -> None:
-    (tmp_path / "aiohttp-1.0-cp311-cp311-manylinux_2_28_x86_64.whl").write_bytes(b"of another day")
-    assert wheels.pinned(tmp_path) == []
 
 
 def bill(wheel: Path) -> str:
