@@ -1,4 +1,4 @@
-"""Downloads and installs wheels as requirements.txt pins them, for a Python and a machine that need not be these.
+"""Downloads and installs wheels as requirements.txt pins them, for any Python and machine that is supported.
 
     python -m tools.wheels FOLDER --architecture arm64 --python 3.11 operator --without kubeconfig
     python -m tools.wheels FOLDER --architecture arm64 --python 3.11 --package pip
@@ -13,13 +13,8 @@ import sys
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-<<<<<<< HEAD:scripts/wheels.py
 from tools.locked import locked, needed
 from tools.targets import PYTHONS, TARGETS, Target
-=======
-from tools.locked import ROOT, locked, needed
-from tools.targets import PYTHONS, TARGETS, Target
->>>>>>> main:tools/wheels.py
 
 
 def download(folder: Path, names: AbstractSet[str], target: Target, python: str) -> None:

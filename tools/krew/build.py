@@ -19,17 +19,10 @@ from string import Template
 
 from hatchling.builders.wheel import WheelBuilder
 
-<<<<<<< HEAD:scripts/krew/build.py
 from tools.archives import packed
 from tools.locked import ROOT, needed, version
 from tools.targets import PYTHONS, TARGETS, Target
 from tools.wheels import download, install
-=======
-from tools.archives import packed
-from tools.locked import ROOT, needed, version
-from tools.targets import PYTHONS, TARGETS, Target, chosen, is_pure
-from tools.wheels import download, pinned
->>>>>>> main:tools/krew/build.py
 
 HERE = Path(__file__).parent
 _PROGRAM = "kubectl-numazones"
