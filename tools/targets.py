@@ -1,7 +1,5 @@
 """What images and the archives for krew are made for, and whose wheels run there."""
 
-import platform
-import sys
 from typing import NamedTuple
 
 from packaging.tags import mac_platforms
@@ -54,16 +52,3 @@ class Target(NamedTuple):
 
 
 TARGETS = tuple(Target(*pair) for pair in _MACHINES)
-
-
-def here() -> Target:
-    """Return the target that this runs on.
-
-    Raises:
-        LookupError: there is no archive for it.
-    """
-    machine = {"AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-    for target, name in zip(TARGETS, _MACHINES.values(), strict=True):
-        if (target.os, name) == (sys.platform, machine):
-            return target
-    raise LookupError(f"there is no krew archive for {sys.platform} on {machine}; use pipx")

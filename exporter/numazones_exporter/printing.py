@@ -1,14 +1,18 @@
 """``--once``: print the zones of one reading, and on stderr what could not be read."""
 
 import json
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Any, TextIO
 
-from numazones.api.numazone import NUMAZone
+from numazones import jsonpath
+from numazones.api.numazone import NUMAZONE, NUMAZone
 from numazones.wording import visible
-from numazones_exporter import table, zones
+from numazones_exporter import zones
 from numazones_exporter.observation import Observation
 from numazones_exporter.options import Options, Output
 from numazones_exporter.sources.reading import Sources, observe
+
+_GAP = "   "
 
 
 async def print_zones(options: Options, *, out: TextIO, err: TextIO) -> int:
@@ -44,10 +48,30 @@ def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
 def render(found: list[NUMAZone], output: Output) -> str:
     """Write zones as a table, or as a Kubernetes List in JSON or YAML."""
     if output == "table":
-        return table.render(found)
+        return _table(found)
     document = {"apiVersion": "v1", "kind": "List", "items": [zone.to_api() for zone in found]}
     if output == "json":
         return json.dumps(document, indent=2) + "\n"
     import yaml  # noqa: PLC0415 - only this output needs it
 
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _table(zones: Sequence[NUMAZone]) -> str:
+    """Write one line per zone below the columns' names, as ``kubectl get numazones`` does but for the age."""
+    columns = [column for column in NUMAZONE.columns if column.priority == 0 and column.type != "date"]
+    documents = [zone.to_api() for zone in zones]
+    rows = [["NAME", *(column.name.upper() for column in columns)]]
+    rows += [
+        [document["metadata"]["name"], *(_cell(document, column.json_path) for column in columns)]
+        for document in documents
+    ]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _cell(document: Any, path: str) -> str:
+    """Follow a printer column's path; of several results the first counts, and none is an empty cell."""
+    found = jsonpath.find(document, path)
+    return visible(str(found[0]), lines=False) if found else ""

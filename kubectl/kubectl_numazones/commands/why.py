@@ -1,20 +1,34 @@
 """``why``: the one question everybody has. The answer first, then what would help, then the nodes."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
 import click
 
-from kubectl_numazones import answers, screen, stuck_list
+from kubectl_numazones import answers, screen
 from kubectl_numazones.cluster import Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.said import said_about
 from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.source import Source
-from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, to_explain
+from kubectl_numazones.stuck import (
+    Background,
+    exit_code,
+    explanation_lines,
+    is_running,
+    now,
+    runs,
+    to_explain,
+)
 from kubectl_numazones.stuck_pods import Stuck, stuck_pods
 from kubectl_numazones.why_document import why_document
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.label_selector import LabelSelector
-from numazones.prediction import devices_to_allocate
+from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, devices_to_allocate
 
+_WIDE = ("VERDICT", "NODES")
+_CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers.EXIT_CODES[ADMISSIBLE])
+"""The worst first."""
 _EPILOG = """
 \b
 Examples:
@@ -70,7 +84,7 @@ def command(
             and (selector is None or selector.matches(pod.labels))
         ),
     )
-    return stuck_list.show(found, seen, source, output, everywhere=everywhere)
+    return _show_list(found, seen, source, output, everywhere=everywhere)
 
 
 def _named(name: str, seen: Seen) -> Stuck:
@@ -129,3 +143,65 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     if rows:
         screen.echo("\nWho holds what:")
         screen.print_table(answers.HOLDER_COLUMNS, rows, right=("CPUS", "MEMORY"))
+
+
+def _show_list(
+    found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, everywhere: bool
+) -> int:
+    """Print the list; return the exit code, that of the worst."""
+    said = said_about([item.example for item in found if not is_running(item.example)], seen, source)
+    items = [
+        (item, Background.of(item.example, item.prediction, seen, said.get(item.example.uid, ())))
+        for item in found
+    ]
+    if output.is_document:
+        output.write({"items": [why_document(item, seen, background) for item, background in items]})
+    elif output.form == "name":
+        for item, _ in items:
+            for pod in item.pods:
+                screen.echo(f"pod/{pod.name}")
+    elif not items:
+        where = "" if everywhere else f" in namespace {seen.namespace}"
+        screen.echo(f"no such pod{where} waits or was rejected", err=True)
+    else:
+        _print_list(items, seen, everywhere=everywhere, wide=output.form == "wide")
+    codes = {exit_code(item.example, item.prediction.verdict, background) for item, background in items}
+    return next((code for code in _CODES if code in codes), 0)
+
+
+def _print_list(
+    items: Sequence[tuple[Stuck, Background]], seen: Seen, *, everywhere: bool, wide: bool
+) -> None:
+    where = everywhere or len({item.example.namespace for item, _ in items}) > 1
+    columns = (*(("NAMESPACE",) if where else ()), "POD", "STATUS", "AGE", *(_WIDE if wide else ()), "WHY")
+    rows = (tuple(_cells(item, background, seen, where=where, wide=wide)) for item, background in items)
+    screen.print_table(columns, rows)
+
+
+def _cells(item: Stuck, background: Background, seen: Seen, *, where: bool, wide: bool) -> Iterator[str]:
+    pod, prediction = item.example, item.prediction
+    if where:
+        yield pod.namespace
+    yield pod.name
+    yield _status(item)
+    yield screen.age(item.since, seen.situation.surroundings.now)
+    if wide:
+        nodes = prediction.evaluated + prediction.excluded
+        yield from ("", "") if is_running(pod) else (prediction.verdict, f"{prediction.admissible}/{nodes}")
+    yield runs(pod, seen) if is_running(pod) and not background.waits else now(prediction, background)
+
+
+def _status(item: Stuck) -> str:
+    """Say what has become of the pods: what one did, or how many did what."""
+    counts = Counter(map(_word, item.pods))
+    if len(item.pods) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {word}" for word, count in counts.most_common())
+
+
+def _word(pod: ClusterPod) -> str:
+    if is_running(pod):
+        return "running"
+    if not pod.terminal:
+        return "waiting"
+    return "rejected" if pod.reason else "ended"
