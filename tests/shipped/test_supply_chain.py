@@ -100,7 +100,7 @@ def test_two_archives_of_the_chart_are_alike_byte_for_byte(elsewhere: Path, tmp_
 
 def bill(wheel: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tools.wheel_sbom", str(wheel)],
+        [sys.executable, "-m", "tools.sbom", str(wheel)],
         cwd=ROOT,
         capture_output=True,
         text=True,
