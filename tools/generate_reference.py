@@ -98,6 +98,8 @@ def _rights(root: Path) -> str:
         RIGHTS,
     ]
     for path in sorted((root / "manifests").rglob("*.yaml")):
+        if "chart" in path.relative_to(root).parts:  # templates
+            continue
         roles = [
             document
             for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
