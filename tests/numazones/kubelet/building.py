@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numazones import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
@@ -133,8 +132,3 @@ def sidecar(name: str, cpu: str | int = 1, memory: str = "1Gi", **limits: str) -
 def gpus(*numas: tuple[int, ...]) -> dict[str, tuple[Device, ...]]:
     """vendor/gpu: one device per set of NUMA nodes."""
     return {"vendor/gpu": tuple(Device(f"gpu-{index}", numa) for index, numa in enumerate(numas))}
-
-
-def mib(amount: str) -> int:
-    """Bytes of a quantity."""
-    return quantity.parse(amount).value()
