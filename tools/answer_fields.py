@@ -6,7 +6,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
-from kubectl_numazones.documents import DOCUMENTS
+from kubectl_numazones.printing.documents import DOCUMENTS
 
 _NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", type(None): "null", Any: "any"}
 _INTRODUCTION = """# Answers of kubectl numazones

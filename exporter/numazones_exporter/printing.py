@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from numazones import jsonpath
 from numazones.api.numazone import NUMAZONE, NUMAZone
+from numazones.apimachinery import jsonpath
 from numazones.wording import visible
 from numazones_exporter import zones
 from numazones_exporter.observation import Observation

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from kubectl_numazones.access import may
+from kubectl_numazones.reading.access import may
 from numazones.api.rebalance import (
     ACTIVE,
     Mode,

@@ -1,8 +1,8 @@
 """AdmissionPrediction: where a pod would be admitted, why not elsewhere, and whether that was right.
 
 Named like its pod and owned by it, so it goes with it. Written by the operator from
-``numazones.prediction``; reasons carry the words of the scheduler and of the kubelet (1.36) as users know
-them. A node whose state is unknown counts as stale, never as admitting.
+``numazones.prediction.forecast``; reasons carry the words of the scheduler and of the kubelet (1.36) as users
+know them. A node whose state is unknown counts as stale, never as admitting.
 """
 
 from typing import Annotated, Any, ClassVar

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.machine import CPU, Machine
+from numazones.kubelet.machine import CPU, Machine
 
 
 class DeviceUse(NamedTuple):

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from numazones import fragmentation, scheduling
-from numazones.cluster import OTHER_MODEL, ClusterNode, ClusterPod
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
+from numazones.placement import fragmentation
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import Relocation

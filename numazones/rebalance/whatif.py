@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numazones.quantity import format_milli
+from numazones.apimachinery.quantity import format_milli
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place

@@ -9,17 +9,19 @@ the fewest is shown by a bound from below: sums of what is asked, and pods of wh
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from numazones import cpuset, fragmentation, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import RESTRICTED, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
-from numazones.machine import Machine
-from numazones.prediction import beside
-from numazones.resources import CPU
-from numazones.wanted_shapes import shape_of_pod
+from numazones.kubelet.machine import Machine
+from numazones.placement import fragmentation
+from numazones.prediction.forecast import beside
+from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings

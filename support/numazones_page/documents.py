@@ -13,20 +13,20 @@ from functools import lru_cache
 from typing import Any
 
 from numazones import cpuset
-from numazones.alignment import of_node
+from numazones.alignment.pod_alignment import of_node
 from numazones.api.rebalance import (
     ENDED,
     Place,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
 )
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape
-from numazones.machine import CPU
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.machine import CPU
+from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
+from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.moves import Plan
-from numazones.room import FittingPods
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]

@@ -1,4 +1,4 @@
-"""Holds documents against their descriptions in ``kubectl_numazones.documents``, however deep they are."""
+"""Compares documents with their descriptions in ``kubectl_numazones.printing.documents``, at any depth."""
 
 from collections.abc import Iterator
 from types import UnionType

@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import execution, experiments
-from kubectl_numazones.cluster import NotThere
-from kubectl_numazones.execution import CannotExecute, Chunk, OneCore
+from kubectl_numazones.experiments import execution
+from kubectl_numazones.experiments import experiment as experiment_module
+from kubectl_numazones.experiments.execution import CannotExecute, Chunk, OneCore
+from kubectl_numazones.reading.cluster import NotThere
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Experiment, Run, Variant, make_runs
@@ -282,7 +283,7 @@ def test_an_interrupt_while_workers_start_is_not_lost() -> None:
 
 
 def test_an_interrupted_sweep_tells_its_figures(run: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiments, "OneCore", Interrupted)
+    monkeypatch.setattr(experiment_module, "OneCore", Interrupted)
     interrupted = run(*SWEEP)
     made = len(execution.execute(experiment(), range(33), Interrupted()))
     assert f"interrupted: {made} of 33 runs were made, and the figures are theirs\n" in interrupted.stderr

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import recording, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere, source_options
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.files import objects_of_files
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source, connect
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere, source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.files import objects_of_files
+from kubectl_numazones.reading.source import Source, connect
 from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize

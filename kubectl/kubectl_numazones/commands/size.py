@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import NotThere, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.recorded_files import is_recording
-from kubectl_numazones.recording import history
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import NotThere, read, source_options
+from kubectl_numazones.reading.recorded_files import is_recording
+from kubectl_numazones.reading.recording import history
+from kubectl_numazones.reading.source import Source
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size

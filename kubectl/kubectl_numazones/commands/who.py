@@ -2,15 +2,15 @@
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import NotThere, occupancy_of, read, source_options
-from kubectl_numazones.documents import HeldShare
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.documents import HeldShare
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
+from kubectl_numazones.reading.source import Source
 from numazones import cpuset
-from numazones.alignment import PodAlignment, by_name
+from numazones.alignment.pod_alignment import PodAlignment, by_name
+from numazones.apimachinery.quantity import format_bytes
 from numazones.placement.occupancy import Share
-from numazones.quantity import format_bytes
 
 
 @click.command("who")

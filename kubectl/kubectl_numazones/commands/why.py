@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import Seen, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.said import said_about
-from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
-from kubectl_numazones.source import Source
-from kubectl_numazones.stuck import (
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.stuck_pod import (
     Background,
     exit_code,
     explanation_lines,
@@ -20,11 +20,11 @@ from kubectl_numazones.stuck import (
     runs,
     to_explain,
 )
-from kubectl_numazones.stuck_pods import Stuck, stuck_pods
-from kubectl_numazones.why_document import why_document
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, devices_to_allocate
+from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
+from kubectl_numazones.stuck.why_document import why_document
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, devices_to_allocate
 
 _WIDE = ("VERDICT", "NODES")
 _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers.EXIT_CODES[ADMISSIBLE])

@@ -5,9 +5,9 @@ from typing import Any
 
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 GI = 1 << 30
 GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}
