@@ -19,6 +19,8 @@ from kubectl_numazones.reading.source import Source, connect
 from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize
+from numazones_client import NotFound
+from numazones_client.resources import CONFIG_MAPS
 
 _NAME = "numazones-operator-misses"
 """Of the ConfigMap in which the operator keeps predictions that came out wrong."""
@@ -157,9 +159,6 @@ def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
 
 
 async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
-    from numazones_client import NotFound  # noqa: PLC0415 - files need no client
-    from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
-
     async with await connect(source) as client:
         try:
             body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
