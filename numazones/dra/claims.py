@@ -11,7 +11,7 @@ from typing import Any, Final
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.quantity import Quantity
 from numazones.dra import fields
-from numazones.dra.devices import Key
+from numazones.dra.devices import Key, is_numa_attribute
 from numazones.errors import NumazonesError
 
 KIND: Final = "ResourceClaim"
@@ -56,6 +56,8 @@ class DeviceClaim:
     namespace: str
     name: str
     requests: tuple[DeviceRequest, ...] = ()
+    matches: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(attribute, requests): devices of these requests have one value of it; no requests: of all."""
     allocated: bool = False
     allocations: tuple[Allocation, ...] = ()
     pods: frozenset[str] = frozenset()
@@ -93,6 +95,7 @@ class DeviceClaim:
             namespace=namespace,
             name=name,
             requests=tuple(_requests(wanted)),
+            matches=tuple(_matches(wanted)),
             allocated=bool(allocation),
             allocations=tuple(
                 _allocation(f"{namespace}/{name}", one) for one in fields.parts(results, "results")
@@ -109,6 +112,15 @@ class DeviceClaim:
         """NAMESPACE/NAME."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def on_one_numa_node(self) -> bool:
+        """Whether its devices are near one NUMA node in common, wherever they are allocated."""
+        names = {request.name for request in self.requests}
+        return any(
+            is_numa_attribute(attribute) and (not covered or names <= set(covered))
+            for attribute, covered in self.matches
+        )
+
 
 def _requests(wanted: Mapping[str, Any]) -> Iterator[DeviceRequest]:
     for one in fields.parts(wanted, "requests"):
@@ -119,6 +131,15 @@ def _requests(wanted: Mapping[str, Any]) -> Iterator[DeviceRequest]:
             tuple(fields.text(choice, "deviceClassName") for choice in choices),
             admin=exactly.get("adminAccess") is True,
         )
+
+
+def _matches(wanted: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for one in fields.parts(wanted, "constraints"):
+        covered = one.get("requests") or ()
+        if not isinstance(covered, (list, tuple)) or not all(isinstance(name, str) for name in covered):
+            raise TypeError("requests of a constraint are not a list of texts")
+        if attribute := fields.text(one, "matchAttribute"):
+            yield attribute, tuple(name.partition("/")[0] for name in covered)
 
 
 def _allocation(claim: str, result: Mapping[str, Any]) -> Allocation:

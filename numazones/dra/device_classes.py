@@ -30,6 +30,8 @@ class DeviceClass:
     """A DeviceClass as far as it selects devices."""
 
     name: str
+    extended_resource: str = ""
+    """The extended resource that asks for its devices (KEP-5004)."""
     selectors: tuple[str, ...] = ()
     """Expressions (CEL), all of which a device has to meet."""
 
@@ -46,7 +48,7 @@ class DeviceClass:
             expressions = tuple(
                 fields.text(fields.part(one, "cel"), "expression") for one in fields.parts(spec, "selectors")
             )
-            return cls(metadata["name"], expressions)
+            return cls(metadata["name"], fields.text(spec, "extendedResourceName"), expressions)
         except (NumazonesError, *MALFORMED) as error:
             raise invalid(body, KIND, error) from error
 

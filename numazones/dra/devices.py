@@ -19,6 +19,7 @@ from numazones.errors import NumazonesError
 
 KIND: Final = "ResourceSlice"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 _OWN_NAMES = ("numaNode", "numaNodeID", "numa")
 """What drivers call it in their own domain."""
 _LENT_NAMES = ("dra.cpu/numaNodeID", "dra.net/numaNode")
@@ -41,6 +42,8 @@ class Device:
     """Name of the node that it is in; empty: it can be reached from several."""
     numas: tuple[int, ...] = ()
     """NUMA nodes that it is near, the one where it is first; empty: nobody says."""
+    pcie_root: tuple[str, ...] = ()
+    """PCIe root complexes that it is behind."""
     attributes: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
     """Qualified name → value; lists and versions are left out."""
     capacity: Mapping[str, Quantity] = field(default_factory=dict, hash=False)
@@ -174,6 +177,11 @@ def numas_of(driver: str, attributes: Mapping[str, Any]) -> tuple[int, ...]:
     return ()
 
 
+def is_numa_attribute(name: str) -> bool:
+    """Whether devices with equal values of a qualified attribute are on one NUMA node."""
+    return name in (NUMA_NODE, *_LENT_NAMES) or name.rpartition("/")[2] in _OWN_NAMES
+
+
 def _ids(attribute: Any) -> tuple[int, ...]:
     """NUMA ids of an attribute; none where one of them cannot be one."""
     if not isinstance(attribute, Mapping):
@@ -194,6 +202,7 @@ def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> Devic
         name=fields.text(body, "name"),
         node=node or fields.text(body, "nodeName"),
         numas=numas_of(driver, attributes),
+        pcie_root=_texts(attributes.get(PCIE_ROOT)),
         attributes={name: value for name, one in attributes.items() if (value := _value(one)) is not None},
         capacity={_qualified(driver, name): amount for name, amount in capacity.items()},
         shareable=body.get("allowMultipleAllocations") is True,
@@ -214,6 +223,14 @@ def _value(attribute: Any) -> Value | None:
             if type(value) is wanted:
                 return value
     return None
+
+
+def _texts(attribute: Any) -> tuple[str, ...]:
+    if not isinstance(attribute, Mapping):
+        return ()
+    listed = attribute.get("strings")
+    found = listed if isinstance(listed, (list, tuple)) else [attribute.get("string")]
+    return tuple(one for one in found if isinstance(one, str) and one)
 
 
 def _counters(body: Mapping[str, Any], name: str, owner: str) -> tuple[tuple[str, str, Quantity], ...]:

@@ -59,6 +59,20 @@ def test_names_without_a_domain_are_the_drivers() -> None:
     assert found.shareable
 
 
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ({"string": "pci0000:3a"}, ("pci0000:3a",)),
+        ({"strings": ["pci0000:3a", "pci0000:5d"]}, ("pci0000:3a", "pci0000:5d")),
+        ({"int": 3}, ()),
+        (None, ()),
+    ],
+)
+def test_the_pcie_roots_of_a_device(attribute: object, expected: tuple[str, ...]) -> None:
+    body = resource_slice(device("gpu-0", attributes={"resource.kubernetes.io/pcieRoot": attribute}))
+    assert Slice.from_api(body).devices[0].pcie_root == expected
+
+
 def test_a_pool_is_its_latest_generation() -> None:
     slices = [
         resource_slice(device("old"), name="a", generation=1),
