@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from numazones import cpuset, scheduling
 from numazones.advice import Advice
@@ -135,6 +135,13 @@ def node_lines(
             yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
 
 
+class UnknownNode(NamedTuple):
+    """A node that there are no figures of."""
+
+    node: Annotated[str, "Its name."]
+    message: Annotated[str, "Why, in words."]
+
+
 class NodeGroup(NamedTuple):
     """Nodes that say the same to a pod."""
 
@@ -149,7 +156,7 @@ def node_groups(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
 ) -> Iterator[NodeGroup]:
     """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
-    counts = [(prediction.admissible, one.node) for one in prediction.candidates[:1]]
+    counts = [(prediction.nodes.admissible, one.node) for one in prediction.candidates[:1]]
     counts += [(reason.count, reason.node) for reason in prediction.reasons]
     for count, name in counts:
         if name:
@@ -187,7 +194,7 @@ def holders(node: ClusterNode) -> Iterator[tuple[str, ...]]:
             share.name,
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
-            " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
             str(lying[share.name].alignment) if share.name in lying else "",
         )
 

@@ -10,7 +10,7 @@ from kubectl_numazones.said import said_about
 from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck_pods import Stuck
-from kubectl_numazones.why_document import why_document
+from kubectl_numazones.why_document import WhyListDocument, why_document
 from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
 
@@ -27,7 +27,7 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
         for item in found
     ]
     if output.is_document:
-        output.write({"items": [why_document(item, seen, background) for item, background in items]})
+        output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
@@ -56,8 +56,8 @@ def _cells(item: Stuck, background: Background, seen: Seen, *, where: bool, wide
     yield _status(item)
     yield screen.age(item.since, seen.situation.surroundings.now)
     if wide:
-        nodes = prediction.evaluated + prediction.excluded
-        yield from ("", "") if is_running(pod) else (prediction.verdict, f"{prediction.admissible}/{nodes}")
+        told = (prediction.verdict, f"{prediction.nodes.admissible}/{prediction.nodes.all}")
+        yield from ("", "") if is_running(pod) else told
     yield runs(pod, seen) if is_running(pod) and not background.waits else now(prediction, background)
 
 

@@ -10,7 +10,6 @@ import click
 from kubectl_numazones import screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.cluster import source_options
-from kubectl_numazones.documents import GateDocument
 from kubectl_numazones.event_loop import run_until_complete
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
@@ -72,13 +71,13 @@ def command(
     namespace, labels = "" if everywhere else source.namespace, "" if selector is None else str(selector)
     found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
     if output.is_document:
-        output.write(_document(found))
+        output.write(found)
         return 0
     if output.form == "name":
         for waiting in found.waiting:
             click.echo(f"pod/{waiting.name}")
         return 0
-    screen.say(f"injection: {found.injection.said}")
+    screen.say(f"injection: {found.injection.message}")
     screen.say(f"operator: {found.operator}")
     if not found.waiting:
         screen.echo("no pod waits at the gate")
@@ -154,7 +153,7 @@ def off(source: Source, *, dry_run: bool) -> int:
         injection = await gate_control.injection(client)
         binding = f"MutatingAdmissionPolicyBinding {gate_control.INJECTION}"
         if not injection.on:
-            screen.echo(f"injection: {injection.said}")
+            screen.echo(f"injection: {injection.message}")
         elif dry_run:
             screen.echo(f"would delete {binding}, so that no more pods get the gate")
         else:
@@ -178,21 +177,10 @@ def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]
     return run_until_complete(connected())
 
 
-async def _status(client: "Client", namespace: str, labels: str) -> "gate_control.Status":
+async def _status(client: "Client", namespace: str, labels: str) -> "gate_control.GateDocument":
     from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
 
     return await gate_control.status(client, namespace, labels)
-
-
-def _document(found: "gate_control.Status") -> GateDocument:
-    return {
-        "injection": {"on": found.injection.on, "message": found.injection.said},
-        "operator": found.operator,
-        "waiting": [
-            {"namespace": it.namespace, "name": it.name, "since": it.since, "why": it.why}
-            for it in found.waiting
-        ],
-    }
 
 
 async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:

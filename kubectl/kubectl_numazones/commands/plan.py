@@ -2,8 +2,9 @@
 
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import yaml
@@ -14,12 +15,12 @@ from kubectl_numazones.cluster import NotThere, Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.source import Source
-from numazones.api.rebalance import RebalancePolicy
+from numazones.api.rebalance import Place, RebalancePolicy
 from numazones.cluster import ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
@@ -45,6 +46,13 @@ Examples:
   kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
   kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """``plan``: goals and plans."""
+
+    items: Annotated[list[Report], "One for each goal."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -113,7 +121,7 @@ def command(
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
-        output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
+        output.write(PlanDocument([item for _, item in found]))
     elif output.form == "script":
         screen.echo(_SCRIPT_HEAD)
         for goal, item in found:
@@ -179,7 +187,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
 
 def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
@@ -195,14 +203,18 @@ def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
     return (
         str(number),
         move.pod.full_name,
-        f"{move.pod.node} {','.join(map(str, move.zones))}".strip(),
-        f"{move.node} {','.join(map(str, move.target_zones))}".strip(),
+        _text(move.source),
+        _text(move.target),
         move.why,
     )
 
 
+def _text(place: Place) -> str:
+    return f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
+
+
 def _script(goal: Goal, item: Report) -> None:
-    screen.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
+    screen.echo(f"# {item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {

@@ -14,8 +14,9 @@ from kubectl_numazones import plots, screen
 from kubectl_numazones.bad_dump import BadDump
 from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
 from kubectl_numazones.output import Output, output_option
+from numazones.answer import document
 from numazones.whatif import variant_settings
-from numazones.whatif.experiment import Comparison, VariantMeasures
+from numazones.whatif.experiment import Comparison, VariantFigures
 from numazones.whatif.settings import Settings
 
 _SHOWN = (
@@ -101,7 +102,7 @@ def command(
     if plot is not None:
         _write(plot, plots.draw(comparison, measures, suffix=plot.suffix, title=title))
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.echo()
@@ -131,19 +132,19 @@ def _short(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _settings(variant: VariantMeasures, keys: list[str]) -> Iterator[str]:
+def _settings(variant: VariantFigures, keys: list[str]) -> Iterator[str]:
     for key in keys:
         yield variant.settings.get(key, "") or "-"
 
 
-def _figures(variant: VariantMeasures) -> Iterator[str]:
+def _figures(variant: VariantFigures) -> Iterator[str]:
     for name in _SHOWN:
         found = variant.measures.get(name)
         yield "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
 
 
 def _json(comparison: Comparison) -> bytes:
-    return (json.dumps(comparison.document(), indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document(comparison), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _csv(comparison: Comparison) -> bytes:
@@ -155,7 +156,7 @@ def _csv(comparison: Comparison) -> bytes:
     for variant in comparison.variants:
         for name, value in variant.measures.items():
             difference = variant.differences.get(name)
-            compared = ("", "", "") if difference is None else astuple(difference.estimate)
+            compared = ("", "", "") if difference is None else astuple(difference)[:3]
             settings = (variant.settings.get(key, "") for key in keys)
             measured = (name, *astuple(value))
             rows.writerow((*settings, *measured, *compared, comparison.runs, comparison.seed))

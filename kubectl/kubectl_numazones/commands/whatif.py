@@ -53,7 +53,7 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
     experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.say(f"new: {experiment.variants[1]}")
@@ -77,8 +77,8 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             label(name, comparison.shape),
             f"{measure.mean:.2f}",
             f"{new.measures[name].mean:.2f}",
-            f"{difference.estimate.mean:+.2f}",
-            f"{difference.estimate.low:+.2f} to {difference.estimate.high:+.2f}",
+            f"{difference.mean:+.2f}",
+            f"{difference.low:+.2f} to {difference.high:+.2f}",
             str(difference.more),
             str(difference.less),
         )

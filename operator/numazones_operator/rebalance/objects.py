@@ -15,7 +15,6 @@ from numazones.api.rebalance import (
     MovePhase,
     MoveProgress,
     OwnerOfPod,
-    Place,
     PlanPhase,
     PodReference,
     RebalancePolicy,
@@ -215,8 +214,8 @@ def _move(move: Move) -> RecommendedMove:
         else OwnerOfPod(
             kind=claimed_name(owner.kind)[:MAX_LABEL], name=claimed_name(owner.name), uid=owner.uid[:128]
         ),
-        source=Place(node=move.pod.node, numa_ids=move.zones),
-        target=Place(node=move.node, numa_ids=move.target_zones),
+        source=move.source,
+        target=move.target,
         affinity=move.affinity,
         after_pending=move.after_pending,
         why=move.why,
@@ -224,6 +223,4 @@ def _move(move: Move) -> RecommendedMove:
 
 
 def _placement(placement: Placement) -> RecommendedPlacement:
-    return RecommendedPlacement(
-        pod=reference(placement.pod), target=Place(node=placement.node, numa_ids=placement.zones)
-    )
+    return RecommendedPlacement(pod=reference(placement.pod), target=placement.target)
