@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones client program exporter operator kubectl apiserver simulator models tests benchmarks dashboards examples scripts images
+SOURCES := numazones support exporter operator kubectl models lab docs/examples tests tools
 PRESENT := $(wildcard $(SOURCES))
 
 .PHONY: help venv lock lint format types imports tools test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images \
@@ -15,17 +15,17 @@ help:  ## list the targets
 
 venv: $(STAMP)  ## .venv with everything; console scripts in .venv/bin
 
-$(STAMP): requirements.txt pyproject.toml scripts/make-venv
-	scripts/make-venv $(VENV)
+$(STAMP): requirements.txt pyproject.toml tools/make-venv
+	tools/make-venv $(VENV)
 	@touch $@
 
-lock:  ## renew requirements.txt from pyproject.toml, and scripts/audit-tools.txt
+lock:  ## renew requirements.txt from pyproject.toml, and tools/audit-tools.txt
 	$(BIN)/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file requirements.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
-	  --output-file scripts/audit-tools.txt scripts/audit-tools.in
+	  --output-file tools/audit-tools.txt tools/audit-tools.in
 
 lint: venv types imports  ## ruff, mypy, import contracts
 	$(BIN)/ruff check $(PRESENT)
@@ -36,15 +36,15 @@ format: venv  ## let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out scripts images,$(PRESENT)) scripts/generate_crds.py scripts/generate_reference.py scripts/metric_tables.py \
-	  scripts/krew/build.py scripts/runbook_links.py scripts/pictures.py scripts/archives.py scripts/locked.py scripts/package_chart.py scripts/targets.py \
-	  scripts/wheels.py
+	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
+	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
+	  tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
 
 tools: venv  ## the programs that tests start, in .cache/tools
-	scripts/test-tools "$(CURDIR)/.cache"
+	tools/test-tools "$(CURDIR)/.cache"
 
 # Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
 # Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
@@ -61,8 +61,8 @@ fuzz: venv  ## look for input that breaks a parser; TARGET=name (default all), M
 	$(BIN)/python -m tests.fuzz.run $(TARGET) --minutes $(or $(MINUTES),1) $(ARGS)
 
 mutation: venv  ## test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r scripts/mutation.txt
-	$(BIN)/python scripts/mutation.py $(MODULE) $(ARGS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/mutation.txt
+	$(BIN)/python tools/mutation.py $(MODULE) $(ARGS)
 
 SEED ?= $(shell echo $$RANDOM)
 MINUTES ?= 10
@@ -81,38 +81,38 @@ docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it w
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
 
 audit: venv  ## known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
-	scripts/audit .cache/audit
+	tools/audit .cache/audit
 
 sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
 	$(BIN)/python -m hatchling build --target wheel --directory dist
-	$(BIN)/python -m scripts.wheel_sbom dist/*.whl > dist/numazones.cdx.json
+	$(BIN)/python -m tools.wheel_sbom dist/*.whl > dist/numazones.cdx.json
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
-	$(BIN)/python -m scripts.pictures
+	$(BIN)/python -m tools.pictures
 
 crds: venv  ## write crds/ and their reference page from numazones/api
-	$(BIN)/python scripts/generate_crds.py
+	$(BIN)/python tools/generate_crds.py
 
 reference: venv  ## write docs/reference/: commands, rights and tables of metrics, from programs and manifests
-	$(BIN)/python -m scripts.generate_reference
+	$(BIN)/python -m tools.generate_reference
 
-dashboards: venv  ## write manifests/grafana from dashboards/
-	$(BIN)/python -m dashboards manifests/grafana
+dashboards: venv  ## write manifests/grafana from tools/dashboards
+	$(BIN)/python -m tools.dashboards manifests/grafana
 
 version:  ## make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }
 	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml
-	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' chart/Chart.yaml
+	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' manifests/chart/Chart.yaml
 	sed -i -E '/name: numazones-/ {n; s/(newTag: ).*/\1$(VERSION)/}' $(wildcard manifests/*/kustomization.yaml)
 
 images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap; ARCHITECTURE=arm64
-	ARCHITECTURE=$(ARCHITECTURE) images/build
+	ARCHITECTURE=$(ARCHITECTURE) tools/images/build
 
 chart: venv  ## the Helm chart as an archive, in dist; ARGS="--registry ghcr.io/OWNER" says where its images are
-	$(BIN)/python -m scripts.package_chart dist $(ARGS)
+	$(BIN)/python -m tools.package_chart dist $(ARGS)
 
 plugin: venv  ## kubectl numazones for krew, in .cache/krew: archives and manifest; ARGS="--uri … --homepage …" for a release
-	$(BIN)/python -m scripts.krew.build .cache/krew $(ARGS)
+	$(BIN)/python -m tools.krew.build .cache/krew $(ARGS)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

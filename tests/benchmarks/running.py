@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "lab" / "numazones_benchmarks"
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.endurance import COUNTED, missed
+from numazones_benchmarks.endurance import COUNTED, missed
 from tests.benchmarks.running import figures_of
 
-INSIDE = Path(__file__).parents[2] / "benchmarks" / "inside"
+INSIDE = Path(__file__).parents[2] / "lab" / "numazones_benchmarks" / "inside"
 
 FLAT = {
     "rss_deviation": 0.01,

@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from benchmarks.feeder import Cluster
-from benchmarks.gate import GateFeeder, gated_pods
+from numazones_benchmarks.feeder import Cluster
+from numazones_benchmarks.gate import GateFeeder, gated_pods
 from numazones_operator.placement.release_patch import Target, release_patch
 from tests.benchmarks.running import figures_of
 

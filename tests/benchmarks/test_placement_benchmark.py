@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.placement_plans import Needed, needed
-from benchmarks.placement_workloads import MACHINES, POLICIES, Combination, drawn, recorded, running
 from numazones import build
 from numazones.cluster import ClusterNode, ClusterPod
 from numazones.node_choice import NodeChoice
 from numazones.whatif.trial import play
 from numazones.whatif.workload import Event, Leaving
+from numazones_benchmarks.placement_plans import Needed, needed
+from numazones_benchmarks.placement_workloads import MACHINES, POLICIES, Combination, drawn, recorded, running
 from tests.benchmarks.running import figures_of, run
 
 RECORDING = Path(__file__).resolve().parents[1] / "data/recordings/one-node"

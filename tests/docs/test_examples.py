@@ -63,7 +63,7 @@ def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
 @pytest.mark.parametrize("body", console_examples("(on a cluster)"))
 async def test_an_example_for_a_cluster_does_what_it_should_on_one(body: str, tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not on PATH (scripts/test-tools .cache)")
+        pytest.skip("kubectl is not on PATH (tools/test-tools .cache)")
     async with ApiServer() as server:
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         await asyncio.to_thread(run, body, KUBECONFIG=str(kubeconfig))

@@ -57,7 +57,7 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
 
 def test_examples_show_their_programs(site: Path) -> None:
     page = unescape(re.sub(r"<[^>]+>", "", (site / "examples" / "index.html").read_text()))
-    programs = list((ROOT / "examples").glob("*.py"))
+    programs = list((ROOT / "docs" / "examples").glob("*.py"))
     assert programs
     assert [program.name for program in programs if program.read_text().splitlines()[0] not in page] == []
 

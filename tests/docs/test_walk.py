@@ -33,7 +33,7 @@ def read(page: str) -> str:
 def terminal(page: str) -> Iterator[dict[str, str]]:
     """The variables of the second terminal, while the cluster of the page runs in the first."""
     if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not on PATH (scripts/test-tools .cache)")
+        pytest.skip("kubectl is not on PATH (tools/test-tools .cache)")
     (told,) = re.findall(r"^\$ \.venv/bin/(numazones-simulator cluster .*)$", read(page), re.MULTILINE)
     program, *arguments = told.split()
     command = [str(Path(sys.executable).with_name(program)), *arguments, "--serve"]

@@ -16,11 +16,11 @@ from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import cluster, pod_body, written
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 
 
 def run(name: str, *arguments: object) -> str:
-    command = [sys.executable, f"examples/{name}", *map(str, arguments)]
+    command = [sys.executable, f"docs/examples/{name}", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
@@ -63,7 +63,7 @@ async def test_watch_zones(tmp_path: Path) -> None:
     async with control_plane(tmp_path) as plane:
         await create_zone(plane.client, first)
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "examples/watch_zones.py", str(plane.kubeconfig)),
+            *(sys.executable, "docs/examples/watch_zones.py", str(plane.kubeconfig)),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
         )

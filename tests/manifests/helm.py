@@ -14,7 +14,7 @@ LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 def program() -> str:
     found = shutil.which("helm") or (str(LOCAL) if LOCAL.exists() else "")
     if not found:
-        pytest.skip("helm is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+        pytest.skip("helm is neither on PATH nor in .cache/tools/bin (tools/test-tools .cache)")
     return found
 
 

@@ -22,7 +22,7 @@ Series = dict[str, str]
 def promtool(*arguments: str | Path) -> None:
     found = shutil.which("promtool") or (str(LOCAL) if LOCAL.exists() else "")
     if not found:
-        pytest.skip("promtool is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+        pytest.skip("promtool is neither on PATH nor in .cache/tools/bin (tools/test-tools .cache)")
     done = subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

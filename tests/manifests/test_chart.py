@@ -22,13 +22,13 @@ from numazones_apiserver.server import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.errors import NotFound
 from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS
-from scripts import package_chart
+from tools import package_chart
 
 from .. import real_apiserver  # noqa: TID252 - test folders are not packages
 from .helm import helm, program
 from .kustomizations import COMPONENTS, ROOT, composition, facts, rendered
 
-CHART = ROOT / "chart"
+CHART = ROOT / "manifests" / "chart"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -357,7 +357,7 @@ def questions() -> dict[str, str]:
 async def test_every_query_returns_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(TOOLS), prepend=":")
     if shutil.which("prometheus") is None:
-        pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+        pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (tools/test-tools .cache)")
     rules = tmp_path / "rules.yaml"
     rules.write_text(json.dumps({"groups": RULES}))
     specs = [

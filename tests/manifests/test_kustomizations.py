@@ -160,7 +160,7 @@ def test_the_composition_of_the_project_offers_every_component() -> None:
 def test_what_messages_tell_people_to_apply_is_there() -> None:
     named = {
         found
-        for program in ("operator", "exporter", "kubectl", "simulator", "program", "client", "numazones")
+        for program in ("operator", "exporter", "kubectl", "lab", "support", "numazones")
         for file in (ROOT / program).rglob("*.py")
         for found in re.findall(r"\bmanifests(?:/[\w-]+)+", file.read_text())
     }

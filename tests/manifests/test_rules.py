@@ -606,7 +606,7 @@ def test_each_alert_says_what_to_do_and_has_a_runbook() -> None:
     headings = re.findall(r"^## (Numazones\w+)$", RUNBOOKS.read_text(), re.MULTILINE)
     assert headings == list(ALERTS)
     for name, rule in ALERTS.items():
-        # The chart and scripts/runbook_links.py add links for those who serve the runbooks somewhere.
+        # The chart and tools/runbook_links.py add links for those who serve the runbooks somewhere.
         assert rule["annotations"].keys() == {"summary", "description"}, name
         assert rule["labels"]["severity"] in {"info", "warning"}
 

@@ -8,7 +8,7 @@ import pytest
 from numazones.placement import models
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("apiserver", "client", "exporter", "kubectl", "numazones", "operator", "program", "simulator")
+FOLDERS = ("exporter", "kubectl", "lab", "numazones", "operator", "support")
 FILES = [
     path
     for folder in FOLDERS

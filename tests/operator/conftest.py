@@ -12,5 +12,5 @@ LOCAL = Path(__file__).resolve().parents[2] / ".cache" / "tools" / "bin" / "kube
 def kubectl() -> str:
     program = shutil.which("kubectl") or (str(LOCAL) if LOCAL.exists() else "")
     if not program:
-        pytest.skip("kubectl is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+        pytest.skip("kubectl is neither on PATH nor in .cache/tools/bin (tools/test-tools .cache)")
     return program

@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-MISSING = "no chromium on PATH; apt-get install chromium (scripts/test-tools does)"
+MISSING = "no chromium on PATH; apt-get install chromium (tools/test-tools does)"
 PATIENCE = 120_000
 """Milliseconds that a busy machine may take for what takes an idle one a fraction of a second."""
 expect.set_options(timeout=PATIENCE)

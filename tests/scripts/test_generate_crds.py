@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "scripts" / "generate_crds.py"
+PROGRAM = ROOT / "tools" / "generate_crds.py"
 REFERENCE = "docs/reference/resources.md"
 
 

@@ -19,10 +19,10 @@ import yaml
 from packaging.utils import canonicalize_name
 
 from numazones.placement.models import ENTRY_POINTS
-from scripts import targets
-from scripts.archives import packed
-from scripts.krew import build
-from scripts.locked import needed
+from tools import targets
+from tools.archives import packed
+from tools.krew import build
+from tools.locked import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 DUMP = ROOT / "tests" / "data" / "kubectl" / "dump.json"
@@ -104,7 +104,7 @@ def interpreter(folder: Path, name: str, text: str = "") -> Path:
 def test_kubectl_runs_what_was_unpacked_without_this_environment(installed: Path, tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        pytest.skip("there is no kubectl on the path: scripts/test-tools .cache brings it")
+        pytest.skip("there is no kubectl on the path: tools/test-tools .cache brings it")
     path = (
         installed / "bin",
         Path(kubectl).parent,
@@ -154,7 +154,7 @@ def for_other_pythons(tmp_path: Path) -> Path:
     """The launcher of an archive for Pythons that this is not."""
     for name in ("python3.98", "python3.99", "packages"):
         (tmp_path / name).mkdir()
-    launcher = ROOT / "scripts" / "krew" / "kubectl-numazones.py"
+    launcher = ROOT / "tools" / "krew" / "kubectl-numazones.py"
     return Path(shutil.copy(launcher, tmp_path / "kubectl-numazones"))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts import metric_tables as tables
+from tools import metric_tables as tables
 
 END = "<!-- end: written by `make reference` -->\n"
 

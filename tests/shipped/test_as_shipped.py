@@ -472,7 +472,7 @@ async def test_helm_test_says_whether_an_installation_works(cluster: Cluster) ->
 
 def doctor(folder: Path) -> dict[str, Any]:
     """The pod that helm test makes."""
-    done = helm("template", "release", str(ROOT / "chart"), home=folder)
+    done = helm("template", "release", str(ROOT / "manifests" / "chart"), home=folder)
     assert done.returncode == 0, done.stderr
     items = yaml.load_all(done.stdout, yaml.CSafeLoader)
     (pod,) = [item for item in items if item["kind"] == "Pod"]

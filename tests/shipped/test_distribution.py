@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.locked import needed
 from tests.shipped import demo_story
+from tools.locked import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "recordings" / "one-node"

@@ -10,7 +10,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONED = (
     "pyproject.toml",
-    "chart/Chart.yaml",
+    "manifests/chart/Chart.yaml",
     "manifests/exporter/kustomization.yaml",
     "manifests/operator/kustomization.yaml",
 )

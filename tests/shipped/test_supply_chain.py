@@ -18,8 +18,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.specifiers import SpecifierSet
 
-from scripts import wheels
-from scripts.targets import PYTHONS
+from tools import wheels
+from tools.targets import PYTHONS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -143,7 +143,7 @@ def test_the_bills_of_images_are_valid() -> None:
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(path.read_text()) is None, path
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "scripts/audit-tools.txt", "scripts/test-tools.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "tools/audit-tools.txt", "tools/test-tools.txt"])
 def test_everything_that_is_fetched_is_pinned_by_hash(name: str) -> None:
     lines = (ROOT / name).read_text().splitlines(keepends=True)
     text = "".join(line for line in lines if not line.startswith("#") and line.strip())
@@ -153,7 +153,7 @@ def test_everything_that_is_fetched_is_pinned_by_hash(name: str) -> None:
 
 def test_images_have_the_same_packages_on_every_architecture() -> None:
     def packages(name: str) -> dict[str, tuple[str, str]]:
-        lines = (ROOT / "images" / name).read_text().splitlines()[1:]
+        lines = (ROOT / "tools" / "images" / name).read_text().splitlines()[1:]
         return {line.split()[0]: (line.split()[1], line.split()[2]) for line in lines}
 
     amd64, arm64 = packages("base.lock"), packages("base.arm64.lock")
@@ -225,7 +225,7 @@ def test_commits_that_their_author_has_not_signed_off_are_named(tmp_path: Path) 
 
     def checked(base: str) -> tuple[int, str]:
         done = subprocess.run(
-            [ROOT / "scripts" / "signed-off", f"{base}..HEAD"],
+            [ROOT / "tools" / "signed-off", f"{base}..HEAD"],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -176,7 +176,7 @@ def test_a_port_that_cannot_be_is_a_usage_error(command: str) -> None:
 def test_prometheus_scrapes_the_cluster_and_ends_with_it() -> None:
     path = f"{TOOLS}:{os.environ['PATH']}"
     if shutil.which("prometheus", path=path) is None:
-        pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (scripts/test-tools .cache)")
+        pytest.skip("prometheus is neither on PATH nor in .cache/tools/bin (tools/test-tools .cache)")
     with subprocess.Popen(
         [str(SIMULATOR), "cluster", "--nodes=1", "--prometheus", "--serve"],
         stdout=subprocess.PIPE,

@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_auto_mode_lets_big_pods_in_without_evicting_twice_or_breaking_budgets() -> None:
-    command = [sys.executable, "benchmarks/defragmentation.py", "--json", "--nodes=8", "--big-pods=4"]
+    command = [
+        sys.executable,
+        "lab/numazones_benchmarks/defragmentation.py",
+        "--json",
+        "--nodes=8",
+        "--big-pods=4",
+    ]
     done = subprocess.run(
         [*command, "--seconds=120"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=800
     )

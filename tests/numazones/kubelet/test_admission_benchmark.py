@@ -19,7 +19,7 @@ LIMITS = {"a": 2_000, "b": 8_000, "c": 140_000, "e": 8_000, "d": 2_000_000}
 
 def run(*arguments: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks/admission.py"), *arguments, "--json"],
+        [sys.executable, str(ROOT / "lab/numazones_benchmarks/admission.py"), *arguments, "--json"],
         check=True,
         capture_output=True,
         text=True,

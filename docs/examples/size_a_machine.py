@@ -1,0 +1,40 @@
+"""How many such pods fit on a machine of two NUMA nodes with 32 cores and 256 GiB each?
+
+python docs/examples/size_a_machine.py CPUS GIB
+"""
+
+import sys
+
+from numazones import CPU, KubeletConfiguration, Machine, Node, NUMANode, Pod, admit, cpuset
+
+MACHINE = Machine(
+    cpus=tuple(CPU(id=n, core=n % 64, socket=n % 64 // 32, die=0, numa=n % 64 // 32) for n in range(128)),
+    numa_nodes=tuple(NUMANode(id=n, memory=256 << 30, distances=(10, 21)) for n in (0, 1)),
+)
+CONFIGURATION = {
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    "reservedSystemCPUs": "0,32,64,96",
+    "memoryManagerPolicy": "Static",
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "2Gi"}}],
+    "systemReserved": {"memory": "1948Mi"},
+    "topologyManagerPolicy": "single-numa-node",
+}
+
+
+def main(cpus: str, gib: str) -> None:
+    """Admit pods until one is rejected."""
+    amounts = {"cpu": cpus, "memory": f"{gib}Gi"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    node, count = Node.fresh(MACHINE, KubeletConfiguration.from_api(CONFIGURATION, version="v1.36.0")), 0
+    while True:
+        body = {"metadata": {"name": "pod", "uid": str(count)}, "spec": {"containers": [container]}}
+        admission = admit(node, Pod.from_api(body))
+        if not admission.admitted:
+            break
+        node, count = admission.node, count + 1
+    print(f"{count} pods of {cpus} CPUs and {gib}Gi; shared CPUs left: {cpuset.format(node.cpus.default)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

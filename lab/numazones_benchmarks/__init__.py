@@ -1,0 +1,1 @@
+"""Benchmarks: programs that measure numazones and print JSON."""

@@ -1,0 +1,180 @@
+"""How fast the scheduling gate releases pods, over real HTTP, on a large cluster.
+
+An API server that lists, watches and takes patches runs in a process of its own, feeds a leading operator,
+and binds each pod that is released to the first node that its affinity names, as a scheduler that keeps up
+would.
+
+    .venv/bin/python -m numazones_benchmarks.gate --nodes 5000 --pods 50000 --json
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import psutil
+from aiohttp import web
+
+from numazones.waiting import GATE, OPT_IN
+from numazones_benchmarks.feeder import (
+    Cluster,
+    Feeder,
+    feeding,
+    operator_on,
+    pods_of_ten_kinds,
+    post,
+    report,
+    until,
+)
+
+LEAST = {"releases_per_second": 150.0}
+"""Goals that are to be exceeded: as many as the extender is to place."""
+_NAMESPACE = "gated"
+_QUIET = 10.0
+"""Seconds without a release after which the rest is taken to fit nowhere."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class GateFeeder(Feeder):
+    """A feeder that takes the patches that release pods, and binds these."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        metadata = {"name": _NAMESPACE, "uid": "namespace", "resourceVersion": "1", "labels": dict([OPT_IN])}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.objects["namespaces"] = [json.dumps(namespace)]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request."""
+        *_, collection, name = request.path.split("/")
+        if request.method != "PATCH" or collection != "pods":
+            return await super().handle(request)
+        patch, pod = await request.json(), self.waiting[name]
+        pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
+        pod["spec"] |= {**patch["spec"], "schedulingGates": []}
+        self.send("pods", "MODIFIED", pod)
+        asyncio.get_running_loop().call_later(0.005, self._bind, pod)
+        return web.json_response(pod)
+
+    def _bind(self, pod: dict[str, Any]) -> None:
+        affinity = pod["spec"].get("affinity")
+        if affinity is None:  # released without a choice of nodes, as after a time-out
+            chosen = self.cluster.names[0]
+        else:
+            term = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"][0]
+            chosen = term["matchFields"][0]["values"][0]
+        pod["spec"]["nodeName"] = chosen
+        self.send("pods", "MODIFIED", pod)
+
+
+def gated_pods(count: int) -> list[dict[str, Any]]:
+    """Pods of ten kinds and three priorities."""
+    pods = pods_of_ten_kinds("gated", count)
+    for number, pod in enumerate(pods):
+        pod["metadata"] |= {"namespace": _NAMESPACE}
+        pod["spec"] |= {"schedulingGates": [{"name": GATE}], "priority": number % 3}
+    return pods
+
+
+class Spent:
+    """The time that calls take, summed up."""
+
+    def __init__(self) -> None:
+        self.calls, self.seconds = 0, 0.0
+
+    def deciding(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function with its time counted."""
+
+        def timed(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            found = call(*arguments)
+            self._count(started)
+            return found
+
+        return timed
+
+    def asking(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """Return a request with its time counted, from when it is begun until it is answered."""
+
+        async def timed(*arguments: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            found = await call(*arguments, **options)
+            self._count(started)
+            return found
+
+        return timed
+
+    def _count(self, started: float) -> None:
+        self.calls += 1
+        self.seconds += time.perf_counter() - started
+
+
+async def until_done(released: Callable[[], int], wanted: int) -> float:
+    """Wait until all are released, or nobody has been for a while, as of pods that fit nowhere.
+
+    Return when the last one was.
+    """
+    last, at = released(), time.monotonic()
+    while last < wanted and time.monotonic() - at < _QUIET:
+        await asyncio.sleep(0.05)
+        if released() > last:
+            last, at = released(), time.monotonic()
+    return at
+
+
+async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Run the operator against the feeder, let gated pods come, and take the figures."""
+    settings = {"leader_elect": False, "admission_gate": True, "rebalance": False}
+    async with (
+        operator_on(port, **settings) as operator,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        await until(lambda: operator.leadership.leading and operator.intent.followed.is_set())
+        deciding, asking = Spent(), Spent()
+        gates: Any = operator.gates
+        gates._free_nodes = deciding.deciding(gates._free_nodes)  # noqa: SLF001 - where time goes is asked here alone
+        gates._patch = asking.asking(gates._patch)  # noqa: SLF001
+
+        def released() -> int:
+            return asking.calls  # to collect metrics takes the operator's own time
+
+        await post(session, {"pods": gated_pods(options.gated)})
+        await until(lambda: released() > 0)
+        started, before, used = time.monotonic(), released(), time.process_time()
+        seconds = await until_done(released, options.gated) - started
+        used = time.process_time() - used
+        return {
+            "released": released(),
+            "releases_per_second": (released() - before) / max(seconds, 1e-9),
+            "cpu_seconds_per_release": used / max(released() - before, 1),
+            "decisions": deciding.calls,
+            "decision_seconds": deciding.seconds / deciding.calls,
+            "request_seconds": asking.seconds / asking.calls,
+            "deciding_share": deciding.seconds / seconds,
+            "rss_mib": psutil.Process().memory_info().rss / 2**20,
+        }
+
+
+def main() -> int:
+    """Parse the arguments, run, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--gated", type=int, default=1000, help="pods that come with the gate, all at once")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    with feeding(nodes=options.nodes, pods=options.pods, distinct=True, kind=GateFeeder) as (port, _):
+        figures = asyncio.run(measure(port, options))
+    figures = {"nodes": options.nodes, "pods": options.pods, **figures}
+    missed = [name for name, goal in LEAST.items() if figures[name] < goal]
+    return report(figures, missed, LEAST, as_json=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

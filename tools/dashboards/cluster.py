@@ -1,0 +1,293 @@
+"""The cluster: how fragmented it is, which pods are blocked, how much room there is, how right predictions are."""
+
+from grafana_foundation_sdk.models.dashboard import FieldColorModeId
+
+from tools.dashboards.marks import EVICTIONS, PLANS
+from tools.dashboards.parts import bars, dashboard, figure, graph, heat_map, listing
+
+ACCURACY = "numazones_prediction_accuracy_total"
+FREE = 'numazones_cluster_zone_available{resource="cpu",CLUSTER}'
+GATED = "numazones_admission_gates_released_total"
+USE = " / ".join(
+    f'(sum by (cluster, node, numa_node) (numazones_cluster_zone_{amount}{{resource="cpu",CLUSTER}}){more})'
+    for amount, more in (("assigned", ""), ("allocatable", " > 0"))
+)
+BANDS = {
+    "full": ">= 1",
+    "three quarters to full": ">= 0.75 < 1",
+    "half to three quarters": ">= 0.5 < 0.75",
+    "a quarter to half": ">= 0.25 < 0.5",
+    "up to a quarter": "> 0 < 0.25",
+    "empty": "== 0",
+}
+"""How full NUMA nodes are, the fullest first."""
+DEVICES = 'unit="integer",CLUSTER'
+OWNER = "(namespace, owner_kind, owner)"
+NAMED = 'owner!="(others)",NAMESPACE'
+
+
+def true_share(window: str, by: str = "") -> str:
+    """Share of predictions that came true; neither side needs the other's series to exist."""
+    right, all_of_them = (
+        f"sum{by} (increase({ACCURACY}{{{wanted},CLUSTER}}[{window}]))"
+        for wanted in ('accuracy="right"', 'accuracy!="unknown"')
+    )
+    return f"({right} or 0 * {all_of_them}) / ({all_of_them} > 0)"
+
+
+def remote_share(amounts: str) -> str:
+    """Share of an amount that is on another NUMA node than where it is used."""
+    return f'sum({amounts}{{placement="remote",CLUSTER}}) / (sum({amounts}{{CLUSTER}}) > 0)'
+
+
+DASHBOARD = dashboard(
+    "cluster",
+    "cluster",
+    "How fragmented the cluster is, which pods are blocked and by what, how much room there is, and how right the predictions are.",
+    variables=("cluster", "namespace", "shape"),
+    marks=(PLANS, EVICTIONS),
+    rows=[
+        (
+            "Now",
+            [
+                figure("Nodes", "Nodes that the operator knows.", "sum(numazones_nodes{CLUSTER})"),
+                figure(
+                    "Stale nodes",
+                    "Nodes of which nothing certain is known; predictions for them are Unknown.",
+                    "sum(numazones_stale_nodes{CLUSTER})",
+                    limits=(1, 5),
+                    runbook="NumazonesStaleNodes",
+                ),
+                figure(
+                    "Blocked pods",
+                    "Pods without a node that no node would admit.",
+                    'sum(numazones_predictions{verdict="Inadmissible",CLUSTER})',
+                    limits=(1, 10),
+                    runbook="NumazonesPodsBlocked",
+                ),
+                figure(
+                    "Unknown",
+                    "Pods without a node for which nothing could be predicted.",
+                    'sum(numazones_predictions{verdict="Unknown",CLUSTER})',
+                    limits=(1, 10),
+                ),
+                figure(
+                    "Gated pods",
+                    "Pods that wait behind the scheduling gate numazones.io/admission.",
+                    "sum(numazones_gated_pods{CLUSTER})",
+                    runbook="NumazonesGateNotServed",
+                ),
+                figure(
+                    "Predictions that came true",
+                    "Share of the predictions of the shown time that came true.",
+                    true_share("$__range"),
+                    unit="percentunit",
+                    limits=(0.95, 0.99),
+                    colors=("red", "orange", "green"),
+                    runbook="NumazonesPredictionsMiss",
+                ),
+            ],
+        ),
+        (
+            "Room",
+            [
+                graph(
+                    "Fragmentation by shape",
+                    "Share of the free exclusive CPUs that no further pod of the shape could use.",
+                    {"{{shape}}": "max by (shape) (numazones_fragmentation_ratio{SHAPE})"},
+                    unit="percentunit",
+                    limits=(0.5, 0.8),
+                    top=1,
+                    runbook="NumazonesFragmented",
+                ),
+                graph(
+                    "Headroom by shape",
+                    "How many further pods of the shape would be admitted, as `kubectl numazones fit SHAPE` counts them.",
+                    {"{{shape}}": "sum by (shape) (numazones_shape_fitting_pods{SHAPE})"},
+                    unit="pods",
+                ),
+                graph(
+                    "Free exclusive CPUs",
+                    "All of them, and those on each node's emptiest NUMA node: what one pod there can have at most.",
+                    {
+                        "all": f"sum({FREE})",
+                        "on the emptiest NUMA nodes": f"sum(max by (cluster, node) ({FREE}))",
+                    },
+                    unit="cores",
+                ),
+                listing(
+                    "Where the free CPUs are",
+                    "Free exclusive CPUs of each node, on its emptiest NUMA node, and the largest request that would still fit.",
+                    {
+                        "Free": f"sum by (node) ({FREE})",
+                        "On one NUMA node": f"max by (node) ({FREE})",
+                        "Largest request": "max by (node) (numazones_zone_largest_request_cpus{CLUSTER})",
+                        "On whole cores": "max by (node) (numazones_zone_largest_request_full_core_cpus{CLUSTER})",
+                    },
+                ),
+            ],
+        ),
+        (
+            "NUMA nodes and devices",
+            [
+                heat_map(
+                    "Heat map of NUMA nodes by use",
+                    "How many NUMA nodes have given away which share of their CPUs: the darker, the more. The dashboard"
+                    " of nodes has a row for each.",
+                    {name: f"count({USE} {band}) or vector(0)" for name, band in BANDS.items()},
+                    colors=FieldColorModeId.CONTINUOUS_BLUES,
+                ),
+                graph(
+                    "Free devices by resource",
+                    "Healthy devices that no pod holds; one that is close to several NUMA nodes counts on each.",
+                    {"{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}})"},
+                    empty="there are no devices",
+                ),
+                graph(
+                    "Free devices beside no free CPU",
+                    "Free devices on NUMA nodes that have no CPU left to give exclusively: aligned pods cannot have them.",
+                    {
+                        "{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}}"
+                        f" * on (cluster, node, numa_node) group_left () (sum by (cluster, node, numa_node) ({FREE}) == bool 0))"
+                    },
+                    empty="there are no devices",
+                ),
+                listing(
+                    "Devices by node",
+                    "Devices that are healthy, that pods hold, and that are free.",
+                    {
+                        name: f"sum by (node, resource) (numazones_cluster_zone_{amount}{{{DEVICES}}})"
+                        for name, amount in (
+                            ("Healthy", "allocatable"),
+                            ("Held", "assigned"),
+                            ("Free", "available"),
+                        )
+                    },
+                    width=24,
+                    empty="there are no devices",
+                ),
+            ],
+        ),
+        (
+            "Alignment",
+            [
+                graph(
+                    "Pods by alignment",
+                    "Pods with CPUs, memory or devices of their own: aligned, spanning NUMA nodes, or remote from a device or memory.",
+                    {"{{alignment}}": "sum by (alignment) (numazones_node_pods{CLUSTER})"},
+                    unit="pods",
+                    runbook="NumazonesOwnerMisaligned",
+                ),
+                graph(
+                    "Share of remote CPUs and memory",
+                    "Of exclusive CPUs and of memory promised, on other NUMA nodes than most of their container; of resident memory,"
+                    " where the pod has no CPU (exporters with --cgroups).",
+                    {
+                        "CPUs": remote_share("numazones_owner_cpus"),
+                        "memory promised": remote_share("numazones_owner_promised_memory_bytes"),
+                        "resident memory": remote_share("numazones_node_resident_memory_bytes"),
+                    },
+                    unit="percentunit",
+                    top=1,
+                    empty="no pod has CPUs or memory of its own",
+                ),
+                listing(
+                    "Owners of pods that are not aligned",
+                    "Up to 50 owners, how many of their pods are not aligned, how many the pods' own nodes could hold aligned now,"
+                    " and CPUs away from the rest of their container.",
+                    {
+                        "Not aligned": f"sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                        "Alignable now": f'sum by {OWNER} (numazones_owner_misaligned_pods{{alignable="now",{NAMED}}})'
+                        f" and sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                        "Remote CPUs": f'sum by {OWNER} (numazones_owner_cpus{{placement="remote",{NAMED}}})'
+                        f" and sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
+                    },
+                    width=24,
+                    empty="all pods are aligned",
+                    runbook="NumazonesOwnerMisaligned",
+                ),
+            ],
+        ),
+        (
+            "Blocked pods",
+            [
+                listing(
+                    "Pods that have waited longest",
+                    "Up to 50 pods that no node would take, the most important reason, and the plan in force that makes room.",
+                    {
+                        "Waits": "sort_desc(time() - max by (namespace, pod, reason, recommendation)"
+                        " (numazones_blocked_pod_created_timestamp_seconds{NAMESPACE}))"
+                    },
+                    unit="s",
+                    width=24,
+                    empty="no pod is blocked",
+                    runbook="NumazonesPodsBlocked",
+                ),
+                graph(
+                    "Blocked pods by reason",
+                    "Pods that no node would take, by who stands in the way and the most important reason.",
+                    {"{{source}}: {{reason}}": "sum by (source, reason) (numazones_blocked_pods{CLUSTER})"},
+                    empty="no pod is blocked",
+                    runbook="NumazonesPodsBlocked",
+                ),
+                listing(
+                    "Blocked pods by owner",
+                    "The owners with the most pods that no node would take.",
+                    {
+                        "Pods": "sum by (namespace, owner_kind, owner, reason) (numazones_owner_blocked_pods{NAMESPACE})"
+                    },
+                    empty="no pod is blocked",
+                    runbook="NumazonesPodsBlocked",
+                ),
+                listing(
+                    "Rejected pods by owner",
+                    "Pods that kubelets rejected in the shown time. Many of one owner are a loop: its controller makes new ones.",
+                    {
+                        "Pods": "sum by (namespace, owner_kind, owner, reason)"
+                        " (increase(numazones_owner_rejections_total{NAMESPACE}[$__range])) > 0"
+                    },
+                    empty="no pod was rejected",
+                    runbook="NumazonesRejectionLoop",
+                ),
+                graph(
+                    "Released gates",
+                    "Gated pods that were released, by reason. A timeout means that nobody knew whether a node would admit them.",
+                    {"{{reason}}": f"60 * sum by (reason) (rate({GATED}{{CLUSTER}}[$__rate_interval]))"},
+                    unit="cpm",
+                    runbook="NumazonesGateTimeouts",
+                ),
+            ],
+        ),
+        (
+            "Accuracy",
+            [
+                graph(
+                    "Predictions that came true, by model",
+                    "Share within an hour, by who places pods on the node: the kubelet, Koordinator, or NRI's topology-aware policy.",
+                    {"{{model}}": true_share("1h", " by (model)")},
+                    unit="percentunit",
+                    top=1,
+                    runbook="NumazonesModelMisses",
+                ),
+                bars(
+                    "Predictions by model and cause",
+                    "In the shown time. Wrong by race: pods came or went meanwhile; by stale zones; or by the model, which is a fault.",
+                    {
+                        "{{model}}: {{accuracy}}": f"sum by (model, accuracy) (increase({ACCURACY}{{CLUSTER}}[$__range])) > 0"
+                    },
+                    runbook="NumazonesPredictionsMiss",
+                ),
+                graph(
+                    "What was predicted, and what kubelets did",
+                    "Pods that got a node, by prediction and outcome.",
+                    {
+                        "{{predicted}}: {{actual}}": "60 * sum by (predicted, actual)"
+                        " (rate(numazones_prediction_outcomes_total{CLUSTER}[$__rate_interval]))"
+                    },
+                    unit="cpm",
+                    width=24,
+                ),
+            ],
+        ),
+    ],
+)

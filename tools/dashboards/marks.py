@@ -1,0 +1,20 @@
+"""What is marked on the graphs of several dashboards: plans that were carried out, and pods that were evicted."""
+
+from tools.dashboards.parts import Marks
+
+PLANS = Marks(
+    "Plans",
+    "sum by (policy, mode, phase)"
+    ' (increase(numazones_rebalance_recommendations_total{phase=~"Executing|Succeeded|Failed",CLUSTER}[2m])) > 0',
+    color="blue",
+    title="{{policy}}: a plan is {{phase}}",
+    text="mode {{mode}}",
+)
+EVICTIONS = Marks(
+    "Evictions",
+    "sum by (policy, namespace, node)"
+    ' (increase(numazones_rebalance_pods_evicted_total{result="success",CLUSTER}[2m])) > 0',
+    color="orange",
+    title="{{policy}}: pods were evicted",
+    text="of namespace {{namespace}}, from node {{node}}",
+)

@@ -1,0 +1,167 @@
+"""One node, or some: what each NUMA node has, has given away and has left."""
+
+from grafana_foundation_sdk.models.dashboard import FieldColorModeId
+
+from tools.dashboards.marks import EVICTIONS, PLANS
+from tools.dashboards.parts import dashboard, figure, graph, heat_map, listing
+
+
+def use(resource: str) -> str:
+    """Share of what pods can have that is assigned."""
+    assigned, allocatable = (
+        f"sum by (node, numa_node, resource) (numazones_zone_{amount}{{{resource},ZONE}})"
+        for amount in ("assigned", "allocatable")
+    )
+    return f"{assigned} / ({allocatable} > 0)"
+
+
+ZONE = "{{node}} / {{numa_node}}"
+CPU = 'resource="cpu"'
+MEMORY = 'resource="memory"'
+HUGEPAGES = 'resource=~"hugepages-.+"'
+DEVICES = 'unit="integer"'
+
+DASHBOARD = dashboard(
+    "node",
+    "node and zone",
+    "What each NUMA node has, has given away and has left, as its exporter sees it.",
+    variables=("cluster", "node", "zone"),
+    marks=(PLANS, EVICTIONS),
+    rows=[
+        (
+            "CPUs",
+            [
+                figure(
+                    "Nodes", "Nodes that are shown.", "count(count by (node) (numazones_zone_capacity{ZONE}))"
+                ),
+                figure(
+                    "Free exclusive CPUs",
+                    "What the shown NUMA nodes could still give to containers exclusively.",
+                    f"sum(numazones_zone_available{{{CPU},ZONE}})",
+                    unit="cores",
+                ),
+                figure(
+                    "Largest request",
+                    "The most exclusive CPUs that one container could still get.",
+                    "max(numazones_zone_largest_request_cpus{ZONE})",
+                    unit="cores",
+                ),
+                figure(
+                    "On whole cores",
+                    "The same, counting whole physical cores only.",
+                    "max(numazones_zone_largest_request_full_core_cpus{ZONE})",
+                    unit="cores",
+                ),
+                figure(
+                    "Free memory",
+                    "What the Memory Manager could still give on the shown NUMA nodes.",
+                    f"sum(numazones_zone_available{{{MEMORY},ZONE}})",
+                    unit="bytes",
+                ),
+                figure(
+                    "Oldest zones",
+                    "Time since the exporter that is furthest behind last knew its zones to be published.",
+                    "max(time() - numazones_exporter_last_publish_timestamp_seconds{NODE})",
+                    unit="s",
+                    limits=(120, 300),
+                    runbook="NumazonesExporterCannotPublish",
+                ),
+                heat_map(
+                    "Heat map of NUMA nodes",
+                    "Share of the CPUs that pods can have exclusively which they hold: green is free, red is full."
+                    " Choose nodes above: a row for each NUMA node shown.",
+                    {ZONE: use(CPU)},
+                    colors=FieldColorModeId.CONTINUOUS_GR_YL_RD,
+                    unit="percentunit",
+                    top=1,
+                    empty="the shown nodes give no CPUs exclusively",
+                ),
+                graph(
+                    "Use of CPUs",
+                    "Share of the CPUs that pods can have exclusively which they hold.",
+                    {ZONE: use(CPU)},
+                    unit="percentunit",
+                    top=1,
+                ),
+                graph(
+                    "Exclusive CPUs by NUMA node",
+                    "CPUs that pods hold exclusively: packed on few NUMA nodes, or spread.",
+                    {ZONE: "sum by (node, numa_node) (cpu_manager_numa_allocation_spread{ZONE})"},
+                    unit="cores",
+                ),
+                graph(
+                    "Free exclusive CPUs by NUMA node",
+                    "What each could still give.",
+                    {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{CPU},ZONE}})"},
+                    unit="cores",
+                ),
+                graph(
+                    "Our count less the kubelet's",
+                    "Exclusive CPUs by the operator's books less kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that"
+                    " are empty by our books are left out: the kubelet keeps an old value for them.",
+                    {
+                        ZONE: "(max by (cluster, node, numa_node) (cpu_manager_numa_allocation_spread{ZONE}) > 0)"
+                        " - max by (cluster, node, numa_node) (kubelet_cpu_manager_allocation_per_numa{ZONE})"
+                    },
+                    unit="cores",
+                    empty="the kubelets are not scraped, or pods hold no exclusive CPUs",
+                    runbook="NumazonesKubeletDisagrees",
+                ),
+            ],
+        ),
+        (
+            "Memory, hugepages, devices",
+            [
+                graph(
+                    "Use of memory",
+                    "Share of the memory that the Memory Manager has given away. Nothing where its policy is None.",
+                    {ZONE: use(MEMORY)},
+                    unit="percentunit",
+                    top=1,
+                ),
+                graph(
+                    "Free memory",
+                    "What each NUMA node could still give.",
+                    {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{MEMORY},ZONE}})"},
+                    unit="bytes",
+                ),
+                graph(
+                    "Use of hugepages",
+                    "Share of the hugepages of each size that pods hold.",
+                    {f"{ZONE}: {{{{resource}}}}": use(HUGEPAGES)},
+                    unit="percentunit",
+                    top=1,
+                    empty="the shown nodes have no hugepages",
+                ),
+                graph(
+                    "Free devices",
+                    "Healthy devices that no pod holds; one that is close to several NUMA nodes counts on each.",
+                    {
+                        f"{ZONE}: {{{{resource}}}}": "sum by (node, numa_node, resource)"
+                        f" (numazones_zone_available{{{DEVICES},ZONE}})"
+                    },
+                    empty="the shown nodes have no devices",
+                ),
+            ],
+        ),
+        (
+            "All amounts",
+            [
+                listing(
+                    f"Amounts of {name}",
+                    "What the hardware has, what the kubelet keeps, what pods can have, hold, and have left.",
+                    {
+                        amount.capitalize(): "sum by (node, numa_node, resource)"
+                        f" (numazones_zone_{amount}{{{selector},ZONE}})"
+                        for amount in ("capacity", "reserved", "allocatable", "assigned", "available")
+                    },
+                    unit=unit,
+                )
+                for name, selector, unit in (
+                    ("CPUs and devices", 'unit!="byte"', "short"),
+                    ("memory and hugepages", 'unit="byte"', "bytes"),
+                )
+            ],
+        ),
+    ],
+)

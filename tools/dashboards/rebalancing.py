@@ -1,0 +1,153 @@
+"""Rebalancing: plans, evictions, what they gained, what failed."""
+
+from tools.dashboards.marks import EVICTIONS, PLANS
+from tools.dashboards.parts import dashboard, figure, graph, listing, quantiles
+
+NO_POLICY = "there is no RebalancePolicy"
+NO_PLAN = "no plan was made"
+RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
+EVICTED = "numazones_rebalance_pods_evicted_total"
+
+
+def in_range(counter: str) -> str:
+    """How much a counter grew in the shown time."""
+    return f"sum(increase({counter}[$__range]))"
+
+
+DASHBOARD = dashboard(
+    "rebalancing",
+    "rebalancing",
+    "What RebalancePolicies have planned, what was carried out, what it gained, and what failed.",
+    variables=("cluster", "namespace", "node"),
+    marks=(PLANS, EVICTIONS),
+    rows=[
+        (
+            "In the shown time",
+            [
+                figure(
+                    "Policies that are not followed",
+                    "RebalancePolicies that make no sense; their condition Ready says why.",
+                    "count(numazones_rebalance_policy_ready{CLUSTER}) - sum(numazones_rebalance_policy_ready{CLUSTER})",
+                    limits=(1,),
+                    colors=("green", "red"),
+                    empty=NO_POLICY,
+                    runbook="NumazonesRebalancePolicyInvalid",
+                ),
+                figure(
+                    "Plans in force",
+                    "Recommendations that have not ended: proposed, approved or being carried out.",
+                    "sum(numazones_rebalance_active_plans{CLUSTER})",
+                    empty=NO_POLICY,
+                    runbook="NumazonesPlanWaits",
+                ),
+                figure(
+                    "Plans that succeeded",
+                    "Carried out to the end, and confirmed by zones.",
+                    in_range(f'{RECOMMENDATIONS}{{phase="Succeeded",CLUSTER}}'),
+                    empty=NO_POLICY,
+                ),
+                figure(
+                    "Plans that failed",
+                    "Begun or approved, and not carried out to the end.",
+                    in_range(f'{RECOMMENDATIONS}{{phase="Failed",CLUSTER}}'),
+                    limits=(1, 3),
+                    empty=NO_POLICY,
+                    runbook="NumazonesRebalanceFails",
+                ),
+                figure(
+                    "Evicted pods",
+                    "Evictions that the API server granted.",
+                    in_range(f'{EVICTED}{{result="success",NAMESPACE}}'),
+                    empty=NO_PLAN,
+                ),
+                figure(
+                    "Gain",
+                    "Pods or shapes that fit, or pods out of the way, by finished plans.",
+                    in_range("numazones_rebalance_gain_total{CLUSTER}"),
+                    empty=NO_POLICY,
+                ),
+            ],
+        ),
+        (
+            "Plans",
+            [
+                graph(
+                    "Plans in force by phase",
+                    "Recommendations that have not ended. One at most is being carried out.",
+                    {
+                        "{{policy}} ({{mode}}): {{phase}}": "sum by (policy, mode, phase) (numazones_rebalance_active_plans{CLUSTER})"
+                    },
+                    empty=NO_POLICY,
+                    runbook="NumazonesRebalanceStuck",
+                ),
+                graph(
+                    "Plans by the phase they entered",
+                    "Recommendations per interval.",
+                    {
+                        "{{policy}}: {{phase}}": f"sum by (policy, phase) (increase({RECOMMENDATIONS}{{CLUSTER}}[$__rate_interval]))"
+                    },
+                    empty=NO_POLICY,
+                    runbook="NumazonesRebalanceFails",
+                ),
+                graph(
+                    "Moves by what came of them",
+                    "Per interval.",
+                    {
+                        "{{policy}}: {{result}}": "sum by (policy, result)"
+                        " (increase(numazones_rebalance_moves_total{CLUSTER}[$__rate_interval]))"
+                    },
+                    empty=NO_POLICY,
+                ),
+                graph(
+                    "Gain so far",
+                    "What finished plans of each policy gained since the operator's start, as zones confirmed it.",
+                    {"{{policy}}": "sum by (policy) (numazones_rebalance_gain_total{CLUSTER})"},
+                    empty=NO_POLICY,
+                ),
+            ],
+        ),
+        (
+            "Evictions",
+            [
+                graph(
+                    "Evictions by result",
+                    "Requests per interval: granted, blocked by a PodDisruptionBudget (and asked again later), or failed.",
+                    {"{{result}}": f"sum by (result) (increase({EVICTED}{{NAMESPACE}}[$__rate_interval]))"},
+                    empty=NO_PLAN,
+                    runbook="NumazonesEvictionsBlocked",
+                ),
+                listing(
+                    "Evictions by namespace and node",
+                    "Requests of the shown time.",
+                    {
+                        "Requests": "sum by (namespace, node, policy, result)"
+                        f' (increase({EVICTED}{{NAMESPACE,node=~"$node"}}[$__range]))'
+                    },
+                    empty=NO_PLAN,
+                ),
+            ],
+        ),
+        (
+            "Search",
+            [
+                graph(
+                    "Time to look for one plan",
+                    "Bounded by the policy's searchTime.",
+                    quantiles("numazones_rebalance_plan_duration_seconds"),
+                    unit="s",
+                    empty=NO_POLICY,
+                ),
+                graph(
+                    "Searches",
+                    "Whether a plan was found.",
+                    {
+                        "found: {{found}}": "60 * sum by (found)"
+                        " (rate(numazones_rebalance_plan_duration_seconds_count{CLUSTER}[$__rate_interval]))"
+                    },
+                    unit="cpm",
+                    empty=NO_POLICY,
+                ),
+            ],
+        ),
+    ],
+)
