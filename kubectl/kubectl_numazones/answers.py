@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numazones import cpuset, scheduling
 from numazones.advice import Advice
@@ -133,13 +133,6 @@ def node_lines(
             yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
         else:
             yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
-
-
-class UnknownNode(NamedTuple):
-    """A node that there are no figures of."""
-
-    node: Annotated[str, "Its name."]
-    message: Annotated[str, "Why, in words."]
 
 
 class NodeGroup(NamedTuple):

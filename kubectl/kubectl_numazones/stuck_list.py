@@ -10,7 +10,6 @@ from kubectl_numazones.said import said_about
 from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck_pods import Stuck
-from kubectl_numazones.why_document import WhyListDocument, why_document
 from numazones.cluster import ClusterPod
 from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN
 
@@ -27,6 +26,9 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
         for item in found
     ]
     if output.is_document:
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.why_document import WhyListDocument, why_document  # noqa: PLC0415
+
         output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
     elif output.form == "name":
         for item, _ in items:

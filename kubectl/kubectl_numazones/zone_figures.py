@@ -12,6 +12,13 @@ from numazones.quantity import format_bytes
 from numazones.resources import MEMORY
 
 
+class UnknownNode(NamedTuple):
+    """A node that there are no figures of."""
+
+    node: Annotated[str, "Its name."]
+    message: Annotated[str, "Why, in words."]
+
+
 class Amount(NamedTuple):
     """How much of something is in use, of how much."""
 

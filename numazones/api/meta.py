@@ -31,6 +31,9 @@ ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""
 
 
+UNPUBLISHED = "unpublished"
+"""Marks, in a field's schema, what no object has: the library alone reads it."""
+
 IMMUTABLE: dict[str, Any] = {
     "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it cannot be changed"}]
 }

@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainSerializer
-from pydantic.json_schema import SkipJsonSchema
 
 from numazones.answer import Named, or_null
 from numazones.api.meta import (
@@ -17,6 +16,7 @@ from numazones.api.meta import (
     IMMUTABLE,
     MAX_NAME,
     NUMAID,
+    UNPUBLISHED,
     WIRE,
     APIModel,
     APIObject,
@@ -79,7 +79,7 @@ class NodeCounts:
         return self.evaluated + self.excluded
 
 
-_Internal = Field(exclude=True)
+_INTERNAL = Field(exclude=True, json_schema_extra={UNPUBLISHED: True})
 """Marks what the library alone reads."""
 
 
@@ -138,9 +138,9 @@ class Reason:
             json_schema_extra=ATOMIC,
         ),
     ] = ()
-    brief: SkipJsonSchema[Annotated[str, _Internal]] = ""
+    brief: Annotated[str, _INTERNAL] = ""
     """The sentence in few words."""
-    held_by: SkipJsonSchema[Annotated[tuple[tuple[str, str], ...], _Internal]] = ()
+    held_by: Annotated[tuple[tuple[str, str], ...], _INTERNAL] = ()
     """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
 
     @property
@@ -180,7 +180,7 @@ class Candidate:
         bool, Field(description="The node publishes no NUMAZones; its NodeResourceTopology was used.")
     ] = False
     model: Annotated[str, _model("this node")] = ""
-    stranding: SkipJsonSchema[Annotated[int, _Internal]] = 0
+    stranding: Annotated[int, _INTERNAL] = 0
     """As in ``NodeVerdict``."""
 
 

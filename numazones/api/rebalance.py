@@ -346,6 +346,9 @@ class Place:
         Field(max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC),
     ] = ()
 
+    def __str__(self) -> str:
+        return f"{self.node} {','.join(map(str, self.numa_ids))}".strip()
+
 
 class PodReference(APIModel):
     """A pod, and no other of the same name."""

@@ -7,11 +7,11 @@ from typing import Annotated
 import click
 
 from kubectl_numazones import screen
-from kubectl_numazones.answers import UnknownNode
 from kubectl_numazones.cluster import Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import all_namespaces_option, selector_option
 from kubectl_numazones.source import Source
+from kubectl_numazones.zone_figures import UnknownNode
 from numazones.alignable import Alignable, alignable
 from numazones.alignment import Alignment, PodAlignment, of_node
 from numazones.cluster import ClusterNode, ClusterPod

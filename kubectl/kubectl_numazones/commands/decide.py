@@ -110,13 +110,12 @@ def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 async def _proposed(source: Source) -> list[tuple[str, str]]:
     from kubectl_numazones.plan_decisions import Plan  # noqa: PLC0415 - help needs no client
-    from numazones.api.rebalance import ACTIVE  # noqa: PLC0415
     from numazones_client.resources import REBALANCE_RECOMMENDATIONS  # noqa: PLC0415
 
     def read(bodies: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         for body in bodies:
             plan = Plan.of(body)
-            if plan.phase in ACTIVE:
+            if plan.active:
                 yield plan.name, f"{plan.phase}: {plan.promise}"
 
     async with asyncio.timeout(_COMPLETION_SECONDS), await connect(source) as client:

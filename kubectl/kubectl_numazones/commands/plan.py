@@ -15,7 +15,7 @@ from kubectl_numazones.cluster import NotThere, Seen, read, source_options
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.source import Source
-from numazones.api.rebalance import Place, RebalancePolicy
+from numazones.api.rebalance import RebalancePolicy
 from numazones.cluster import ClusterPod
 from numazones.fragmentation import InvalidShape, Shape
 from numazones.label_selector import LabelSelector
@@ -203,14 +203,10 @@ def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
     return (
         str(number),
         move.pod.full_name,
-        _text(move.source),
-        _text(move.target),
+        str(move.source),
+        str(move.target),
         move.why,
     )
-
-
-def _text(place: Place) -> str:
-    return f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
 
 
 def _script(goal: Goal, item: Report) -> None:

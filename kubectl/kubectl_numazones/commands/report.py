@@ -17,12 +17,7 @@ from kubectl_numazones.source import Source
 from kubectl_numazones.stuck import Background
 from numazones import timestamp
 from numazones.advice import Advice
-from numazones.api.rebalance import (
-    ENDED,
-    RebalancePolicySpec,
-    RebalanceRecommendation,
-    RebalanceRecommendationStatus,
-)
+from numazones.api.rebalance import ENDED, RebalancePolicySpec
 from numazones.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.fragmentation import InvalidShape, Shape
@@ -31,6 +26,7 @@ from numazones.helpful_changes import plan_made
 from numazones.prediction import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.whatif import situation_after, what_if
 from numazones.room import FittingPods
 from numazones.wording import first_of, pluralize
@@ -202,12 +198,11 @@ def _recommendations(seen: Seen) -> tuple[Documents, str]:
     problems = []
     for body in seen.made:
         try:
-            item = RebalanceRecommendation.from_api(body)
+            item = Recommendation.from_api(body)
         except (NumazonesError, ValueError) as error:
             problems.append(str(error))
             continue
-        status = item.status or RebalanceRecommendationStatus()
-        documents |= recommendation_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
+        documents |= recommendation_document(item.name, item.spec, item.status, nodes.get, pods.get)
     return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 

@@ -11,13 +11,12 @@ import click
 from rich.text import Text
 
 from kubectl_numazones import screen
-from kubectl_numazones.answers import UnknownNode
 from kubectl_numazones.cluster import node_named, read, read_nodes_and_comers, source_options
 from kubectl_numazones.on_the_way import Coming, coming
 from kubectl_numazones.output import Output, output_option
 from kubectl_numazones.selection import check_names, selector_option
 from kubectl_numazones.source import Source
-from kubectl_numazones.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
+from kubectl_numazones.zone_figures import ORDERS, UnknownNode, Zone, share, why_no_zones, zones_of
 from numazones.alignment import of_node
 from numazones.api.meta import GROUP
 from numazones.cluster import ClusterNode, ClusterPod

@@ -18,6 +18,7 @@ from numazones.held_room import in_the_way
 from numazones.helpful_changes import plan_made
 from numazones.lost_release import lost_nodes
 from numazones.prediction import ADMISSIBLE, Prediction, unreadable
+from numazones.rebalance.recommendation import Recommendation
 from numazones.waiting import Surroundings, Wait, scheduler_says, waits
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
@@ -28,7 +29,6 @@ from numazones_operator.pipeline import Pipeline
 from numazones_operator.placement.admission_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.placement.held_room import HeldRoom
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (
     Document,
     accuracy_document,

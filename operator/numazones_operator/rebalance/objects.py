@@ -8,20 +8,16 @@ from typing import Any
 from numazones import duration, timestamp
 from numazones.api.meta import API_VERSION, MAX_LABEL, OwnerReference
 from numazones.api.rebalance import (
-    ACTIVE,
     DisruptionCost,
     Gain,
     Mode,
     MovePhase,
     MoveProgress,
     OwnerOfPod,
-    PlanPhase,
     PodReference,
     RebalancePolicy,
     RebalancePolicySpec,
-    RebalanceRecommendation,
     RebalanceRecommendationSpec,
-    RebalanceRecommendationStatus,
     RecommendedMove,
     RecommendedPlacement,
 )
@@ -31,68 +27,13 @@ from numazones.quantity import format_milli
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.wording import claimed_name
 
 POLICY_LABEL = "numazones.io/rebalance-policy"
 
 GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
 """Phases of a move whose pod has been evicted for certain."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """A RebalanceRecommendation as it was read."""
-
-    name: str
-    uid: str
-    version: str
-    """Resource version: what is written is written on this version only."""
-    created: str
-    spec: RebalanceRecommendationSpec
-    status: RebalanceRecommendationStatus
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Recommendation":
-        """Read the object; one that was never given a status is Proposed."""
-        model = RebalanceRecommendation.from_api(body)
-        status = model.status or RebalanceRecommendationStatus()
-        if not status.phase:
-            status = status.model_copy(update={"phase": PlanPhase.PROPOSED})
-        metadata = model.metadata
-        return cls(
-            metadata.name,
-            metadata.uid,
-            metadata.resource_version,
-            metadata.creation_timestamp or "",
-            model.spec,
-            status,
-        )
-
-    @property
-    def active(self) -> bool:
-        """Whether it may still be carried out, or is being."""
-        return self.status.phase in ACTIVE
-
-    @property
-    def ended(self) -> datetime | None:
-        """When it ended, however it ended; None while it has not."""
-        complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
-        return next((parse_time(one.last_transition_time) for one in complete), None)
-
-    @property
-    def is_about_to_evict(self) -> bool:
-        """Whether the next step is an eviction, or the announcement of one."""
-        ahead = next((one.phase for one in self.progress if one.phase != MovePhase.VERIFIED), "")
-        return self.status.phase == PlanPhase.EXECUTING and ahead in {MovePhase.PENDING, MovePhase.EVICTING}
-
-    @property
-    def progress(self) -> tuple[MoveProgress, ...]:
-        """How far each move is, one entry per move."""
-        known = {item.pod.uid: item for item in self.status.progress}
-        return tuple(
-            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING))
-            for move in self.spec.moves
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +124,6 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
 def reference(pod: ClusterPod) -> PodReference:
     """Return a reference to a pod."""
     return PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """Return a metav1.Time; None where there is none."""
-    return timestamp.parse(text) if text else None
 
 
 def was_evicted(progress: MoveProgress) -> bool:
