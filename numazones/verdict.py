@@ -1,4 +1,4 @@
-"""What one node says to a pod, and what several that say the same have in common: values."""
+"""What one node says to a pod, as a value."""
 
 from dataclasses import dataclass, field
 from enum import Enum

@@ -10,8 +10,9 @@ import pytest
 import yaml
 from pydantic import Field
 
+from numazones.answer import json_name
 from numazones.api import crd
-from numazones.api.meta import APIModel, APIObject, ResourceType, json_name
+from numazones.api.meta import APIModel, APIObject, ResourceType
 
 from ... import real_apiserver  # noqa: TID252 - test folders are not packages
 from ...real_apiserver import RealAPIServer  # noqa: TID252
