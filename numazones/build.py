@@ -8,6 +8,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from numazones.apimachinery.quantity import InvalidQuantity
+from numazones.apimachinery.quantity import parse as parse_quantity
+from numazones.apimachinery.resources import CPU, HUGEPAGES, MEMORY
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -21,15 +24,12 @@ from numazones.kubelet.config import (
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import InvalidPod, Pod
 from numazones.kubelet.versions import NEWEST
-from numazones.machine import InvalidMachine, Machine
-from numazones.pod import InvalidPod, Pod
-from numazones.quantity import InvalidQuantity
-from numazones.quantity import parse as parse_quantity
-from numazones.resources import CPU, HUGEPAGES, MEMORY
 from numazones.whatif.machine_type import InvalidMachineType, aligning_settings, parse
 
 __all__ = ["configuration", "machine", "node", "pod", "pod_body"]
@@ -239,7 +239,7 @@ def pod(
     >>> build.pod(cpu="4 cores")
     Traceback (most recent call last):
     ...
-    numazones.pod.InvalidPod: cpu of a pod is '4 cores', which is no quantity;
+    numazones.kubelet.pod.InvalidPod: cpu of a pod is '4 cores', which is no quantity;
     write for example 4, 500m or 8Gi
     """
     return Pod.from_api(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numazones import quantity
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.apimachinery import quantity
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_simulator.scheduler import choose
 from tests.random_clusters import SimulatedNode, installed
 

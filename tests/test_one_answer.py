@@ -8,16 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kubectl_numazones import answers, zone_figures
-from numazones import alignment
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.dump import Dump
-from numazones.fragmentation import Shape
+from kubectl_numazones.printing import answers, zone_figures
+from numazones.alignment import pod_alignment as alignment
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.dump import Dump
 from numazones.placement import models
-from numazones.prediction import Kind
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.forecast import Kind
+from numazones.prediction.room import FittingPods, pod_of_shape
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
-from numazones.room import FittingPods, pod_of_shape
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.cluster_state import ClusterState

@@ -1,10 +1,11 @@
 """Tests the tests: mutmut changes a module in small ways, and each change should make some test fail.
 
-``make mutation MODULE=numazones/held_room.py``; without MODULE all modules of the table below. Each module is
-changed in a copy of the checkout in ``.cache/mutation``; only the tests that the table names run, since it
-is they that specify the module. mutmut itself is not part of the environment: ``tools/mutation.txt``.
-``ARGS="--sample 150 --seed 25"`` tries a random part of a module's changes, the same for the same seed;
-``--tables`` leaves out the laws of Hypothesis, so that what is killed is the least that the tests notice.
+``make mutation MODULE=numazones/prediction/held_room.py``; without MODULE all modules of the table below.
+Each module is changed in a copy of the checkout in ``.cache/mutation``; only the tests that the table names
+run, since it is they that specify the module. mutmut itself is not part of the environment:
+``tools/mutation.txt``. ``ARGS="--sample 150 --seed 25"`` tries a random part of a module's changes, the same
+for the same seed; ``--tables`` leaves out the laws of Hypothesis, so that what is killed is the least that
+the tests notice.
 """
 
 import argparse
@@ -48,8 +49,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "numazones/kubelet/cpu_manager.py": _KUBELET,
     "numazones/kubelet/memory_manager.py": _KUBELET,
     "numazones/kubelet/device_manager.py": _KUBELET,
-    "numazones/held_room.py": ("tests/numazones/test_held_room.py",),
-    "operator/numazones_operator/placement/held_room.py": ("tests/operator/placement/test_held_room.py",),
+    "numazones/prediction/held_room.py": ("tests/numazones/test_held_room.py",),
+    "operator/numazones_operator/prevention/held_room.py": ("tests/operator/placement/test_held_room.py",),
     "numazones/rebalance/filter.py": ("tests/numazones/rebalance/test_filter.py",),
     "numazones/rebalance/protections.py": (
         "tests/numazones/rebalance/test_filter.py",

@@ -6,7 +6,7 @@ python docs/examples/replay_a_recording.py RECORDING
 import sys
 from pathlib import Path
 
-from kubectl_numazones.recording import compare
+from kubectl_numazones.reading.recording import compare
 
 
 def main(directory: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from numazones.api.rebalance import RebalancePolicy
-from numazones.dump import Dump
+from numazones.cluster.dump import Dump
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.whatif import what_if

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from numazones import cpuset
 from numazones.api.snapshot import is_strict
-from numazones.machine import NUMANode
-from numazones.quantity import format_bytes
-from numazones.resources import MEMORY, hugepage_type
+from numazones.apimachinery.quantity import format_bytes
+from numazones.apimachinery.resources import MEMORY, hugepage_type
+from numazones.kubelet.machine import NUMANode
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,

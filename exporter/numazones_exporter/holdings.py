@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
+from numazones.apimachinery.quantity import format_bytes
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
-from numazones.quantity import format_bytes
 from numazones_exporter.assigned_pods import AssignedPods, assigned_pods
 from numazones_exporter.assignments import POD, Assignments, state_file_assignments
 from numazones_exporter.observation import (

@@ -13,8 +13,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.meta import NODE_LABEL
+from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError
 from numazones_client.resources import LEASES
 from numazones_exporter.publishing import Writer

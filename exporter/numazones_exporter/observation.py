@@ -14,8 +14,8 @@ from numazones.kubelet.checkpoints import (
     MemoryManagerCheckpoint,
 )
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block
-from numazones.machine import Machine
 
 SYSFS = "sysfs"
 PODRESOURCES = "podresources"

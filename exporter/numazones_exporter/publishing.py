@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from numazones import timestamp
 from numazones.api.conditions import TRANSITION_TIME, Transitions, stamp, transitions
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import NUMAZone
+from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, NotFound, Resource
 from numazones_client.resources import NUMAZONES

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from numazones import cpuset
 from numazones.api.snapshot import Holder
 from numazones.cpuset import CPUSet
-from numazones.machine import Machine, numas_of
+from numazones.kubelet.machine import Machine, numas_of
 from numazones_exporter.sources.cgroups import ContainerGroup, PodMemory
 
 LOCAL, REMOTE = "local", "remote"

@@ -7,8 +7,8 @@ never published have no age.
 from collections.abc import Sequence
 from typing import Any
 
-from numazones import jsonpath
 from numazones.api.numazone import NUMAZONE, NUMAZone
+from numazones.apimachinery import jsonpath
 from numazones.wording import visible
 
 _GAP = "   "

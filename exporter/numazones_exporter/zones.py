@@ -22,12 +22,12 @@ from numazones.api.snapshot import (
     kubelet_settings,
 )
 from numazones.api.zone_building import build_zones
+from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.cpu_manager import CPUState
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
-from numazones.machine import Machine
-from numazones.resources import MEMORY, hugepage_type
 from numazones_exporter.conditions import conditions_of, unexpected_problems
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.devices import NodeDevices, devices_of

@@ -10,8 +10,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from kubectl_numazones.access import may
-from numazones.api.rebalance import Mode, PlanPhase
+from kubectl_numazones.reading.access import may
+from numazones.api.rebalance import (
+    Mode,
+    PlanPhase,
+)
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.errors import NumazonesError
-from numazones.label_selector import InvalidSelector, LabelSelector
 from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError, Object
 from numazones_apiserver.kinds import Kind, name_of, namespace_of

@@ -6,7 +6,7 @@ Names, order, priorities and cell texts follow the tables of kube-apiserver 1.36
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numazones.duration import human_duration
+from numazones.apimachinery.duration import human_duration
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
 from numazones_apiserver.selectors import selector_text

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import jsonpath
+from numazones.apimachinery import jsonpath
 from numazones_apiserver import definitions, errors
 from numazones_apiserver.builtin_kinds import metadata_fields
 from numazones_apiserver.errors import FieldError, Object

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery import timestamp
+from numazones.apimachinery.quantity import InvalidQuantity
 from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError, FieldError, Object
 from numazones_apiserver.kinds import Kind

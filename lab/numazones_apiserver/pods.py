@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from numazones import quantity
-from numazones.defaulting import Defaults, created_spec
+from numazones.apimachinery import quantity
+from numazones.apimachinery.defaulting import Defaults, created_spec
 from numazones_apiserver import errors
 from numazones_apiserver.errors import FieldError, Object
 from numazones_apiserver.gated_pods import check_gates, check_limits, check_node_affinity, with_old_limits

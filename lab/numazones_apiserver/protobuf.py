@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones_apiserver import definitions
 from numazones_apiserver.errors import Object, bad_request
 

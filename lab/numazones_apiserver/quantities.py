@@ -6,13 +6,13 @@ Only built-in kinds have quantity fields; in custom resources they are strings l
 from functools import lru_cache
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones_apiserver.schema import Schema
 
 
 @lru_cache(maxsize=4096)
 def canonical(text: str | float) -> str:
-    """The canonical form of one quantity; raises numazones.quantity.InvalidQuantity."""
+    """The canonical form of one quantity; raises numazones.apimachinery.quantity.InvalidQuantity."""
     return quantity.parse(text).canonical()
 
 

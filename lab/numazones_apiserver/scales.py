@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numazones import jsonpath
+from numazones.apimachinery import jsonpath
 from numazones_apiserver import errors
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones.label_selector import EVERYTHING, InvalidSelector, LabelSelector
+from numazones.apimachinery.label_selector import EVERYTHING, InvalidSelector, LabelSelector
 from numazones_apiserver.errors import Object, bad_request
 
 

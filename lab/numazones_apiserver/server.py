@@ -19,7 +19,7 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
-from numazones.defaulting import Defaults
+from numazones.apimachinery.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones_apiserver import (
     custom_kinds,

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from numazones import jsonpath
-from numazones.duration import human_duration
+from numazones.apimachinery import jsonpath
+from numazones.apimachinery.duration import human_duration
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Column
 

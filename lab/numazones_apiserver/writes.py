@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
 from numazones_apiserver.admission_policies.admission import AdmissionPolicies
 from numazones_apiserver.admission_policies.review import CREATE, DELETE, SERVER, UPDATE, Review, User

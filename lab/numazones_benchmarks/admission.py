@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from numazones.kubelet.admission import admit
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.conformance import scenario as reading
 
 MAX_RUNS = 2000

@@ -30,8 +30,8 @@ import aiohttp
 import psutil
 from aiohttp import web_protocol
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import Forecast, Kind
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Forecast, Kind
 from numazones_benchmarks.feeder import ZONES, feeding, operator_on, post, report, until, waiting_pod
 from numazones_operator.page import updater
 from numazones_operator.process import Operator

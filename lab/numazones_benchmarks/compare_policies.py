@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from numazones import cpuset
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.apimachinery.quantity import format_milli
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape
-from numazones.machine import Machine
-from numazones.quantity import format_milli
+from numazones.kubelet.machine import Machine
+from numazones.placement.fragmentation import Shape
 from numazones.whatif import machine_type
 from numazones.whatif.experiment import Experiment, Variant, make_runs
 from numazones.whatif.random_numbers import RandomNumbers

@@ -36,7 +36,7 @@ def measured(scenarios: list[dict[str, Any]]) -> dict[str, float]:
     """One round: CPU seconds per part, and how many pods were decided on."""
     from numazones.errors import NumazonesError  # noqa: PLC0415
     from numazones.kubelet.admission import admit, remove  # noqa: PLC0415
-    from numazones.pod import Pod  # noqa: PLC0415
+    from numazones.kubelet.pod import Pod  # noqa: PLC0415
     from tests.conformance import scenario as reading  # noqa: PLC0415 - of the tree under test
 
     clock = time.process_time

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from numazones.api.rebalance import ACTIVE, MovePhase
-from numazones.cluster import Cluster
-from numazones.fragmentation import Shape
+from numazones.cluster.cluster import Cluster
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Wanted, measure
-from numazones.waiting import GATE, OPT_IN
 from numazones_client import Client, NotFound
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,

@@ -37,7 +37,7 @@ import yaml
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import RequestInfo

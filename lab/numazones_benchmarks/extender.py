@@ -19,8 +19,8 @@ import msgspec
 import psutil
 from aiohttp import web
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import Forecast, Kind
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Forecast, Kind
 from numazones_benchmarks.feeder import (
     Feeder,
     feeding,

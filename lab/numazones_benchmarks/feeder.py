@@ -19,9 +19,9 @@ from aiohttp import web
 from numazones import cpuset
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import CPU, Machine, NUMANode
 from numazones_client import ClusterConfig
 from numazones_operator.options import Options
 from numazones_operator.process import Operator

@@ -19,7 +19,7 @@ import aiohttp
 import psutil
 from aiohttp import web
 
-from numazones.waiting import GATE, OPT_IN
+from numazones.cluster.waiting import GATE, OPT_IN
 from numazones_benchmarks.feeder import (
     Cluster,
     Feeder,

@@ -24,9 +24,9 @@ from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machines import Shape, build
 from numazones.kubelet.node import Node
-from numazones.machines import Shape, build
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 NIC = "vendor.example/nic"

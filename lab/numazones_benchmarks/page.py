@@ -17,13 +17,13 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
-from numazones.room import FittingPods
+from numazones.kubelet.pod import Pod
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.room import FittingPods
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
 from numazones_simulator import node_kinds

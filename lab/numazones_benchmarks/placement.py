@@ -36,11 +36,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from kubectl_numazones.bad_dump import BadDump
-from numazones.cluster import ClusterPod
-from numazones.fragmentation import Shape
-from numazones.node_choice import ASKING, NodeChoice
-from numazones.resources import CPU
+from kubectl_numazones.reading.bad_dump import BadDump
+from numazones.apimachinery.resources import CPU
+from numazones.cluster.cluster import ClusterPod
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.node_choice import ASKING, NodeChoice
 from numazones.whatif.trial import UNSCHEDULABLE, Played, play
 from numazones_benchmarks.placement_plans import Needed, needed
 from numazones_benchmarks.placement_workloads import MACHINES, POLICIES, Combination, drawn, recorded

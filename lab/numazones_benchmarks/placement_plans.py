@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.node_choice import NodeChoice, choose
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.prediction.node_choice import NodeChoice, choose
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Wanted

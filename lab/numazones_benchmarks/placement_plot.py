@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from numazones.node_choice import NodeChoice
+from numazones.prediction.node_choice import NodeChoice
 
 
 def draw(found: Sequence[dict[str, Any]], file: Path, made: str) -> None:

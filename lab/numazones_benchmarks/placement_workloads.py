@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones import recording
-from numazones.cluster import ClusterNode, ClusterPod, Owner
-from numazones.resources import CPU, MEMORY
+from kubectl_numazones.reading import recording
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.cluster.cluster import ClusterNode, ClusterPod, Owner
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, allocatable_memory, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers

@@ -18,9 +18,9 @@ from typing import Any
 
 from numazones.kubelet import admission as kubelet
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator import admission as koordinator
 from numazones_koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from numazones_koordinator.node import Node as KoordinatorNode

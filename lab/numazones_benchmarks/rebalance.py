@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod, Owner
-from numazones.fragmentation import Shape, largest_free_block
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod, Owner
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
+from numazones.placement.fragmentation import Shape, largest_free_block
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending_goals

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from kubectl_numazones.execution import Chunk, Executor, OneCore, Processes
+from kubectl_numazones.experiments.execution import Chunk, Executor, OneCore, Processes
 from numazones.whatif.experiment import Experiment, Run, Variant
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import with_needed_gates

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numazones import machines
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.machines import Shape
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.kubelet import machines
+from numazones.kubelet.machines import Shape
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.scheduler import choose

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 
 
 def now() -> str:

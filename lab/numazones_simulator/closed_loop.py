@@ -20,9 +20,9 @@ from typing import Any
 import click
 
 from numazones.api.rebalance import ENDED, Mode, PlanPhase
+from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
-from numazones.waiting import GATE, OPT_IN
 from numazones.wording import pluralize
 from numazones_client import NotFound, Resource
 from numazones_client.resources import (

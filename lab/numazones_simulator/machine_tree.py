@@ -14,7 +14,7 @@ from pathlib import Path
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.machine import CPU, Machine, NUMANode
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 
 _KIB = 1024
 _BITS_PER_GROUP = 32

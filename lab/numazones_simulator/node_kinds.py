@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
-from numazones.machine import Machine
-from numazones.machines import Shape
+from numazones.kubelet.machine import Machine
+from numazones.kubelet.machines import Shape
 from numazones_simulator.node_spec import NodeSpec, configuration
 
 GPU = "vendor.example/gpu"

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones import cpuset, quantity
+from numazones import cpuset
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import hugepage_type
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
 from numazones.placement.kubelet import KUBELET
-from numazones.resources import hugepage_type
 
 VERSION = "v1.36.2"
 PODS = 110

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from numazones.cluster.waiting import OPT_IN
 from numazones.errors import NumazonesError
-from numazones.waiting import OPT_IN
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import NAMESPACES
 from numazones_simulator import operators

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import scheduling
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import NODES, PODS
 from numazones_simulator import clock

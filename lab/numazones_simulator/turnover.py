@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones.cluster import create_error
+from numazones.cluster.cluster import create_error
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones.prediction import INADMISSIBLE
+from numazones.prediction.forecast import INADMISSIBLE
 from numazones_client import Client, NotFound
 from numazones_client.resources import ADMISSION_PREDICTIONS, PODS
 from numazones_simulator.background import background

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.amounts import format_amounts
 from numazones_koordinator.annotations import (
     DEVICE_ALLOCATED,

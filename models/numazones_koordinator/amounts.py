@@ -7,10 +7,10 @@ that a NUMA node lists with 0 is another thing than one that it does not list.
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from numazones import quantity
-from numazones.demand import Container, ContainerKind, Resources
-from numazones.pod import Pod
-from numazones.resources import CPU, is_memory
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import CPU, is_memory
+from numazones.kubelet.demand import Container, ContainerKind, Resources
+from numazones.kubelet.pod import Pod
 
 Amounts: TypeAlias = Mapping[str, int]
 """Resource → amount in units of 10**-9."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones_koordinator.amounts import Amounts, parse_amounts
 
 _CUT_OFF = "unexpected end of JSON input"

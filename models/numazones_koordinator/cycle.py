@@ -4,8 +4,8 @@ Rules: ``nodenumaresource/{plugin,topology_hint,scoring}``, ``deviceshare/plugin
 manager's ``Admit``. PreFilter is the ``Request``; ``admission`` runs the stages in order.
 """
 
+from numazones.apimachinery.resources import CPU
 from numazones.errors import UnmodelledFeature
-from numazones.resources import CPU
 from numazones_koordinator.amounts import Counted, scheduler_counts
 from numazones_koordinator.annotations import (
     GPU_ISOLATION_PROVIDER,

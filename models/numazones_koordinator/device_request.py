@@ -8,8 +8,8 @@ plain counts; hints for devices, joint allocation, GPU partitions and the NPUs o
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from numazones.apimachinery.quantity import Quantity
 from numazones.errors import UnmodelledFeature
-from numazones.quantity import Quantity
 from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import NANO, Amounts, whole
 from numazones_koordinator.annotation_json import UnreadableAnnotation

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from numazones.kubelet.pod import Pod
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.models import NodeObjects, Object, PodEvent
-from numazones.pod import Pod
 from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.placement import KoordinatorPlacement, read_empty
 

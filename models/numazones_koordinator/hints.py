@@ -12,8 +12,8 @@ from itertools import combinations
 from math import comb
 
 from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.errors import UnmodelledFeature
-from numazones.resources import CPU
 from numazones_koordinator.amounts import milli, whole
 from numazones_koordinator.annotations import TopologyPolicy
 from numazones_koordinator.device_books import (

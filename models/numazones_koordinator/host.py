@@ -12,8 +12,8 @@ from math import ceil
 from typing import Any, TypeVar
 
 from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
-from numazones.resources import CPU
 from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import (
     MICRO,

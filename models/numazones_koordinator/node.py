@@ -4,9 +4,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
-from numazones.pod import Pod
-from numazones.resources import CPU
+from numazones.kubelet.pod import Pod
 from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import (
     MICRO,

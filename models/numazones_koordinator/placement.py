@@ -4,10 +4,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from numazones import cpuset, fragmentation, machine
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cpuset import CPUSet
-from numazones.fragmentation import Fragmentation, Shape
+from numazones.kubelet import machine
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.placement import (
     ADMITTED,
     BoundDecision,
@@ -17,12 +19,12 @@ from numazones.placement import (
     Placement,
     Shortfall,
     Unknown,
+    fragmentation,
 )
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.amounts import milli, whole
 from numazones_koordinator.annotation_json import UnreadableAnnotation

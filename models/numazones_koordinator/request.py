@@ -6,8 +6,8 @@ Rules: ``nodenumaresource/plugin.PreFilter``; ``deviceshare/utils`` and ``device
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from numazones.pod import Pod
-from numazones.resources import CPU
+from numazones.apimachinery.resources import CPU
+from numazones.kubelet.pod import Pod
 from numazones_koordinator import annotations as api
 from numazones_koordinator.amounts import (
     Amounts,

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
 from numazones.errors import UnmodelledFeature
-from numazones.resources import CPU
 from numazones_koordinator.amounts import MICRO, NANO, Amounts, Counted, milli, scheduler_counts, whole
 from numazones_koordinator.annotations import CPUBindPolicy, CPUExclusivePolicy, NUMAResources
 from numazones_koordinator.cpu_accumulator import NOT_ENOUGH_CPUS, NoCPUs, Preference, take_cpus

@@ -13,12 +13,12 @@ a container that it rejected (``nriPlugin.CreateContainer`` in ``pkg/resmgr/nri.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from numazones import resources
+from numazones.apimachinery import resources
 from numazones.cpuset import CPUSet
-from numazones.demand import Container, ContainerKind
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.demand import Container, ContainerKind
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones.pod import Pod
 from numazones_topology_aware import events
 from numazones_topology_aware.events import Outcome
 from numazones_topology_aware.node import ContainerUpdate, Node

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones.demand import QOSClass
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware import glob
 from numazones_topology_aware.cpu_priority import Priority
 from numazones_topology_aware.rejection import StartFailed

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from numazones import cpuset
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware.cpu_priority import Priority
 from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
-from numazones import cpuset, quantity
+from numazones import cpuset
+from numazones.apimachinery import quantity
 from numazones.cpuset import CPUSet
 from numazones_topology_aware import defects, memory_types
 from numazones_topology_aware.admission import Admission, ContainerAllocation

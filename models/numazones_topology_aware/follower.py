@@ -13,9 +13,9 @@ from operator import itemgetter
 from typing import Any
 
 from numazones.errors import NumazonesError, UnmodelledFeature
+from numazones.kubelet.pod import Pod
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.models import NodeObjects, PodEvent
-from numazones.pod import Pod
 from numazones_topology_aware.admission import create_missing, missing, remove
 from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.machine import InvalidMachine, Machine
+from numazones.kubelet.machine import InvalidMachine, Machine
 
 _L3 = 3
 

@@ -13,12 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import cpuset, quantity
+from numazones import cpuset
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import InvalidQuantity
 from numazones.cpuset import CPUSet, InvalidCPUSet
-from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError, UnmodelledFeature
-from numazones.pod import Pod
-from numazones.quantity import InvalidQuantity
+from numazones.kubelet.demand import ContainerKind
+from numazones.kubelet.pod import Pod
 from numazones_topology_aware.admission import create_missing, missing
 from numazones_topology_aware.config import Configuration, select
 from numazones_topology_aware.hardware import CPUDetails, Hardware

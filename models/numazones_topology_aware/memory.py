@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cmp_to_key
 
 from numazones import cpuset
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware.memory_types import DRAM, HBM, PMEM, TYPES
 from numazones_topology_aware.topology import MemoryNode
 

@@ -4,11 +4,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from numazones import cpuset, fragmentation
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cpuset import CPUSet
-from numazones.fragmentation import Fragmentation, Shape
+from numazones.kubelet.machine import numas_of
 from numazones.kubelet.node_info import PodInfo
-from numazones.machine import numas_of
+from numazones.kubelet.pod import Pod
 from numazones.placement import (
     ADMITTED,
     BoundDecision,
@@ -18,7 +19,9 @@ from numazones.placement import (
     Placement,
     Shortfall,
     UnreadableNode,
+    fragmentation,
 )
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, check_kubelet, metadata_of, readable
 from numazones.placement.occupancy import (
@@ -29,8 +32,6 @@ from numazones.placement.occupancy import (
     in_order,
     memory_of,
 )
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 from numazones_topology_aware.admission import Admission, admit, remove
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware

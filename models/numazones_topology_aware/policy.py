@@ -3,10 +3,11 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from numazones import cpuset, quantity
+from numazones import cpuset
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import InvalidQuantity
 from numazones.cpuset import CPUSet
 from numazones.kubelet import go
-from numazones.quantity import InvalidQuantity
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_allocator import CPUAllocator
 from numazones_topology_aware.cpu_priority import Priority

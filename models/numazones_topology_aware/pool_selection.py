@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware import affinity, ranking, request, topology_hints
 from numazones_topology_aware.cpu_priority import Priority
 from numazones_topology_aware.cpu_state import CPUBooks, CPUState, Grant

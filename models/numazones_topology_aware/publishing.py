@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from numazones import cpuset, quantity
+from numazones import cpuset
+from numazones.apimachinery import quantity
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.pools import Pool
 

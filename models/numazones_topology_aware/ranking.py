@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware.cpu_priority import Priority
 from numazones_topology_aware.cpu_state import CPUState
 from numazones_topology_aware.go_sort import go_sorted

@@ -18,8 +18,8 @@ from typing import Any
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet, InvalidCPUSet
+from numazones.kubelet.pod import Pod
 from numazones.placement import UnreadableNode
-from numazones.pod import Pod
 from numazones_topology_aware import memory, request
 from numazones_topology_aware.admission import sandbox_of, spec_of
 from numazones_topology_aware.cpu_state import Grant

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from numazones import duration
-from numazones.demand import QOSClass
-from numazones.duration import InvalidDuration
+from numazones.apimachinery import duration
+from numazones.apimachinery.duration import InvalidDuration
 from numazones.errors import UnmodelledFeature
 from numazones.kubelet import go
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware import glob, go_yaml
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_priority import Priority

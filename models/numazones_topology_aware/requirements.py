@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import quantity
-from numazones.demand import Container, ContainerKind, QOSClass
-from numazones.pod import Pod
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import InvalidQuantity
+from numazones.kubelet.demand import Container, ContainerKind, QOSClass
+from numazones.kubelet.pod import Pod
 from numazones_topology_aware.sandbox import CGroup, Sandbox
 
 ANNOTATION = "noderesource.dev/resources"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from numazones.demand import QOSClass
 from numazones.kubelet import go
+from numazones.kubelet.demand import QOSClass
 
 DOMAIN = "resource-policy.nri.io"
 

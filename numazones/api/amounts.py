@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.api.numazone import READY, Headroom, Kubelet, Resource, Summary
 from numazones.api.snapshot import KnownDevice, NodeSnapshot
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import CPU, HUGEPAGES, MEMORY, hugepage_type, is_device
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
+from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
-from numazones.machine import Machine, NUMANode
-from numazones.resources import CPU, HUGEPAGES, MEMORY, hugepage_type, is_device
 
 _GIB = 1 << 30
 _MAX_SUMMARY = 256

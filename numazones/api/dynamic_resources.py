@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import Field
 
 from numazones.api.meta import MAX_NAME, APIModel, Quantity, list_of, optional, text
+from numazones.apimachinery.quantity import ZERO
+from numazones.apimachinery.quantity import Quantity as Amount
 from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Device
-from numazones.quantity import ZERO
-from numazones.quantity import Quantity as Amount
 
 
 class DynamicClass(APIModel):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from numazones.answer import json_name
+from numazones.apimachinery.answer import json_name
 from numazones.errors import NumazonesError
 
 GROUP = "numazones.io"
@@ -96,7 +96,7 @@ Quantity = Annotated[
         json_schema_extra={"x-kubernetes-int-or-string": True},
     ),
 ]
-"""A Kubernetes quantity in its text form, for which numbers stand too; ``numazones.quantity`` reads it."""
+"""A Kubernetes quantity as text, for which numbers stand too (``numazones.apimachinery.quantity``)."""
 
 CPUList = Annotated[str, Field(max_length=8192, pattern=r"^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$")]
 """A CPU set in Linux list format; read it with ``numazones.cpuset``."""

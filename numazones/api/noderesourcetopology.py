@@ -15,10 +15,12 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from numazones import cpuset, quantity, resources
+from numazones import cpuset
 from numazones.api.fingerprint import ALL
 from numazones.api.meta import GROUP, APIModel, InvalidObject, ObjectMeta, Quantity
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
+from numazones.apimachinery import quantity, resources
+from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, page_kib
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -32,14 +34,13 @@ from numazones.kubelet.config import (
 from numazones.kubelet.cpu_manager import NONE as NO_CPUS
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.resources import HUGEPAGES, MEMORY, is_device, page_kib
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"
 KIND = "NodeResourceTopology"

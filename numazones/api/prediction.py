@@ -1,8 +1,8 @@
 """AdmissionPrediction: where a pod would be admitted, why not elsewhere, and whether that was right.
 
 Named like its pod and owned by it, so it goes with it. Written by the operator from
-``numazones.prediction``; reasons carry the words of the scheduler and of the kubelet (1.36) as users know
-them. A node whose state is unknown counts as stale, never as admitting.
+``numazones.prediction.forecast``; reasons carry the words of the scheduler and of the kubelet (1.36) as users
+know them. A node whose state is unknown counts as stale, never as admitting.
 """
 
 from dataclasses import KW_ONLY, asdict, dataclass
@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PlainSerializer
 
-from numazones.answer import Named, or_null
 from numazones.api.meta import (
     ATOMIC,
     IMMUTABLE,
@@ -27,6 +26,7 @@ from numazones.api.meta import (
     optional,
     text,
 )
+from numazones.apimachinery.answer import Named, or_null
 
 _MAX_MESSAGE = 4096
 _MAX_LINE = 512

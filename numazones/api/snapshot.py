@@ -12,9 +12,9 @@ from numazones.api.numazone import Kubelet
 from numazones.cpuset import CPUSet
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block, MachineState
 from numazones.kubelet.versions import GATES, STRICT_CPU_RESERVATION
-from numazones.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from numazones.api.numazone import (
 )
 from numazones.api.snapshot import Holder, KnownDevice, NodeSnapshot, is_strict
 from numazones.cpuset import CPUSet
-from numazones.machine import Machine, NUMANode
+from numazones.kubelet.machine import Machine, NUMANode
 
 
 def build_zones(snapshot: NodeSnapshot) -> list[NUMAZone]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY, Assignment, Kubelet, NUMAZone, NUMAZoneStatus, Resource, Topology
 from numazones.api.snapshot import (
@@ -22,18 +22,19 @@ from numazones.api.snapshot import (
     kubelet_settings,
 )
 from numazones.api.zone_building import build_zones
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet as Started
 from numazones.kubelet.versions import release
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 from numazones.wording import pluralize
 
 __all__ = [

@@ -9,9 +9,9 @@ the scheduler allocates nothing from them.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from numazones.apimachinery.quantity import ZERO, Quantity
 from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.devices import Device, Key, Pool
-from numazones.quantity import ZERO, Quantity
 
 
 @dataclass(frozen=True, slots=True)

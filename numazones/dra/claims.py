@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from numazones.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.quantity import Quantity
 from numazones.dra import fields
 from numazones.dra.devices import Key, is_numa_attribute
 from numazones.errors import NumazonesError
-from numazones.quantity import Quantity
 
 KIND: Final = "ResourceClaim"
 
@@ -68,7 +68,8 @@ class DeviceClaim:
         """Read a ResourceClaim, or a ResourceClaimTemplate, of resource.k8s.io/v1.
 
         Raises:
-            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+            numazones.apimachinery.api_object.InvalidObject: it is no mapping, has no name, or a field is of
+            another type.
 
         >>> request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example"}}
         >>> spec = {"devices": {"requests": [request]}}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numazones.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.dra import fields
 from numazones.dra.devices import Device, Value
 from numazones.errors import NumazonesError
@@ -40,7 +40,8 @@ class DeviceClass:
         """Read a DeviceClass of resource.k8s.io/v1.
 
         Raises:
-            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+            numazones.apimachinery.api_object.InvalidObject: it is no mapping, has no name, or a field is of
+            another type.
         """
         metadata, spec, _ = parts_of(body, KIND)
         try:

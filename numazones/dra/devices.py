@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from numazones import cpuset
-from numazones.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.quantity import Quantity
 from numazones.dra import fields
 from numazones.errors import NumazonesError
-from numazones.quantity import Quantity
 
 KIND: Final = "ResourceSlice"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
@@ -87,7 +87,8 @@ class Slice:
         """Read a ResourceSlice of resource.k8s.io/v1.
 
         Raises:
-            numazones.api_object.InvalidObject: it is no mapping, has no name, or a field is of another type.
+            numazones.apimachinery.api_object.InvalidObject: it is no mapping, has no name, or a field is of
+            another type.
 
         >>> device = {"name": "gpu-0", "attributes": {"resource.kubernetes.io/numaNode": {"int": 1}}}
         >>> spec = {"driver": "gpu.example", "pool": {"name": "worker-1"}, "nodeName": "worker-1"}

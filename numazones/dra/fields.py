@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from numazones.quantity import Quantity, parse
+from numazones.apimachinery.quantity import Quantity, parse
 
 Part = Mapping[str, Any]
 

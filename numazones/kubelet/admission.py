@@ -17,16 +17,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from numazones.cpuset import CPUSet
-from numazones.demand import Container, ContainerKind, Demand, QOSClass
 from numazones.kubelet import pod_level
 from numazones.kubelet.config import POLICY_NONE
+from numazones.kubelet.demand import Container, ContainerKind, Demand, QOSClass
 from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.memory_manager import Requests, Reusable, hand_on, shrink_reused
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.pod_level import EmptySharedPool
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, TOPOLOGY_AFFINITY, Rejection
-from numazones.pod import Pod
 
 _NO_AFFINITY = Hint(None, preferred=False)
 _NO_LOCALITY = "Resources cannot be allocated with Topology locality"

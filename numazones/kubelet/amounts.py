@@ -9,8 +9,8 @@ decisions of a search over all of them need not be made.
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones.demand import ContainerKind
 from numazones.kubelet.admission import Admission
+from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.node import Node
 
 

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones import quantity
-from numazones.demand import PodLevel
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import Quantity
+from numazones.apimachinery.resources import is_memory
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
+from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.versions import (
     CPU_OPTIONS,
     NEWEST,
@@ -21,8 +23,6 @@ from numazones.kubelet.versions import (
     Release,
     release,
 )
-from numazones.quantity import Quantity
-from numazones.resources import is_memory
 
 POLICY_NONE = "none"
 BEST_EFFORT = "best-effort"

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.machine import Machine
+from numazones.kubelet.machine import Machine
 
 Part = tuple[int, CPUSet]
 """Id and CPUs of a NUMA node, socket, core or cache."""

@@ -12,7 +12,9 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from numazones import quantity
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import Quantity
+from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.hints import (
@@ -23,11 +25,9 @@ from numazones.kubelet.hints import (
     positions_in,
     unsatisfiable,
 )
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
-from numazones.machine import Machine
-from numazones.quantity import Quantity
-from numazones.resources import MEMORY, hugepage_type
 
 STATIC = "Static"
 NONE = "None"

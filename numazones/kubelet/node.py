@@ -21,11 +21,11 @@ from numazones.kubelet.device_manager import (
     PreferredAllocation,
     in_use,
 )
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block, MachineState, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.topology_manager import TopologyManager
-from numazones.machine import Machine
 
 
 class InvalidNodeState(NumazonesError):

@@ -16,16 +16,16 @@ but through node affinity. Not covered: sysctls, AppArmor, volumes, supplemental
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from numazones.constraints import Taint
-from numazones.demand import PodLevel, QOSClass, effective
+from numazones.apimachinery.resources import CPU, MEMORY, STORAGE, figures, is_memory
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.constraints import Taint
+from numazones.kubelet.demand import PodLevel, QOSClass, effective
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY, STORAGE, figures, is_memory
 from numazones.wording import pluralize
 
 EVICTED = "Evicted"

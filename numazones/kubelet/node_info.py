@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from numazones.constraints import Constraints, Taint
+from numazones.kubelet.constraints import Constraints, Taint
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 _SOURCE = "kubernetes.io/config.source"
 _MIRROR = "kubernetes.io/config.mirror"

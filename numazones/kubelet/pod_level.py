@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numazones.cpuset import CPUSet
-from numazones.demand import Container, ContainerKind, Demand
 from numazones.kubelet.cpu_assignment import take
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.demand import Container, ContainerKind, Demand
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.memory_manager import Requests
 

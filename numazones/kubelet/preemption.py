@@ -6,10 +6,10 @@ ones, then BestEffort ones; among equals those nearest to what is missing, then 
 
 from collections.abc import Iterable, Sequence
 
-from numazones.demand import QOSClass
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.errors import NumazonesError
+from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.resources import CPU, MEMORY
 
 PODS = "pods"
 """Stands for the pod slots of a node among its resources."""

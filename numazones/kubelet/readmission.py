@@ -21,6 +21,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUState
@@ -31,7 +32,6 @@ from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.kubelet.startup import Kubelet
-from numazones.resources import CPU, MEMORY
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"

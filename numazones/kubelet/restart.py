@@ -15,9 +15,9 @@ from numazones.kubelet.checkpoint_values import (
 )
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import Machine
 
 
 def node_from_checkpoints(

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numazones import cpuset
-from numazones.demand import Demand
+from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
+from numazones.kubelet.demand import Demand
 from numazones.kubelet.hints import masks_of_size
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
-from numazones.resources import CPU, figures, is_memory
 from numazones.wording import enumeration, pluralize
 
 # With more NUMA nodes than the kubelet takes by default, not all their sets are looked at.

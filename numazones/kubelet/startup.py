@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numazones import cpuset
-from numazones.demand import PodLevel, Reading
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUManager
 from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.demand import PodLevel, Reading
 from numazones.kubelet.device_manager import Device, DeviceManager, PreferredAllocation
+from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.memory_manager import MemoryManager
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.topology_manager import TopologyManager
-from numazones.machine import InvalidMachine, Machine
-from numazones.pod import Pod
 
 
 @dataclass(frozen=True, slots=True, eq=False)

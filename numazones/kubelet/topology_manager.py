@@ -28,6 +28,7 @@ from numazones.kubelet.config import (
     option_unavailable,
 )
 from numazones.kubelet.hints import Hint, ResourceHints, masks_of_size
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.versions import (
     MAX_ALLOWABLE,
@@ -36,7 +37,6 @@ from numazones.kubelet.versions import (
     TOPOLOGY_ALPHA_OPTIONS,
     TOPOLOGY_BETA_OPTIONS,
 )
-from numazones.machine import Machine
 
 TieBreaker = Callable[[int, int], bool]
 """Whether the first of two NUMA ids is to be preferred to the second; False: undecided as well."""

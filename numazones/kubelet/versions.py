@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from numazones.demand import PodLevel
 from numazones.errors import NumazonesError
+from numazones.kubelet.demand import PodLevel
 
 
 class UnsupportedVersion(NumazonesError):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from numazones import fragmentation
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
+from numazones.placement import fragmentation
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.occupancy import Occupancy
-from numazones.pod import Pod
 
 if TYPE_CHECKING:  # who only looks at what is held does not load the kubelet's checks
     from numazones.kubelet.node_admission import NodeAdmission

@@ -9,18 +9,30 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from numazones import cpuset, fragmentation
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cpuset import CPUSet
-from numazones.demand import Demand
-from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.admission import Admission, ContainerAllocation, admit, after_start, remove
 from numazones.kubelet.amounts import Amounts, amounts_of, follows_from_amounts
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
+from numazones.kubelet.demand import Demand
+from numazones.kubelet.machine import numas_of
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
-from numazones.machine import numas_of
-from numazones.placement import ADMITTED, BoundDecision, Decided, Decision, Effect, Info, Placement, Shortfall
+from numazones.placement import (
+    ADMITTED,
+    BoundDecision,
+    Decided,
+    Decision,
+    Effect,
+    Info,
+    Placement,
+    Shortfall,
+    fragmentation,
+)
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.occupancy import (
     DeviceUse,
     HeldDevices,
@@ -31,8 +43,6 @@ from numazones.placement.occupancy import (
     in_order,
     memory_of,
 )
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from numazones.kubelet.node_admission import NodeAdmission

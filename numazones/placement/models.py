@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.placement import ADMITTED, Placement, UnreadableNode
 from numazones.placement.kubelet import DECIDER, KUBELET, SOURCE, KubeletPlacement
-from numazones.pod import Pod
 
 ENTRY_POINTS = "numazones.models"
 _TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, NamedTuple
 
 from numazones import cpuset
-from numazones.answer import Named
+from numazones.apimachinery.answer import Named
+from numazones.apimachinery.quantity import format_bytes
 from numazones.cpuset import CPUSet
-from numazones.machine import CPU, Machine
-from numazones.quantity import format_bytes
+from numazones.kubelet.machine import CPU, Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from numazones.cluster import ClusterPod
-from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
+from numazones.cluster.cluster import ClusterPod
 
 ALWAYS_ALLOW = "AlwaysAllow"
 _MAX_DISRUPTED_PODS = 2000

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import merge
 
-from numazones import timestamp
-from numazones.cluster import OTHER_MODEL, Cluster, ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import OTHER_MODEL, Cluster, ClusterPod
 from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import Objection, Surroundings
 from numazones.rebalance.goals import is_known

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from numazones import duration
 from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
+from numazones.apimachinery import duration
+from numazones.prediction.wanted_shapes import shape_named
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, Target
 from numazones.rebalance.protections import Protections
-from numazones.wanted_shapes import shape_named
 
 _MAX_DURATION = "87600h"
 _FREE = "free node "

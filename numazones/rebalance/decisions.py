@@ -5,7 +5,6 @@ The operator answers approvals by these sentences, and the plugin says them befo
 
 from datetime import datetime
 
-from numazones import timestamp
 from numazones.api.rebalance import (
     ENDED,
     Mode,
@@ -13,6 +12,7 @@ from numazones.api.rebalance import (
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
 )
+from numazones.apimachinery import timestamp
 
 
 def approval_problem(

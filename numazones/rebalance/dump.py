@@ -7,9 +7,9 @@ StatefulSets, Jobs, Namespaces, PersistentVolumeClaims.
 from datetime import datetime
 from itertools import chain
 
-from numazones.cluster import Cluster
-from numazones.defaulting import Defaults
-from numazones.dump import Dump, read_nodes
+from numazones.apimachinery.defaulting import Defaults
+from numazones.cluster.cluster import Cluster
+from numazones.cluster.dump import Dump, read_nodes
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from numazones import scheduling, timestamp
-from numazones.cluster import MIRROR, Cluster, ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import MIRROR, Cluster, ClusterPod
 from numazones.placement import models
 from numazones.rebalance import protections as names
 from numazones.rebalance.budgets import Headroom

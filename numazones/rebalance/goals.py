@@ -12,19 +12,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from numazones import alignment, fragmentation, scheduling
-from numazones.alignment import PodAlignment
-from numazones.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
-from numazones.demand import QOSClass
+from numazones.alignment import pod_alignment as alignment
+from numazones.alignment.pod_alignment import PodAlignment
+from numazones.apimachinery.resources import CPU, is_memory
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import MIRROR, Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
+from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
-from numazones.prediction import Kind
-from numazones.resources import CPU, is_memory
-from numazones.room import pod_of_shape
+from numazones.kubelet.pod import Pod
+from numazones.placement import fragmentation
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.forecast import Kind
+from numazones.prediction.room import pod_of_shape
 
 Counts = tuple[int, ...]
 _MAX_COUNTED = 256

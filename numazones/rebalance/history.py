@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 
 Relocation = tuple[str, str, str]
 """UID of an owner, the node that its pod leaves, the node that the replacement goes to."""

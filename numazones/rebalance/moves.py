@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, NamedTuple
 
-from numazones import fragmentation, scheduling
-from numazones.answer import Named
 from numazones.api.rebalance import Place
-from numazones.cluster import OTHER_MODEL, ClusterNode, ClusterPod
+from numazones.apimachinery.answer import Named
+from numazones.apimachinery.quantity import format_milli
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
-from numazones.quantity import format_milli
+from numazones.placement import fragmentation
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import Relocation

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from numazones import timestamp
-from numazones.alignment import PodAlignment
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.quantity import format_milli
+from numazones.alignment.pod_alignment import PodAlignment
+from numazones.apimachinery import timestamp
+from numazones.apimachinery.quantity import format_milli
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import Emptied

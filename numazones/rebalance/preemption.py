@@ -10,9 +10,10 @@ that look at other pods are at play or pods are about to leave anyway, the answe
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from numazones import scheduling, timestamp
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Kind, Standing, ask
+from numazones.apimachinery import timestamp
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import Kind, Standing, ask
 from numazones.rebalance.budgets import Budget
 
 _OFFSET = 2**31

@@ -13,8 +13,9 @@ the plan counts as unproven.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from numazones import scheduling, timestamp
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
-from numazones import duration
+from numazones.apimachinery import duration
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones.errors import NumazonesError
-from numazones.label_selector import LabelSelector
 
 LOCAL_STORAGE = "PodsWithLocalStorage"
 SYSTEM_CRITICAL = "SystemCriticalPods"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from numazones import timestamp
 from numazones.api.rebalance import (
     ACTIVE,
     MovePhase,
@@ -15,6 +14,7 @@ from numazones.api.rebalance import (
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
 )
+from numazones.apimachinery import timestamp
 
 
 @dataclass(frozen=True, slots=True)

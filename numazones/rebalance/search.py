@@ -23,7 +23,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from numazones.cluster import Cluster, ClusterNode
+from numazones.cluster.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import Candidate
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation

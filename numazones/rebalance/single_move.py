@@ -8,9 +8,10 @@ and plans agree.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from numazones import fragmentation, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Kind
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement import fragmentation
+from numazones.prediction.forecast import Kind
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import Move, evict, place, replacement, zones_of
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from numazones.cluster import ClusterPod
-from numazones.defaulting import Defaults, created_spec
+from numazones.apimachinery.defaulting import Defaults, created_spec
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 
 

@@ -13,11 +13,11 @@ from math import sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import Annotated, Self
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape, fragmentation
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import InvalidConfiguration
-from numazones.node_choice import NodeChoice
-from numazones.wanted_shapes import shape_of_pod
+from numazones.placement.fragmentation import Shape, fragmentation
+from numazones.prediction.node_choice import NodeChoice
+from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings

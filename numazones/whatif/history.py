@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from numazones import cpuset
-from numazones.demand import ContainerKind
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, after_start, remove
+from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node

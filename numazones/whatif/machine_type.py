@@ -7,15 +7,16 @@ evenly over the NUMA nodes, or hang on one of them: ``vendor.example/nic@1=4``.
 from collections.abc import Mapping
 from typing import Any
 
-from numazones import cpuset, quantity
-from numazones.cluster import ClusterNode
+from numazones import cpuset
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import Quantity
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.cluster.cluster import ClusterNode
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
-from numazones.machine import Machine
-from numazones.machines import Shape, build
-from numazones.quantity import Quantity
-from numazones.resources import CPU, MEMORY
+from numazones.kubelet.machine import Machine
+from numazones.kubelet.machines import Shape, build
 from numazones.whatif.node_template import NodeTemplate, allocatable_memory
 
 _DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from numazones.cluster import NO_ZONES, ClusterNode
+from numazones.apimachinery.resources import CPU, MEMORY, hugepage_type
+from numazones.cluster.cluster import NO_ZONES, ClusterNode
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
-from numazones.resources import CPU, MEMORY, hugepage_type
 from numazones.whatif.settings import RESERVED_CPUS, RESERVED_MEMORY, Settings, apply
 
 _MILLI, _KIB = 1000, 1024

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration, MemoryReservation

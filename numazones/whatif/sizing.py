@@ -10,18 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from numazones import cpuset, fragmentation, scheduling
-from numazones.answer import Named, or_null
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.apimachinery.answer import Named, or_null
+from numazones.apimachinery.resources import CPU
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import RESTRICTED, SINGLE_NUMA_NODE
 from numazones.kubelet.explanation import explain
-from numazones.machine import Machine
-from numazones.prediction import beside
-from numazones.resources import CPU
-from numazones.wanted_shapes import shape_of_pod
+from numazones.kubelet.machine import Machine
+from numazones.placement import fragmentation
+from numazones.prediction.forecast import beside
+from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings

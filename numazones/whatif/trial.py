@@ -1,30 +1,31 @@
 """One run: pods arrive at nodes and leave them, each kubelet or other placement model decides.
 
 A pod goes to the node that it names. For one that names none a scheduler chooses, in one of the ways of
-``numazones.node_choice``. By default, of the nodes that pass its filters (``numazones.scheduling``) it is the
-one with the largest share of CPU and memory not yet requested, as NodeResourcesFit scores by default
-(LeastAllocated); ties go to the node that comes first. Its other scores are left out. On nodes of a placement
-model whose scheduler decides, that one filters as well by what it can place on their NUMA nodes, so that no
-pod is rejected there that another node would take. Every pod is tried once: what is rejected is counted, and
-gone.
+``numazones.prediction.node_choice``. By default, of the nodes that pass its filters
+(``numazones.cluster.scheduling``) it is the one with the largest share of CPU and memory not yet requested,
+as NodeResourcesFit scores by default (LeastAllocated); ties go to the node that comes first. Its other scores
+are left out. On nodes of a placement model whose scheduler decides, that one filters as well by what it can
+place on their NUMA nodes, so that no pod is rejected there that another node would take. Every pod is tried
+once: what is rejected is counted, and gone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from numazones import cpuset, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
-from numazones.node_choice import Chooser, NodeChoice
+from numazones.kubelet.pod import Pod
 from numazones.placement import Placement
-from numazones.pod import Pod
-from numazones.resources import CPU, MEMORY
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.node_choice import Chooser, NodeChoice
 from numazones.whatif.workload import Event, Leaving
 
 UNSCHEDULABLE = "Unschedulable"

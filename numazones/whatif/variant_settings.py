@@ -6,7 +6,7 @@ kubelets.
 
 from collections.abc import Iterable
 
-from numazones.node_choice import NodeChoice
+from numazones.prediction.node_choice import NodeChoice
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.settings import InvalidSetting, Settings
 

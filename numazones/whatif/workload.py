@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from numazones import quantity
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.resources import CPU, MEMORY
 from numazones.whatif.random_numbers import RandomNumbers
 
 _LITTLE_MEMORY = "1Mi"  # without memory a pod would not be Guaranteed

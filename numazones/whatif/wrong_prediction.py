@@ -21,7 +21,7 @@ from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.errors import NumazonesError
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 FORMAT = "numazones-miss/1"
 ADMITTED = "Admitted"

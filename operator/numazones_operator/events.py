@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.rebalance import PodReference
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.wording import visible
 from numazones_client import APIError, Client
 from numazones_client.resources import EVENTS

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones_client import AlreadyExists, APIError, Client, Conflict, Forbidden, NotFound, Unreachable
 from numazones_client.decoding import DELETED
 from numazones_client.resources import LEASES

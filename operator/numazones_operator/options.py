@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from numazones.errors import NumazonesError
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.node_choice import ASKING, NodeChoice, Ranking
 from numazones.placement import models
-from numazones_operator.placement.extender.certificates import Certificates
-from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.node_choice import ASKING, NodeChoice, Ranking
+from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
 

@@ -13,18 +13,18 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import Options
-from numazones_operator.placement.current_ranking import CurrentRanking
 from numazones_operator.predictions.admission_predictions import holders_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
 from numazones_operator.predictions.verdict_events import VerdictEvents
+from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier

@@ -52,17 +52,17 @@ from numazones_operator.options import Options
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.placement.admission_gates import AdmissionGates
-from numazones_operator.placement.extender.extender import Extender
-from numazones_operator.placement.extender.metrics import ExtenderMetrics, HeldRoomGauges
-from numazones_operator.placement.extender.server import ExtenderServer
-from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
-from numazones_operator.placement.gauges import GateGauges, WaitingPodsGauges
-from numazones_operator.placement.held_room import HeldRoom
-from numazones_operator.placement.lost_releases import LostReleases
-from numazones_operator.placement.preempting_releases import PreemptingReleases
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
+from numazones_operator.prevention.admission_gates import AdmissionGates
+from numazones_operator.prevention.extender.extender import Extender
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics, HeldRoomGauges
+from numazones_operator.prevention.extender.server import ExtenderServer
+from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
+from numazones_operator.prevention.gauges import GateGauges, WaitingPodsGauges
+from numazones_operator.prevention.held_room import HeldRoom
+from numazones_operator.prevention.lost_releases import LostReleases
+from numazones_operator.prevention.preempting_releases import PreemptingReleases
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent

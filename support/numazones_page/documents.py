@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from numazones import cpuset
-from numazones.alignment import of_node
+from numazones.alignment.pod_alignment import of_node
 from numazones.api.rebalance import (
     ENDED,
     Place,
@@ -23,13 +23,13 @@ from numazones.api.rebalance import (
     RecommendedMove,
     RecommendedPlacement,
 )
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape
-from numazones.machine import CPU
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.machine import CPU
+from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
+from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.moves import Move, Placement, Plan
-from numazones.room import FittingPods
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]

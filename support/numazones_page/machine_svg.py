@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from numazones import cpuset
-from numazones.alignment import PodAlignment
+from numazones.alignment.pod_alignment import PodAlignment
+from numazones.apimachinery.quantity import format_rounded
+from numazones.apimachinery.resources import MEMORY
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse
-from numazones.quantity import format_rounded
-from numazones.resources import MEMORY
 from numazones.wording import pluralize
 from numazones_page.documents import machine_document
 

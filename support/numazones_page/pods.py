@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from numazones.advice import Advice
-from numazones.answer import document as written
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Held, by_node, zones_held
-from numazones.prediction import Prediction
-from numazones.quantity import format_bytes, format_milli
-from numazones.resources import is_memory
-from numazones.waiting import Wait
+from numazones.advice.changes import Advice
+from numazones.apimachinery.answer import document as written
+from numazones.apimachinery.quantity import format_bytes, format_milli
+from numazones.apimachinery.resources import is_memory
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.waiting import Wait
+from numazones.prediction.forecast import Prediction
+from numazones.prediction.held_room import Held, by_node, zones_held
 from numazones.wording import claimed_name
 from numazones_page.documents import Document
 

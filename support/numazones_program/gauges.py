@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones.resources import is_memory
+from numazones.apimachinery.resources import is_memory
 
 _ZONE_LABELS = ("node", "numa_node", "resource", "unit")
 

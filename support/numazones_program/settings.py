@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from numazones import duration
+from numazones.apimachinery import duration
 from numazones.errors import NumazonesError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from numazones_benchmarks.feeder import Cluster
 from numazones_benchmarks.gate import GateFeeder, gated_pods
-from numazones_operator.placement.release_patch import Target, release_patch
+from numazones_operator.prevention.release_patch import Target, release_patch
 from tests.benchmarks.running import figures_of
 
 

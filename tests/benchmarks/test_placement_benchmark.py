@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from numazones import build
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.node_choice import NodeChoice
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.node_choice import NodeChoice
 from numazones.whatif.trial import play
 from numazones.whatif.workload import Event, Leaving
 from numazones_benchmarks.placement_plans import Needed, needed

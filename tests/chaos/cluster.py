@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from numazones.waiting import OPT_IN
+from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import RequestInfo
 from numazones_apiserver.store import Collection, Record

@@ -13,8 +13,8 @@ from numazones.rebalance.budgets import Headroom
 from numazones_client import Client, Resource
 from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
 from numazones_operator.main import main
-from numazones_operator.placement.admission_gates import AdmissionGates
 from numazones_operator.predictions.live_forecasts import ForecastChange, LiveForecasts
+from numazones_operator.prevention.admission_gates import AdmissionGates
 from numazones_operator.rebalance.freshness import Freshness
 from numazones_operator.rebalance.steps import Judgement, Steps
 

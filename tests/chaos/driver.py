@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from numazones.waiting import GATE
+from numazones.cluster.waiting import GATE
 from numazones_client import APIError, Resource
 from numazones_client.resources import (
     BUDGETS,

@@ -10,7 +10,7 @@ from typing import Any
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.amounts import minus, scheduler_counts
 from numazones_koordinator.cycle import Candidate
 from numazones_koordinator.node import Node

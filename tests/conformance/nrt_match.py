@@ -8,11 +8,11 @@ from typing import Any
 
 from numazones.api.noderesourcetopology import from_zones
 from numazones.api.zones import zones_from_node
+from numazones.apimachinery.resources import hugepage_type
+from numazones.cluster.topology_match import matches
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
-from numazones.pod import Pod
-from numazones.resources import hugepage_type
-from numazones.topology_match import matches
+from numazones.kubelet.pod import Pod
 from tests.conformance import scenario as reading
 
 ALWAYS = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})

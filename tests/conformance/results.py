@@ -9,7 +9,7 @@ from numazones.kubelet.admission import Admission, ContainerAllocation, admit, r
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.conformance import form
 from tests.conformance import scenario as reading
 

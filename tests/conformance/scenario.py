@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.config import KubeletConfiguration, reservations
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.versions import NEWEST, release
-from numazones.machine import CPU, Machine, NUMANode
 
 # The vectors were made with these gates on; a scenario's own featureGates come on top.
 _GATES = {

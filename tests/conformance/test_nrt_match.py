@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from numazones.api.noderesourcetopology import NodeResourceTopology
-from numazones.pod import Pod
-from numazones.topology_match import matches
+from numazones.cluster.topology_match import matches
+from numazones.kubelet.pod import Pod
 from tests.conformance.nrt_match import verdicts
 
 SAMPLES = Path(__file__).parents[1] / "data/conformance"

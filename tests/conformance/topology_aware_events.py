@@ -10,7 +10,7 @@ also a rejected one, these count nothing.
 from dataclasses import dataclass, replace
 
 from numazones import cpuset
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware import requirements
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import CPUState, Grant

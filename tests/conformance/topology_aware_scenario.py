@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from numazones import cpuset
-from numazones.demand import QOSClass
-from numazones.machine import CPU, Machine, NUMANode
+from numazones.kubelet.demand import QOSClass
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones_topology_aware.hardware import Cache, CPUDetails, Device, Hardware
 from numazones_topology_aware.sandbox import (
     CGroup,

@@ -22,12 +22,12 @@ from typing import Any
 import kopf
 from prometheus_client import CollectorRegistry
 
-from numazones import machines
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL
+from numazones.kubelet import machines
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import (
     LEASES,

@@ -20,7 +20,7 @@ import yaml
 from aiohttp import ClientSession, web
 from prometheus_client import CollectorRegistry
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_apiserver import ApiServer
 from numazones_apiserver.requests import RequestInfo
 from numazones_client import Client, ClusterConfig, RetryPolicy

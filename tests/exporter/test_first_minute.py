@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_simulator import machine_tree
 from numazones_simulator.control_plane import ControlPlane, control_plane

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_apiserver.ports import listening_socket
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.kubelet import Kubelet

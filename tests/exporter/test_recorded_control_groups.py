@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from numazones import cpuset
 from numazones.api.snapshot import Holder
-from numazones.machine import CPU, Machine, NUMANode
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.resident_memory import homes
 from numazones_exporter.sources.cgroups import CgroupReader

@@ -14,9 +14,9 @@ import pytest
 from numazones.api.zones import node_from_zones
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_exporter import zones
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
 from numazones.api.snapshot import KnownDevice
 from numazones.api.zones import node_from_zones
+from numazones.apimachinery import quantity
 from numazones.kubelet.checkpoints import (
     CPUManagerCheckpoint,
     DeviceManagerCheckpoint,
@@ -19,8 +20,8 @@ from numazones.kubelet.checkpoints import (
     PodDevices,
 )
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
-from numazones.machine import CPU, Machine, NUMANode
 from numazones_exporter import zones
 from numazones_exporter.observation import (
     ContainerResources,

@@ -11,7 +11,7 @@ from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.kubectl.small_cluster import TIME, node_body
 from tests.numazones.kubelet import building
 

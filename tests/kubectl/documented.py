@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from numazones.answer import parts_of
+from numazones.apimachinery.answer import parts_of
 
 
 def differences(value: Any, kind: Any, path: str = "") -> Iterator[str]:

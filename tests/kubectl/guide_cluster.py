@@ -9,7 +9,7 @@ from typing import Any
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.kubectl.small_cluster import node_body, pod_body
 from tests.numazones.kubelet import building
 

@@ -5,9 +5,9 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from kubectl_numazones.cluster import read
 from kubectl_numazones.live.app import Live
-from kubectl_numazones.source import Source
+from kubectl_numazones.reading.cluster import read
+from kubectl_numazones.reading.source import Source
 from tests.operator.closed_loop import eventually
 
 DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"

@@ -8,7 +8,7 @@ from typing import Any
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.numazones.kubelet import building
 
 TIME = "2026-11-20T10:00:00Z"

@@ -13,12 +13,12 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubectl_numazones import answers
-from numazones import machines
-from numazones.cluster import ClusterPod
-from numazones.dump import Dump
+from kubectl_numazones.printing import answers
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.dump import Dump
+from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
-from numazones.machines import Shape
+from numazones.kubelet.machines import Shape
 from numazones.rebalance.dump import situation_of
 from numazones_simulator.node_spec import NodeSpec, configuration
 from tests.follow_advice import Nodes, Object, copy_of, follow, objects_of, placed, replacement_runs, runs

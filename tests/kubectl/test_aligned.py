@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import Result
 
-from kubectl_numazones.cluster import read_cluster
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.head import title
 from kubectl_numazones.live.lines import node_details, zone_line
+from kubectl_numazones.reading.cluster import read_cluster
 from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
 from tests.kubectl.small_cluster import cluster, node_body, written
 from tests.kubectl.terminal import on_terminal

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from click.testing import Result
 
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere
 from kubectl_numazones.main import main
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere
 from numazones.errors import NumazonesError
 from tests.kubectl.small_cluster import TIME, cluster, written
 

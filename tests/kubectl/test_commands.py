@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones.cluster import NotThere
+from kubectl_numazones.reading.cluster import NotThere
 from numazones.api.zones import zones_from_node
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.versions import NEWEST
-from numazones.machine import Machine
 from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
 from tests.models.koordinator import building as koordinator
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result

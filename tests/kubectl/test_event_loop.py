@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones.reading.event_loop import run_until_complete
 
 
 async def _value() -> int:

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_numazones import answers
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Taint
-from numazones.dump import Dump
-from numazones.fragmentation import Shape
+from kubectl_numazones.printing import answers
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.dump import Dump
+from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
 from numazones.placement import Placement, Unknown
+from numazones.placement.fragmentation import Shape
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.prediction import place_beside
+from numazones.prediction.forecast import place_beside
+from numazones.prediction.room import FittingPods, fitting, pod_of_shape
 from numazones.rebalance.dump import situation_of
-from numazones.room import FittingPods, fitting, pod_of_shape
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_koordinator.scheduler import Scheduler
 from numazones_page.documents import node_documents

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_numazones.folding import GAP, NARROW_GAP, column_widths, folded
+from kubectl_numazones.printing.folding import GAP, NARROW_GAP, column_widths, folded
 
 WORDS = st.lists(st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1), min_size=1)
 

@@ -21,10 +21,10 @@ import pytest
 import yaml
 from click.testing import Result
 
-from kubectl_numazones import recording
-from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.errors import NumazonesError
-from numazones.machine import Machine
+from numazones.kubelet.machine import Machine
 from tests.kubectl.healthy_cluster import healthy
 from tests.kubectl.small_cluster import written
 
@@ -254,7 +254,7 @@ def recorded_machine() -> Machine:
 @pytest.fixture
 def unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the recorded machine once, which these tests do not damage: unpacking its tree takes the time."""
-    monkeypatch.setattr("kubectl_numazones.recording._machine", lambda _packed: recorded_machine())
+    monkeypatch.setattr("kubectl_numazones.reading.recording._machine", lambda _packed: recorded_machine())
 
 
 @pytest.mark.usefixtures("unpacked_once")

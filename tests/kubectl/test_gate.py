@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Resource

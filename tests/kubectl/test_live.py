@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from kubectl_numazones.cluster import read_cluster
-from kubectl_numazones.kinds import KINDS
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import forbidden
-from kubectl_numazones.source import Source
+from kubectl_numazones.reading.cluster import read_cluster
+from kubectl_numazones.reading.kinds import KINDS
+from kubectl_numazones.reading.source import Source
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

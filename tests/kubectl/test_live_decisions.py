@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from kubectl_numazones.cluster import read_cluster
-from kubectl_numazones.kinds import ACCESS_REVIEWS
 from kubectl_numazones.live import deciding
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import Line, node_details, zone_line
 from kubectl_numazones.live.listing import STUCK, ZONES, View, listing
 from kubectl_numazones.plan_decisions import Decision
-from kubectl_numazones.source import Source, connect
-from numazones.waiting import RELEASED
+from kubectl_numazones.reading.cluster import read_cluster
+from kubectl_numazones.reading.kinds import ACCESS_REVIEWS
+from kubectl_numazones.reading.source import Source, connect
+from numazones.cluster.waiting import RELEASED
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client

@@ -11,7 +11,7 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numazones.dump import Object
+from numazones.cluster.dump import Object
 from tests.follow_advice import objects_of
 from tests.kubectl.test_advice_followed import REQUESTS, pod
 from tests.kubectl.test_every_command import DUMP, SETTING

@@ -16,15 +16,15 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubectl_numazones.documents import DOCUMENTS
 from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
-from kubectl_numazones.output import _OutputType, filled
-from kubectl_numazones.zone_figures import Zone
-from numazones.answer import parts_of
+from kubectl_numazones.printing.documents import DOCUMENTS
+from kubectl_numazones.printing.output import _OutputType, filled
+from kubectl_numazones.printing.zone_figures import Zone
 from numazones.api.rebalance import Place
+from numazones.apimachinery.answer import parts_of
+from numazones.apimachinery.jsonpath import InvalidJSONPath
 from numazones.errors import NumazonesError
-from numazones.jsonpath import InvalidJSONPath
 from tests.follow_advice import objects_of
 from tests.kubectl.documented import differences, objects_in
 from tests.kubectl.terminal import PROGRAM, on_terminal

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.reading.bad_dump import BadDump
 from tests.kubectl.small_cluster import cluster, written
 
 Run = Callable[..., Result]

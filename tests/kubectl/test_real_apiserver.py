@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_numazones.live.app import Live
-from kubectl_numazones.source import Source
+from kubectl_numazones.reading.source import Source
 from tests import real_apiserver
 from tests.kubectl.live_doctor import doctor, of
 from tests.kubectl.live_screen import until

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.record import directory, pseudonyms
 from kubectl_numazones.record.recorded_node import RecordedNode, node_of, pod_of
 from numazones_client.resources import CONFIG_MAPS, PODS

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import recording
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.recorded_cluster import objects_at_end
-from kubectl_numazones.recorded_files import is_history
+from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.recorded_cluster import objects_at_end
+from kubectl_numazones.reading.recorded_files import is_history
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
@@ -147,7 +147,7 @@ def test_what_is_missing_or_damaged_is_named(
     name: str, content: bytes | None, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not name.endswith("tar.gz"):
-        monkeypatch.setattr("kubectl_numazones.recording._machine", cache(recording._machine))
+        monkeypatch.setattr("kubectl_numazones.reading.recording._machine", cache(recording._machine))
     history = Path(shutil.copytree(SAMPLE, tmp_path / "history"))
     if content is None:
         (history / name).unlink()

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import recorded_files, recording
+from kubectl_numazones.reading import recorded_files, recording
 from numazones import cpuset
 from numazones.api.zones import zones_from_node
-from numazones.defaulting import created_spec
+from numazones.apimachinery.defaulting import created_spec
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.topology_manager import TopologyManager
-from numazones.pod import Pod
 from tests.kubectl import raw_cluster
 from tests.kubectl.raw_cluster import Moment, Numas, RawNode, Share, amount, ids, is_bytes
 from tests.kubectl.small_cluster import TIME, written

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import recording as program
-from kubectl_numazones.bad_dump import BadDump
+from kubectl_numazones.reading import recording as program
+from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
 from numazones_exporter.sources.sysfs import SysfsReader
 from tests.kubectl.recorded_day import recorded_day

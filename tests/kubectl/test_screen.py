@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kubectl_numazones import screen
+from kubectl_numazones.printing import screen
 
 NAMES = ("team/[bold]x[/bold]", "[/]", "[red]", "a[0]", r"\[b]")
 

@@ -13,10 +13,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import Result
 
-from kubectl_numazones import execution
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere
-from kubectl_numazones.execution import CannotExecute, Chunk, OneCore
+from kubectl_numazones.experiments import execution
+from kubectl_numazones.experiments.execution import CannotExecute, Chunk, OneCore
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Experiment, Run, Variant, make_runs

@@ -15,7 +15,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from kubectl_numazones.kinds import DOCTORS
+from kubectl_numazones.reading.kinds import DOCTORS
 from numazones.api import crd
 from numazones.api.meta import VERSION as VERSION_OF_KINDS
 from numazones_apiserver.server import ApiServer

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import relevant
-from numazones.waiting import GATE, OPT_IN
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.prediction.forecast import relevant
 from numazones_apiserver import ApiServer
 from tests.operator.closed_loop import pod_body
 from tests.yaml_files import documents

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import relevant
-from numazones.waiting import GATE, OPT_IN
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.prediction.forecast import relevant
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages
 from .test_gate_injection import CASES, CONCERNED, pod

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from numazones.waiting import GATE
-from numazones_operator.placement.release_patch import Target, release_patch
+from numazones.cluster.waiting import GATE
+from numazones_operator.prevention.release_patch import Target, release_patch
 from tests.operator.closed_loop import pod_body
 
 from ..real_apiserver import RealAPIServer  # noqa: TID252 - test folders are not packages

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.placement import models
 from numazones.rebalance.filter import eviction_cost
 from numazones_client import Client, Resource

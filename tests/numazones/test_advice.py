@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from numazones.advice import Advice, Around, Change, advise_on
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.advice.changes import Advice, Around, Change, advise_on
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.conformance import scenario as scenarios
 
 from .kubelet import building

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import alignable, alignment
-from numazones.alignment import Alignment
+from numazones.alignment import alignable
+from numazones.alignment import pod_alignment as alignment
+from numazones.alignment.pod_alignment import Alignment
+from numazones.apimachinery.resources import MEMORY
 from numazones.kubelet.admission import admit
+from numazones.kubelet.machine import numas_of
 from numazones.kubelet.node import Node
-from numazones.machine import numas_of
+from numazones.kubelet.pod import Pod
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.occupancy import HeldDevices, Holder, Occupancy, distances_of
-from numazones.pod import Pod
-from numazones.resources import MEMORY
 from tests.numazones.kubelet import building
 
 MACHINE = building.machine()

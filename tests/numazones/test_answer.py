@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import pytest
 
-from numazones.answer import Named, Part, document, or_null, parts_of, title_of
 from numazones.api.prediction import NodeCounts, Reason
-from numazones.quantity import format_bytes
+from numazones.apimachinery.answer import Named, Part, document, or_null, parts_of, title_of
+from numazones.apimachinery.quantity import format_bytes
 
 
 class Colour(StrEnum):

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.arrivals import MAX_STATES, Arrivals
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import with_held
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.prediction import Kind, ask, beside
+from numazones.prediction.arrivals import MAX_STATES, Arrivals
+from numazones.prediction.forecast import Kind, ask, beside
+from numazones.prediction.held_room import with_held
 
 SETTINGS: dict[str, Any] = {
     "topologyManagerPolicy": "single-numa-node",

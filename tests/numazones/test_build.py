@@ -7,8 +7,8 @@ import pytest
 from numazones import ClusterNode, ClusterPod, admit, build, cpuset, predict
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.machine import InvalidMachine, Machine
-from numazones.pod import InvalidPod, Pod
+from numazones.kubelet.machine import InvalidMachine, Machine
+from numazones.kubelet.pod import InvalidPod, Pod
 
 MACHINE = build.machine(sockets=2, numa=4, cores=16, threads=2, memory="64Gi")
 NIC = "example.com/nic"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from numazones.api_object import InvalidObject
-from numazones.cluster import (
+from numazones.apimachinery.api_object import InvalidObject
+from numazones.cluster.cluster import (
     Cluster,
     ClusterNode,
     ClusterPod,
@@ -19,8 +19,8 @@ from numazones.cluster import (
     template_key,
 )
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
 from numazones.placement import Unknown
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.defaulting import Defaults, created_spec
-from numazones.demand import QOSClass
+from numazones.apimachinery.defaulting import Defaults, created_spec
+from numazones.cluster.cluster import ClusterPod
+from numazones.kubelet.demand import QOSClass
 
 
 def limit_range(namespace: str = "team", **item: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 
 from numazones import build
 from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.dump import Dump, read_nodes
-from numazones.prediction import UNKNOWN, predict
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.dump import Dump, read_nodes
+from numazones.prediction.forecast import UNKNOWN, predict
 from tests.numazones.dra.building import NODE, claim, device, device_class, resource_slice, result
 
 STATIC = {

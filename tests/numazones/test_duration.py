@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import duration
-from numazones.duration import InvalidDuration
+from numazones.apimachinery import duration
+from numazones.apimachinery.duration import InvalidDuration
 
 
 @pytest.mark.parametrize(

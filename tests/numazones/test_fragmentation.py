@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import cpuset, fragmentation
-from numazones.fragmentation import Fragmentation, InvalidShape, Shape
+from numazones import cpuset
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.placement import fragmentation
+from numazones.placement.fragmentation import Fragmentation, InvalidShape, Shape
 
 GIB = 2**30
 NIC = "vendor.example/nic"

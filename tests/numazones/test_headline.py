@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import scheduling
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Taint, Toleration
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.constraints import Taint, Toleration
 from numazones.placement import Unknown
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, Prediction, predict
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, Prediction, predict
 
 from .test_prediction import GIB, NIC, STALE, node_state, pod
 

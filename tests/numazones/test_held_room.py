@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from numazones import timestamp
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import (
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.waiting import RELEASED
+from numazones.prediction.forecast import predict
+from numazones.prediction.held_room import (
     MAX_NODES,
     RELEASE_SECONDS,
     Way,
@@ -20,8 +22,6 @@ from numazones.held_room import (
     with_held,
     zones_held,
 )
-from numazones.prediction import predict
-from numazones.waiting import RELEASED
 
 from .kubelet import building
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones import jsonpath
+from numazones.apimachinery import jsonpath
 
 OBJECT: dict[str, Any] = {
     "spec": {"a.b": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}], "text": "t"},

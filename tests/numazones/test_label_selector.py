@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 
 LABELS = {"app": "web", "zone": "a", "example.com/gpu": "", "cores": "16"}
 

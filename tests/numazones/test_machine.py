@@ -1,7 +1,7 @@
 import pytest
 
 from numazones import cpuset
-from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
+from numazones.kubelet.machine import CPU, InvalidMachine, Machine, NUMANode
 
 
 def two_sockets() -> Machine:

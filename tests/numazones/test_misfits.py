@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.fragmentation import Shape, zones_of
+from numazones.advice.misfits import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
+from numazones.advice.other_requests import with_request
 from numazones.kubelet.admission import admit
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
-from numazones.misfits import misfits, shape_of, stranded_zones, unpinned_containers, without_pods
-from numazones.other_requests import with_request
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
+from numazones.placement.fragmentation import Shape, zones_of
 from tests.numazones.kubelet import building
 
 WHOLE_CORES = {"full-pcpus-only": "true"}

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape
-from numazones.node_choice import ASKING, Chooser, NodeChoice, Ranking, choose
+from numazones.apimachinery.resources import CPU
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement import Unknown
-from numazones.prediction import Forecast, Kind, Standing, ask, beside, predict
-from numazones.resources import CPU
-from numazones.room import pod_of_shape
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.forecast import Forecast, Kind, Standing, ask, beside, predict
+from numazones.prediction.node_choice import ASKING, Chooser, NodeChoice, Ranking, choose
+from numazones.prediction.room import pod_of_shape
 from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes

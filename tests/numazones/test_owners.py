@@ -2,8 +2,8 @@
 
 import pytest
 
-from numazones.cluster import ClusterPod, Owner
-from numazones.owners import owner_of
+from numazones.cluster.cluster import ClusterPod, Owner
+from numazones.cluster.owners import owner_of
 
 HASH = {"pod-template-hash": "5d4f8"}
 

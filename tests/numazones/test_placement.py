@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from numazones.api.zones import zones_from_node
-from numazones.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
-from numazones.dump import Dump
+from numazones.cluster.cluster import OTHER_MODEL, UNDECIDED, Cluster, ClusterNode, ClusterPod
+from numazones.cluster.dump import Dump
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET
 from numazones.placement.models import NodeObjects, model, model_shown
-from numazones.prediction import (
+from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,

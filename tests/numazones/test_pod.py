@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from numazones.demand import ContainerKind, PodLevel, QOSClass
-from numazones.pod import InvalidPod, Pod
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery.quantity import InvalidQuantity
+from numazones.kubelet.demand import ContainerKind, PodLevel, QOSClass
+from numazones.kubelet.pod import InvalidPod, Pod
 
 
 def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **more: Any) -> Pod:

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import cpuset, prediction
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Taint
+from numazones import cpuset
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import CPU, Machine, NUMANode
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import SOURCE
-from numazones.prediction import (
+from numazones.prediction import forecast as prediction
+from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import quantity
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery import quantity
+from numazones.apimachinery.quantity import InvalidQuantity
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from numazones import resources
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery import resources
+from numazones.apimachinery.quantity import InvalidQuantity
 
 
 @pytest.mark.parametrize(

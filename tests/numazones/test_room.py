@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode
-from numazones.fragmentation import Fragmentation, Shape
+from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.placement import Unknown
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.room import FittingPods, copy_of, fitting, pod_of_shape
+from numazones.prediction.room import FittingPods, copy_of, fitting, pod_of_shape
 from tests.numazones.kubelet.building import node
 from tests.numazones.kubelet.days import days, play
 

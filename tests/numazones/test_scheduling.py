@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from numazones import requests, scheduling
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.constraints import Constraints, Taint
-from numazones.quantity import InvalidQuantity
+from numazones.apimachinery.quantity import InvalidQuantity
+from numazones.cluster import requests, scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.constraints import Constraints, Taint
 
 GPU = Taint("vendor.example/gpu", "yes", "NoSchedule")
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.api.zones import node_from_zones, zones_from_node
-from numazones.cluster import ClusterPod
-from numazones.constraints import Constraints
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.sharing import HALF, Sharing
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
-from numazones.sharing import HALF, Sharing
+from numazones.kubelet.pod import Pod
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import timestamp
-from numazones.timestamp import InvalidTimestamp
+from numazones.apimachinery import timestamp
+from numazones.apimachinery.timestamp import InvalidTimestamp
 
 EIGHT = datetime(2026, 1, 31, 8, 0, 0, 250_000, UTC)
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones import cpuset, quantity
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones import cpuset
+from numazones.apimachinery import quantity
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
-from numazones.pod import Pod
 
 from .kubelet.building import machine
 

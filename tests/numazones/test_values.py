@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.admission import admit
 from numazones.kubelet.cpu_topology import CPUTopology
 from tests.numazones.kubelet import building

@@ -6,8 +6,8 @@ import pytest
 
 from numazones import build
 from numazones.api.rebalance import Goals
-from numazones.cluster import ClusterPod
-from numazones.wanted_shapes import MOST, wanted_shapes
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.wanted_shapes import MOST, wanted_shapes
 
 
 def goals(*amounts: dict[str, str]) -> Goals:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from numazones.api.meta import NODE_LABEL
-from numazones.waiting import OPT_IN
+from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NUMAZONES, PODS

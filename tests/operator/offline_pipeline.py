@@ -6,10 +6,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
-from numazones.prediction import Prediction
+from numazones.prediction.forecast import Prediction
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones_client import Unreadable
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_operator.mirror import decoding

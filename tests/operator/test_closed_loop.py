@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from numazones import prediction
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.models import kubelet_verdict
+from numazones.prediction import forecast as prediction
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator

@@ -17,7 +17,7 @@ from kopf.testing import KopfRunner
 from prometheus_client import CollectorRegistry
 
 from numazones.api import crd
-from numazones.waiting import OPT_IN
+from numazones.cluster.waiting import OPT_IN
 from numazones_client import ClusterConfig
 from numazones_client.resources import (
     DEFINITIONS,

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.custom_resources import standing_goals
 from numazones.rebalance.moves import Move, Plan
 from numazones_client.resources import EVENTS, PODS

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import predict, relevant
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import predict, relevant
 from numazones_client import APIError, NotFound
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
 from numazones_operator.options import Options

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.api.meta import NODE_LABEL
-from numazones.waiting import GATE, OPT_IN, RELEASED
+from numazones.cluster.waiting import GATE, OPT_IN, RELEASED
 from numazones_client import Client
 from numazones_client.resources import (
     ADMISSION_PREDICTIONS,
@@ -21,7 +21,7 @@ from numazones_client.resources import (
     REPLICA_SETS,
 )
 from numazones_operator.mirror import stale_exporters
-from numazones_operator.placement import lost_releases
+from numazones_operator.prevention import lost_releases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from numazones.waiting import GATE
+from numazones.cluster.waiting import GATE
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
 from numazones_simulator.kube_scheduler.configuration import Configuration

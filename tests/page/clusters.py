@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterNode
-from numazones.dump import Dump
+from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.dump import Dump
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones.rebalance.dump import situation_of
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload

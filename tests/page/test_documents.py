@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from numazones import alignment, cpuset
+from numazones import cpuset
+from numazones.alignment import pod_alignment as alignment
 from numazones.api.rebalance import RebalanceRecommendationSpec, RebalanceRecommendationStatus
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape, exclusive_cpus, room
-from numazones.held_room import Held, Way
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
+from numazones.kubelet.pod import Pod
 from numazones.placement import Unknown
+from numazones.placement.fragmentation import Shape, exclusive_cpus, room
 from numazones.placement.occupancy import Occupancy
-from numazones.pod import Pod
-from numazones.prediction import predict
+from numazones.prediction.forecast import predict
+from numazones.prediction.held_room import Held, Way
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html

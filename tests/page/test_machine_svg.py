@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kubectl_numazones.main import commands
 from numazones import cpuset
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones_page.machine_svg import machine_svg
 from tests.numazones.kubelet import building

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
-from numazones.waiting import RELEASED
+from numazones.cluster.waiting import RELEASED
 from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
 from tests.kubectl.small_cluster import pod_body

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
 from kubectl_numazones.main import commands
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 from numazones.errors import NumazonesError
-from numazones.fragmentation import Shape
+from numazones.placement.fragmentation import Shape
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
 from numazones_topology_aware.hardware import Hardware

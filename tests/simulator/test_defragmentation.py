@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numazones.fragmentation import Shape
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, Wanted, measure
 from numazones_simulator.churn import Churn, nodes_of
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from numazones import cpuset, machines
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.machines import Shape
+from numazones import cpuset
+from numazones.kubelet import machines
+from numazones.kubelet.machine import CPU, Machine, NUMANode
+from numazones.kubelet.machines import Shape
 from numazones_exporter.sources.sysfs import SysfsReader
 from numazones_simulator import machine_tree
 from numazones_simulator.machine_tree import UnwritableMachine

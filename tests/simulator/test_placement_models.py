@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones_client import Resource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES, PODS
 from numazones_koordinator.annotations import RESOURCE_STATUS

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from numazones import prediction
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones, zones_from_node
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import Kind, NodeVerdict, Standing
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction import forecast as prediction
+from numazones.prediction.forecast import Kind, NodeVerdict, Standing
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
 from numazones_simulator.node_spec import node_object

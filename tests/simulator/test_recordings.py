@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from numazones import machines
-from numazones.machines import Shape
+from numazones.kubelet import machines
+from numazones.kubelet.machines import Shape
 from numazones_simulator import machine_tree, recordings
 from numazones_simulator.recordings import BadRecording
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_simulator.scheduler import choose, is_schedulable
 
 

@@ -1,9 +1,9 @@
 from collections import Counter
 from itertools import islice
 
-from numazones.demand import QOSClass
-from numazones.pod import Pod
-from numazones.requests import effective_requests
+from numazones.cluster.requests import effective_requests
+from numazones.kubelet.demand import QOSClass
+from numazones.kubelet.pod import Pod
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import Workload
 

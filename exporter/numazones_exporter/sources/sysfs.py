@@ -19,7 +19,7 @@ from typing import NamedTuple
 from numazones import cpuset
 from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
-from numazones.machine import CPU, InvalidMachine, Machine, NUMANode
+from numazones.kubelet.machine import CPU, InvalidMachine, Machine, NUMANode
 from numazones_exporter.observation import NO_NUMA_NODES, SYSFS, Hardware, Problem
 from numazones_exporter.sources.problems import Reading, SourceError
 

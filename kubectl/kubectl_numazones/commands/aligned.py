@@ -6,18 +6,18 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import Seen, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.selection import all_namespaces_option, selector_option
-from kubectl_numazones.source import Source
-from kubectl_numazones.zone_figures import UnknownNode
-from numazones.alignable import Alignable, alignable
-from numazones.alignment import Alignment, PodAlignment, of_node
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
-from numazones.quantity import format_bytes, format_rounded
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.printing.zone_figures import UnknownNode
+from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.selection import all_namespaces_option, selector_option
+from kubectl_numazones.reading.source import Source
+from numazones.alignment.alignable import Alignable, alignable
+from numazones.alignment.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
+from numazones.alignment.pod_alignment import Alignment, PodAlignment, of_node
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.apimachinery.quantity import format_bytes, format_rounded
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.wording import pluralize
 
 _COLUMNS = ("POD", "NODE", "ALIGNMENT", "CPUS", "MEMORY", "DEVICES", "ALIGNABLE")

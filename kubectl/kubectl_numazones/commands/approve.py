@@ -2,9 +2,9 @@
 
 import click
 
-from kubectl_numazones.cluster import source_options
 from kubectl_numazones.commands.decide import decide_on, decision_options
-from kubectl_numazones.source import Source
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.source import Source
 
 _EPILOG = """
 \b

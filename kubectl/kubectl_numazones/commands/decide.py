@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from kubectl_numazones import screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.source import Source, connect
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.source import Source, connect
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:

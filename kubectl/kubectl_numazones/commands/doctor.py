@@ -10,16 +10,16 @@ from typing import Annotated
 import click
 from rich.text import Text
 
-from kubectl_numazones import screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import source_options
 from kubectl_numazones.doctor.checks import Outcome, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
 from kubectl_numazones.doctor.restart import Change, Forecast, foresee
-from kubectl_numazones.files import documents
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.files import documents
+from kubectl_numazones.reading.source import Source
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize, some_of
 

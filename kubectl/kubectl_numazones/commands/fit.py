@@ -7,19 +7,27 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import read, source_options
-from kubectl_numazones.files import documents
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import read, source_options
+from kubectl_numazones.reading.files import documents
+from kubectl_numazones.reading.source import Source
 from numazones import cpuset
-from numazones.api_object import MALFORMED
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.defaulting import created_spec
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction, Reason
-from numazones.room import pod_of_shape
+from numazones.apimachinery.api_object import MALFORMED
+from numazones.apimachinery.defaulting import created_spec
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    Placed,
+    Prediction,
+    Reason,
+)
+from numazones.prediction.room import pod_of_shape
 from numazones.wording import pluralize
 
 _EPILOG = """

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import source_options
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
-from kubectl_numazones.source import Source, connect
-from numazones.label_selector import LabelSelector
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.source import Source, connect
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones.wording import pluralize
 
 if TYPE_CHECKING:
-    from kubectl_numazones import gate_control
+    from kubectl_numazones.stuck import gate_control
     from numazones_client import Client
 
 _T = TypeVar("_T")
@@ -123,7 +123,7 @@ def release(
     labels = "" if selector is None else str(selector)
 
     async def act(client: "Client", source: Source) -> int:
-        from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+        from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
 
         if pods:
             found = await gate_control.named(client, pods, source.namespace or "default")
@@ -148,7 +148,7 @@ def off(source: Source, *, dry_run: bool) -> int:
         raise click.UsageError("gate off is about the whole cluster; gate release -n opens one namespace")
 
     async def act(client: "Client", _source: Source) -> int:
-        from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+        from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
 
         injection = await gate_control.injection(client)
         binding = f"MutatingAdmissionPolicyBinding {gate_control.INJECTION}"
@@ -178,14 +178,14 @@ def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]
 
 
 async def _status(client: "Client", namespace: str, labels: str) -> "gate_control.GateDocument":
-    from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+    from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
 
     return await gate_control.status(client, namespace, labels)
 
 
 async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
     """Release pods and say what became of them; return the exit code."""
-    from kubectl_numazones import gate_control  # noqa: PLC0415 - dumps need no client
+    from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
 
     if not pods:
         screen.echo("no pod waits at the gate")

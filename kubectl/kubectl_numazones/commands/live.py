@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import read, source_options
-from kubectl_numazones.source import Source
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import read, source_options
+from kubectl_numazones.reading.source import Source
 
 _EPILOG = """
 \b

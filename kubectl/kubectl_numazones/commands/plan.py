@@ -9,16 +9,17 @@ from typing import Annotated, Any
 import click
 import yaml
 
-from kubectl_numazones import screen, yaml_depth
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import NotThere, Seen, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.selection import check_names, selector_option
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading import yaml_depth
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere, Seen, read, source_options
+from kubectl_numazones.reading.selection import check_names, selector_option
+from kubectl_numazones.reading.source import Source
 from numazones.api.rebalance import RebalancePolicy
-from numazones.cluster import ClusterPod
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.label_selector import LabelSelector
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import source_options
-from kubectl_numazones.event_loop import run_until_complete
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.source import Source
 from kubectl_numazones.record import directory, pseudonyms
 from kubectl_numazones.record.download import fetch
-from kubectl_numazones.source import Source
 from numazones.wording import pluralize
 
 _EPILOG = """

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones import misses, recording, screen
-from kubectl_numazones.cluster import source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck import misses
 from numazones.whatif.wrong_prediction import Answer, replay
 from numazones.wording import pluralize
 

@@ -7,28 +7,31 @@ from typing import Any
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.cluster import Seen, read, source_options
-from kubectl_numazones.experiments import label
-from kubectl_numazones.files import documents as documents_of
-from kubectl_numazones.said import said_about
-from kubectl_numazones.source import Source
-from kubectl_numazones.stuck import Background
-from numazones import timestamp
-from numazones.advice import Advice
-from numazones.api.rebalance import ENDED, RebalancePolicySpec
-from numazones.cluster import ClusterPod
+from kubectl_numazones.experiments.experiment import label
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.files import documents as documents_of
+from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.stuck_pod import Background
+from numazones.advice.changes import Advice
+from numazones.advice.helpful_changes import plan_made
+from numazones.api.rebalance import (
+    ENDED,
+    RebalancePolicySpec,
+)
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.held_room import held
-from numazones.helpful_changes import plan_made
-from numazones.prediction import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.forecast import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
+from numazones.prediction.held_room import held
+from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.whatif import situation_after, what_if
-from numazones.room import FittingPods
 from numazones.wording import first_of, pluralize
 from numazones_page import html
 from numazones_page.documents import (

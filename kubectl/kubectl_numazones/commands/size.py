@@ -6,13 +6,13 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import NotThere, read, source_options
-from kubectl_numazones.experiments import with_settings
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.recorded_files import is_recording
-from kubectl_numazones.recording import history
-from kubectl_numazones.source import Source
+from kubectl_numazones.experiments.experiment import with_settings
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import NotThere, read, source_options
+from kubectl_numazones.reading.recorded_files import is_recording
+from kubectl_numazones.reading.recording import history
+from kubectl_numazones.reading.source import Source
 from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import click
 
-from kubectl_numazones import plots, screen
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, perform, summary
-from kubectl_numazones.output import Output, output_option
-from numazones.answer import document
+from kubectl_numazones.experiments import plots
+from kubectl_numazones.experiments.experiment import (
+    Asked,
+    experiment_of,
+    experiment_options,
+    perform,
+    summary,
+)
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.bad_dump import BadDump
+from numazones.apimachinery.answer import document
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, VariantFigures
 from numazones.whatif.settings import Settings

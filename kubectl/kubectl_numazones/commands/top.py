@@ -10,18 +10,18 @@ from typing import Annotated
 import click
 from rich.text import Text
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import node_named, read, read_nodes_and_comers, source_options
-from kubectl_numazones.on_the_way import Coming, coming
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.selection import check_names, selector_option
-from kubectl_numazones.source import Source
-from kubectl_numazones.zone_figures import ORDERS, UnknownNode, Zone, share, why_no_zones, zones_of
-from numazones.alignment import of_node
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.printing.zone_figures import ORDERS, UnknownNode, Zone, share, why_no_zones, zones_of
+from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_comers, source_options
+from kubectl_numazones.reading.selection import check_names, selector_option
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.on_the_way import Coming, coming
+from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.quantity import format_rounded
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.apimachinery.quantity import format_rounded
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 
 _COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
 _NOT_ALIGNED = "NOT ALIGNED"

@@ -2,11 +2,11 @@
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import occupancy_of, read, source_options
-from kubectl_numazones.drawing import Drawing
-from kubectl_numazones.source import Source
-from numazones.alignment import by_name
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.drawing import Drawing
+from kubectl_numazones.reading.cluster import occupancy_of, read, source_options
+from kubectl_numazones.reading.source import Source
+from numazones.alignment.pod_alignment import by_name
 from numazones_page.machine_svg import machine_svg
 
 

@@ -4,9 +4,16 @@ from collections.abc import Iterator
 
 import click
 
-from kubectl_numazones import screen
-from kubectl_numazones.experiments import Asked, experiment_of, experiment_options, label, perform, summary
-from kubectl_numazones.output import Output, output_option
+from kubectl_numazones.experiments.experiment import (
+    Asked,
+    experiment_of,
+    experiment_options,
+    label,
+    perform,
+    summary,
+)
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.output import Output, output_option
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison
 

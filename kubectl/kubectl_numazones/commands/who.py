@@ -5,11 +5,11 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones import answers, screen
-from kubectl_numazones.cluster import NotThere, occupancy_of, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.source import Source
-from numazones.alignment import by_name
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
+from kubectl_numazones.reading.source import Source
+from numazones.alignment.pod_alignment import by_name
 from numazones.placement.occupancy import Share
 
 

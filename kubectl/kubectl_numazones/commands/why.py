@@ -2,17 +2,18 @@
 
 import click
 
-from kubectl_numazones import answers, screen, stuck_list
-from kubectl_numazones.cluster import Seen, read, source_options
-from kubectl_numazones.output import Output, output_option
-from kubectl_numazones.said import said_about
-from kubectl_numazones.selection import all_namespaces_option, check_names, selector_option
-from kubectl_numazones.source import Source
-from kubectl_numazones.stuck import Background, exit_code, explanation_lines, is_running, to_explain
-from kubectl_numazones.stuck_pods import Stuck, stuck_pods
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.label_selector import LabelSelector
-from numazones.prediction import devices_to_allocate
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.output import Output, output_option
+from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck import stuck_list
+from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
+from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import devices_to_allocate
 
 _EPILOG = """
 \b
@@ -95,7 +96,7 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
         # Imported late: text does without all that planning needs.
-        from kubectl_numazones.why_document import why_document  # noqa: PLC0415
+        from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
 
         output.write(why_document(Stuck(pods, pod, prediction), seen, background))
     elif output.form == "name":

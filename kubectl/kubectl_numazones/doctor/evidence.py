@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.access import may
-from kubectl_numazones.cluster import Seen, read_cluster
-from kubectl_numazones.event_loop import run_until_complete
-from kubectl_numazones.files import Object, distinct_objects
-from kubectl_numazones.source import Source, connect, list_objects
+from kubectl_numazones.reading.access import may
+from kubectl_numazones.reading.cluster import Seen, read_cluster
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.files import Object, distinct_objects
+from kubectl_numazones.reading.source import Source, connect, list_objects
 from numazones.api import crd
-from numazones.cluster import is_true
+from numazones.cluster.cluster import is_true
 from numazones.errors import NumazonesError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _evidence(
 
 
 async def _gather(source: Source) -> Evidence:
-    from kubectl_numazones.kinds import DOCTORS, Kind  # noqa: PLC0415
+    from kubectl_numazones.reading.kinds import DOCTORS, Kind  # noqa: PLC0415
     from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
 
     unseen: dict[str, str] = {}
@@ -186,7 +186,7 @@ async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Objec
 
 async def _denied_rights(client: "Client") -> list[str] | None:
     """What the user may not do of what commands need; None where the API server does not say."""
-    from kubectl_numazones.kinds import rights  # noqa: PLC0415
+    from kubectl_numazones.reading.kinds import rights  # noqa: PLC0415
 
     denied = []
     try:

@@ -2,9 +2,9 @@
 
 from kubectl_numazones.doctor.evidence import EXPORTER, Evidence
 from kubectl_numazones.doctor.reading_cures import CURES
-from kubectl_numazones.files import Object
-from numazones.cluster import ClusterNode, is_true
-from numazones.constraints import Constraints
+from kubectl_numazones.reading.files import Object
+from numazones.cluster.cluster import ClusterNode, is_true
+from numazones.kubelet.constraints import Constraints
 
 _NO_DIRECTORY = "hostPath type check failed"
 """What kubelets say of a mount whose directory is not there; the exporter mounts their own."""

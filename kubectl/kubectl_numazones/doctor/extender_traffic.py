@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kubectl_numazones.doctor.evidence import EXTENDERS_METRICS, Evidence
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 
 _TIMED_OUT = ("context deadline exceeded", "Client.Timeout exceeded")
 _AWAY = ("connection refused", "no such host", "connection reset by peer", "EOF")

@@ -5,20 +5,20 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kubectl_numazones import gated_pods
 from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
 from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, trouble_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.doctor.reading_cures import CURES
-from kubectl_numazones.files import Object
-from numazones import timestamp
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.stuck import gated_pods
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE
-from numazones.cluster import UNDECIDED
-from numazones.dump import OBJECTS_MISSING
-from numazones.prediction import relevant
-from numazones.waiting import GATE, OPT_IN
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import UNDECIDED
+from numazones.cluster.dump import OBJECTS_MISSING
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.prediction.forecast import relevant
 from numazones.wording import pluralize, some_of
 
 _OPERATOR = gated_pods.OPERATOR

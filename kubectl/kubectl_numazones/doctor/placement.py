@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, Severity, hint, warning
-from numazones import misfits
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.demand import PodLevel
+from numazones.advice import misfits
+from numazones.apimachinery.resources import CPU
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.scheduling import placement_obstacles
 from numazones.dra.conflicts import CURE, cpu_conflict
-from numazones.fragmentation import Shape
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
+from numazones.kubelet.demand import PodLevel
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
-from numazones.machine import Machine
-from numazones.pod import Pod
-from numazones.resources import CPU
-from numazones.scheduling import placement_obstacles
+from numazones.placement.fragmentation import Shape
 from numazones.wording import pluralize, some_of
 
 _DISTRIBUTE = "distribute-cpus-across-numa"

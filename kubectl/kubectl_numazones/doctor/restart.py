@@ -10,7 +10,7 @@ from typing import Any, cast
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, error, warning
 from numazones import cpuset
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.readmission import Chance, Readmission, Restart, RunningPod, restart

@@ -7,8 +7,8 @@ import yaml
 
 from kubectl_numazones.doctor.evidence import SCHEDULERS_PODS, Evidence, program_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
-from kubectl_numazones.files import Object
-from numazones.cluster import is_true
+from kubectl_numazones.reading.files import Object
+from numazones.cluster.cluster import is_true
 
 SCHEDULER = "numazones"
 _ALL = 100

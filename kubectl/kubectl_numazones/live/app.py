@@ -21,10 +21,7 @@ from textual.events import Resize
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerError
 
-from kubectl_numazones import plan_decisions, screen
-from kubectl_numazones.cluster import Seen, read_cluster
-from kubectl_numazones.files import Object
-from kubectl_numazones.kinds import Kind
+from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import head, lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.cluster_mirror import ClusterMirror
@@ -37,8 +34,12 @@ from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View, li
 from kubectl_numazones.live.screens import Details
 from kubectl_numazones.live.style import CSS
 from kubectl_numazones.plan_decisions import Decision
-from kubectl_numazones.source import Source, connect
-from kubectl_numazones.zone_figures import ORDERS
+from kubectl_numazones.printing import screen
+from kubectl_numazones.printing.zone_figures import ORDERS
+from kubectl_numazones.reading.cluster import Seen, read_cluster
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.kinds import Kind
+from kubectl_numazones.reading.source import Source, connect
 from numazones.errors import NumazonesError
 from numazones.wording import visible
 from numazones_client import Client

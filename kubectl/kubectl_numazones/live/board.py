@@ -6,12 +6,12 @@ Made anew whenever the cluster has changed.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubectl_numazones.cluster import Seen
-from kubectl_numazones.files import Object
-from kubectl_numazones.on_the_way import Coming, coming
-from kubectl_numazones.stuck_pods import Stuck, stuck_pods
-from kubectl_numazones.zone_figures import Zone, why_no_zones, zones_of
-from numazones.alignment import PodAlignment, by_name
+from kubectl_numazones.printing.zone_figures import Zone, why_no_zones, zones_of
+from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.stuck.on_the_way import Coming, coming
+from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
+from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from kubectl_numazones.files import Object
-from kubectl_numazones.kinds import KINDS, Kind
 from kubectl_numazones.live.events import OPERATOR
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.kinds import KINDS, Kind
 from numazones_client import JSON, Client, Reflector, Table, by_name
 from numazones_client.resources import EVENTS
 

@@ -7,9 +7,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kubectl_numazones.files import Object
-from kubectl_numazones.said import reference_of
-from numazones.waiting import last_seen
+from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.said import reference_of
+from numazones.cluster.waiting import last_seen
 
 if TYPE_CHECKING:
     from numazones_client import Client

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from kubectl_numazones.live.board import Board
 from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones.wording import pluralize, visible
 
 TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}

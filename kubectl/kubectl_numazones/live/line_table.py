@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
-from kubectl_numazones import screen
 from kubectl_numazones.live.lines import Line
+from kubectl_numazones.printing import screen
 
 
 class LineTable(DataTable[Any]):

@@ -8,18 +8,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kubectl_numazones import answers, screen, stuck
-from kubectl_numazones.drawing import Drawing
-from kubectl_numazones.kinds import Kind
 from kubectl_numazones.live.board import Board, Planned
 from kubectl_numazones.live.events import event_cells, object_of
 from kubectl_numazones.plan_decisions import Plan
-from kubectl_numazones.stuck_pods import Stuck
-from kubectl_numazones.zone_figures import Zone, share
-from numazones.alignment import PodAlignment, by_name
+from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.drawing import Drawing
+from kubectl_numazones.printing.zone_figures import Zone, share
+from kubectl_numazones.reading.kinds import Kind
+from kubectl_numazones.stuck import stuck_pod as stuck
+from kubectl_numazones.stuck.stuck_pods import Stuck
+from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import ENDED, PlanPhase
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE
-from numazones.quantity import format_rounded
+from numazones.apimachinery.quantity import format_rounded
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.whatif import Report
 from numazones.wording import pluralize

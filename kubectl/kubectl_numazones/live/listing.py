@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kubectl_numazones.files import Object
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned
 from kubectl_numazones.live.events import latest_first
 from kubectl_numazones.live.lines import Line
-from kubectl_numazones.zone_figures import ORDERS
+from kubectl_numazones.printing.zone_figures import ORDERS
+from kubectl_numazones.reading.files import Object
 
 ZONES, STUCK, PLANS, EVENTS = "zones", "stuck", "plans", "events"
 _MANY_ZONES = 200

@@ -13,9 +13,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from kubectl_numazones import screen
-from kubectl_numazones.files import Object
 from kubectl_numazones.live.events import EventSource, event_table
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.files import Object
 from numazones.wording import visible
 
 _PERIOD = 2.0

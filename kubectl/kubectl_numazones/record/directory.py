@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from kubectl_numazones.bad_dump import BadDump
-from kubectl_numazones.record.recorded_node import Body, RecordedNode
-from kubectl_numazones.recorded_files import (
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.recorded_files import (
     CONFIGURATION,
     HISTORY,
     NODE,
@@ -20,8 +19,9 @@ from kubectl_numazones.recorded_files import (
     TREE,
     ZONES,
 )
-from kubectl_numazones.recording import HELD, REJECTED, SNAPSHOT
-from numazones.cluster import ClusterPod
+from kubectl_numazones.reading.recording import HELD, REJECTED, SNAPSHOT
+from kubectl_numazones.record.recorded_node import Body, RecordedNode
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones_program.recordings import archive_of
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from kubectl_numazones import screen
-from kubectl_numazones.cluster import NotThere
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.cluster import NotThere
+from kubectl_numazones.reading.source import Source, connect
 from kubectl_numazones.record.recorded_node import Body, RecordedNode, event_of, node_of, pod_of
-from kubectl_numazones.source import Source, connect
 from numazones.errors import NumazonesError
 from numazones_client import Client, Forbidden, NotFound
 from numazones_client.errors import APIError

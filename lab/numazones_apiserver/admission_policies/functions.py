@@ -15,7 +15,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones_apiserver.admission_policies.syntax import LIMIT, REPLACE
 
 QUANTITY_MARK = b"\1quantity:"

@@ -8,7 +8,7 @@ removed.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from numazones.label_selector import LabelSelector
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones_apiserver.admission_policies.review import Review
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind, Registry

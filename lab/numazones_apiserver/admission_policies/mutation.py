@@ -15,7 +15,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError
 from numazones_apiserver import errors, fieldsets
 from numazones_apiserver.admission_policies.functions import QUANTITY_MARK

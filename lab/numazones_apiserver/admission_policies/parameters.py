@@ -8,8 +8,8 @@ parameterNotFoundAction says.
 from collections.abc import Mapping
 from typing import Any
 
+from numazones.apimachinery.label_selector import LabelSelector
 from numazones.errors import NumazonesError
-from numazones.label_selector import LabelSelector
 from numazones_apiserver.errors import Object
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.store import Store

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones_apiserver import errors
 from numazones_apiserver.admission_policies.expressions import (
     BOOL,

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from numazones import duration
+from numazones.apimachinery import duration
 from numazones.errors import NumazonesError
 
 _HTTP_TIMEOUT = 5.0

@@ -8,7 +8,7 @@ not looked at: no candidate violates one.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_simulator.kube_scheduler.messages import available
 
 NO_VICTIMS = "No preemption victims found for incoming pod"

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones import scheduling
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
 from numazones_simulator import clock

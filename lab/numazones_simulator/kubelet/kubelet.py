@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet import admission
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_simulator.node_spec import NodeSpec, node_object
 
 

@@ -15,11 +15,11 @@ from grpclib.const import Cardinality, Handler
 from grpclib.server import Stream
 
 from numazones import cpuset
-from numazones.demand import ContainerKind
+from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.device_manager import DeviceResource
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_exporter import podresources_pb2 as pb
 from numazones_simulator.kubelet.unix_server import UnixServer
 

@@ -7,7 +7,6 @@ that readers which wait for file events see what they would see on a node.
 from pathlib import Path
 
 from numazones import cpuset
-from numazones.demand import PodLevel
 from numazones.kubelet.checkpoints import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -20,6 +19,7 @@ from numazones.kubelet.checkpoints import (
     dump_device_manager_state,
     dump_memory_manager_state,
 )
+from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.device_manager import NO_NUMA, DeviceResource
 from numazones.kubelet.node import Node
 

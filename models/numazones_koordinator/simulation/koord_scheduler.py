@@ -8,9 +8,9 @@ same another way.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_client import APIError, Client
 from numazones_client.resources import PODS
 from numazones_koordinator.admission import Admission, admit

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from numazones.machine import Machine
+from numazones.kubelet.machine import Machine
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_koordinator.annotations import CPU_TOPOLOGY
 from numazones_koordinator.identity import DEVICE

@@ -1,6 +1,6 @@
 """Nodes on which Koordinator's scheduler places pods."""
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_koordinator.identity import NAME
 from numazones_simulator.node_kinds import INTERLEAVED, TWO_SOCKETS, devices_of, of_model
 from numazones_simulator.node_spec import NodeSpec, bystander

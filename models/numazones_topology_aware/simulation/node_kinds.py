@@ -1,6 +1,6 @@
 """Nodes on which NRI's topology-aware policy places containers."""
 
-from numazones import machines
+from numazones.kubelet import machines
 from numazones_simulator.node_kinds import SUB_NUMA, of_model
 from numazones_simulator.node_spec import NodeSpec, bystander
 from numazones_topology_aware.identity import NAME

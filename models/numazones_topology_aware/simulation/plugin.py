@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_simulator.node_spec import NodeSpec
 from numazones_topology_aware.admission import create_missing, remove
 from numazones_topology_aware.config import DEFAULTS, Configuration

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
-from numazones.cluster import ClusterPod
-from numazones.owners import owner_of
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.owners import owner_of
 
 _MAX_SERIES = 200
 """Series that are kept: those counted last."""

@@ -9,10 +9,17 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones.alignable import Alignable
-from numazones.alignment import Alignment
-from numazones.cluster import ClusterNode
-from numazones.owner_alignment import AlignmentSum, OwnerName, merged, sums_by_owner, total, worst_first
+from numazones.alignment.alignable import Alignable
+from numazones.alignment.owner_alignment import (
+    AlignmentSum,
+    OwnerName,
+    merged,
+    sums_by_owner,
+    total,
+    worst_first,
+)
+from numazones.alignment.pod_alignment import Alignment
+from numazones.cluster.cluster import ClusterNode
 from numazones_program.gauges import gauge
 
 OTHERS = OwnerName("", "", "(others)")

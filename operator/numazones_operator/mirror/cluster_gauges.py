@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones import fragmentation
-from numazones.cluster import ClusterNode
-from numazones.fragmentation import Fragmentation, Shape
+from numazones.apimachinery.resources import CPU
+from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.node import Node
-from numazones.resources import CPU
-from numazones.room import FittingPods
+from numazones.placement import fragmentation
+from numazones.placement.fragmentation import Fragmentation, Shape
+from numazones.prediction.room import FittingPods
 from numazones_operator.mirror.alignment_gauges import NodeAlignment, alignment_families
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.sharing import Sharing
 from numazones.placement import models
 from numazones.placement.models import ObjectKind
-from numazones.prediction import relevant
-from numazones.sharing import Sharing
+from numazones.prediction.forecast import relevant
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
     Heartbeat,

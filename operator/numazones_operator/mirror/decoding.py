@@ -6,7 +6,7 @@ from typing import Any
 
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import CPUS_EXCLUSIVE
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.devices import Slice

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numazones.cluster import is_true
+from numazones.cluster.cluster import is_true
 from numazones_client import Resource
 from numazones_client.table import Table
 

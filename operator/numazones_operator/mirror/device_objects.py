@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from numazones.cluster import device_classes
+from numazones.cluster.cluster import device_classes
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass as SelectingClass

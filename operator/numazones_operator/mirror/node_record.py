@@ -8,17 +8,18 @@ happened since (``since_snapshot``) played over it.
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
-from numazones import prediction, timestamp
 from numazones.api.claimed_devices import ClaimedDevices, claimed_devices
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.sharing import Sharing
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
 from numazones.kubelet.node import Node
 from numazones.placement import Unknown
 from numazones.placement.kubelet import KubeletPlacement
-from numazones.sharing import Sharing
+from numazones.prediction import forecast as prediction
 from numazones.wording import pluralize
 from numazones_operator.mirror.decoding import (
     Heartbeat,

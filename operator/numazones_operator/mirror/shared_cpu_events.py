@@ -5,7 +5,7 @@ Exporters say so in the condition CPUsExclusive of their zones; whoever asks for
 
 import asyncio
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.shared_cpus import describe, shared_cpus
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.mirror.cluster_state import ClusterState

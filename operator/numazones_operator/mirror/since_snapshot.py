@@ -23,11 +23,11 @@ its room free or taken, and so where they are: ``replay`` gives one answer, and 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from numazones.cluster import ClusterPod
-from numazones.demand import QOSClass
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 _STRAGGLING = 60.0
 """Seconds for which zones that still show an ended pod may arrive."""

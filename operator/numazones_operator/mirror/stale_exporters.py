@@ -14,9 +14,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE, Silence
+from numazones.apimachinery import timestamp
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import LEASES, NUMAZONES
 from numazones_operator.events import COMPONENT

@@ -8,9 +8,9 @@ have to be asked.
 import asyncio
 from collections.abc import Callable
 
-from numazones import prediction
-from numazones.cluster import ClusterPod
-from numazones.waiting import RELEASED
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import RELEASED
+from numazones.prediction import forecast as prediction
 
 RELEASED_SECONDS = 5.0
 """Seconds after which a pod that the gate released, and that has no node, is asked about anew."""

@@ -16,15 +16,15 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from numazones import quantity
 from numazones.api.amounts import in_gibibytes
 from numazones.api.dynamic_resources import DynamicResources, dynamic_resources
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import MAX_RECORD, NUMAZONE, UNKNOWN_MODEL, ModelAmounts, ZonePlacement
-from numazones.cluster import ClusterNode
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import MEMORY
+from numazones.cluster.cluster import ClusterNode
 from numazones.placement.models import TOPOLOGY_KIND, Model, Object
 from numazones.placement.occupancy import ZoneUse
-from numazones.resources import MEMORY
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import NUMAZONES
 from numazones_operator.events import WARNING, EventPoster

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from numazones.advice import Advice
-from numazones.cluster import ClusterPod
-from numazones.helpful_changes import helpful_changes, nodes_looked_at
-from numazones.prediction import INADMISSIBLE, Forecast, Prediction
+from numazones.advice.changes import Advice
+from numazones.advice.helpful_changes import helpful_changes, nodes_looked_at
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import INADMISSIBLE, Forecast, Prediction
 from numazones.rebalance.candidates import Situation
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.pipeline import Pipeline

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numazones import cpuset, fragmentation
+from numazones import cpuset
 from numazones.api.meta import API_VERSION, ObjectMeta, OwnerReference
 from numazones.api.prediction import (
     AdmissionPrediction,
@@ -19,9 +19,9 @@ from numazones.api.prediction import (
     PredictionSummary,
     Reason,
 )
-from numazones.cluster import ClusterPod
-from numazones.placement import ADMITTED
-from numazones.prediction import UNKNOWN, Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.placement import ADMITTED, fragmentation
+from numazones.prediction.forecast import UNKNOWN, Prediction
 from numazones.wording import shorten
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import brief_of, explanation_of

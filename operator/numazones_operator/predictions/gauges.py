@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
-from numazones import timestamp
-from numazones.owners import owner_of
+from numazones.apimachinery import timestamp
+from numazones.cluster.owners import owner_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import Publisher
 from numazones_program.gauges import gauge

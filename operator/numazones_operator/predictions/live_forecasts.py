@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from numazones import prediction
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.node_choice import Ranking
-from numazones.prediction import Forecast, Kind, Prediction, Standing
-from numazones.room import copy_of
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction import forecast as prediction
+from numazones.prediction.forecast import Forecast, Kind, Prediction, Standing
+from numazones.prediction.node_choice import Ranking
+from numazones.prediction.room import copy_of
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 

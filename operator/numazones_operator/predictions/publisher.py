@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from numazones import timestamp
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.placement import ADMITTED
 from numazones.placement.models import kubelet_verdict
-from numazones.prediction import Prediction
+from numazones.prediction.forecast import Prediction
 from numazones_client import (
     AlreadyExists,
     APIError,

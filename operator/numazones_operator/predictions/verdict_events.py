@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference
 
 _REASONS = {

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.rebalance import PlanPhase
+from numazones.apimachinery import timestamp
 from numazones.rebalance.history import Emptied
 from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.objects import PolicyObject, emptied_nodes

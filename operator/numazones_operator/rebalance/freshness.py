@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numazones.api.meta import NODE_LABEL
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones_client import Client
 from numazones_client.resources import NODES, NUMAZONES, PODS
 from numazones_operator.mirror.cluster_state import ClusterState

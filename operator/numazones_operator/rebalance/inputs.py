@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from numazones.api.rebalance import MovePhase, PlanPhase
-from numazones.cluster import Cluster, ClusterPod
-from numazones.defaulting import Defaults
+from numazones.apimachinery.defaulting import Defaults
+from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones.api.rebalance import ACTIVE, PlanPhase, RecommendedMove
-from numazones.cluster import is_true
+from numazones.cluster.cluster import is_true
 from numazones_operator.rebalance.conflicts import CONFLICTED
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.readiness import READY

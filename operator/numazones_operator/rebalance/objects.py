@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from numazones import duration, timestamp
 from numazones.api.meta import API_VERSION, MAX_LABEL, OwnerReference
 from numazones.api.rebalance import (
     DisruptionCost,
@@ -21,9 +20,10 @@ from numazones.api.rebalance import (
     RecommendedMove,
     RecommendedPlacement,
 )
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import duration, timestamp
+from numazones.apimachinery.quantity import format_milli
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.quantity import format_milli
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, Placement, Plan

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones import duration, timestamp
 from numazones.api.rebalance import Mode, PlanPhase
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import duration, timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals

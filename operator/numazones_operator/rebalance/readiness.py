@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import duration, timestamp
 from numazones.api.conditions import stamp, transitions
+from numazones.apimachinery import duration, timestamp
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from numazones import timestamp
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.waiting import GATE
 from numazones.placement import ADMITTED
 from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.moves import replacement
-from numazones.waiting import GATE
 
 _MAX_PAUSE = timedelta(minutes=10)
 """A loop in which nobody was rejected for so long is over; a Job's controller pauses up to 6 minutes."""

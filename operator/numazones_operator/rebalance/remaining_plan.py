@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from numazones.api.rebalance import MovePhase, RecommendedMove
-from numazones.cluster import Cluster, ClusterPod
+from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement import ADMITTED
 from numazones.placement.models import kubelet_verdict
 from numazones.rebalance.budgets import Headroom

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.conditions import stamp, transitions
 from numazones.api.rebalance import ENDED, MoveProgress, PlanPhase, PodReference
-from numazones.cluster import ClusterPod
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS

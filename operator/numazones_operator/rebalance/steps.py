@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from numazones import timestamp
 from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
-from numazones.cluster import ClusterPod
-from numazones.demand import QOSClass
-from numazones.fragmentation import zones_of
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.kubelet.demand import QOSClass
+from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation, parse_time
-from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.freshness import Freshness

@@ -17,8 +17,8 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.placement import ADMITTED, Placement
-from numazones.pod import Pod
 
 _MAX_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""

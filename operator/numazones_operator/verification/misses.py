@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import accumulate
 
-from numazones import timestamp
+from numazones.apimachinery import timestamp
 from numazones.placement import ADMITTED
 from numazones.whatif import wrong_prediction
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction

@@ -10,8 +10,8 @@ or understands afterwards, are explained: of others it would not know why.
 from collections.abc import Callable, Iterator, Mapping
 
 from numazones import cpuset
-from numazones.advice import Around, advise_on
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.advice.changes import Around, advise_on
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.shortfall import name_numas

@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from numazones import prediction
-from numazones.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import NodeAdmission
 from numazones.kubelet.node_info import NodeInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import SMT_ALIGNMENT, STATUS_PREFIX, TOPOLOGY_AFFINITY
 from numazones.placement import ADMITTED, BoundDecision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET
-from numazones.pod import Pod
+from numazones.prediction import forecast as prediction
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification import causes
 from numazones_operator.verification.causes import Accuracy, Fates

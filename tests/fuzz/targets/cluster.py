@@ -9,7 +9,7 @@ from typing import Any
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.custom_resources import policy_of, standing_goals
@@ -17,8 +17,8 @@ from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Decoder, Unreadable
 from numazones_client.decoding import by_uid
 from numazones_operator.mirror import decoding
-from numazones_operator.placement.extender.messages import encode
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
+from numazones_operator.prevention.extender.messages import encode
 from numazones_operator.rebalance.inputs import Claim, Defaulting, Template
 from numazones_operator.rebalance.objects import PolicyObject
 from tests.fuzz.target import Target

@@ -16,8 +16,8 @@ import click
 import yaml
 from click.testing import CliRunner
 
-from kubectl_numazones import recording
 from kubectl_numazones.main import commands
+from kubectl_numazones.reading import recording
 from numazones.errors import NumazonesError
 from numazones_client.config import ConfigError
 from tests.fuzz.target import Target

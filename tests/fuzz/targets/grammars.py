@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-from numazones import cpuset, duration, jsonpath, quantity, timestamp
-from numazones.fragmentation import InvalidShape, Shape
-from numazones.label_selector import InvalidSelector, LabelSelector
+from numazones import cpuset
+from numazones.apimachinery import duration, jsonpath, quantity, timestamp
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
+from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones_exporter.token_claims import token_claims
 from numazones_topology_aware import glob, go_yaml
 from tests.fuzz.target import Target

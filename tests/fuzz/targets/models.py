@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 
 from numazones import build
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.kubelet.pod import Pod
 from numazones.placement import models
 from numazones.placement.models import Model, NodeObjects
-from numazones.pod import Pod
 from numazones_koordinator import annotations as koordinator
 from numazones_koordinator.model import MODEL as KOORDINATOR
 from numazones_topology_aware.admission import admit

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.annotations import (
     CPU_TOPOLOGY,
     NODE_NUMA_TOPOLOGY_POLICY,

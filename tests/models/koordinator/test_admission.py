@@ -6,7 +6,7 @@ import pytest
 
 from numazones import cpuset
 from numazones.errors import UnmodelledFeature
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.admission import Admission, Stage, admit, admit_each, remove
 from numazones_koordinator.annotations import (
     AMPLIFICATION_RATIO,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.annotations import NODE_NUMA_TOPOLOGY_POLICY
 from numazones_koordinator.explanation import explain

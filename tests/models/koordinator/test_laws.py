@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.admission import Admission, admit, admit_each, remove
 from numazones_koordinator.amounts import nothing
 from numazones_koordinator.annotations import NODE_CPU_BIND_POLICY, NODE_NUMA_ALLOCATE_STRATEGY

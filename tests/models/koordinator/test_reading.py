@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_koordinator.admission import admit
 from numazones_koordinator.annotations import (
     AMPLIFICATION_RATIO,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.machine import CPU, Machine, NUMANode
+from numazones.kubelet.pod import Pod
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.hardware import Cache, CPUDetails, Hardware
 

@@ -4,9 +4,9 @@ import pytest
 
 from numazones import cpuset
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.machine import CPU, Machine, NUMANode
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
 from numazones_topology_aware.admission import admit, create_missing, overlay, remove
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware

@@ -1,7 +1,7 @@
 """Containers come, are resized, and go; configurations change."""
 
 from numazones import cpuset
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware.events import create, remove_pod, run_pod, stop
 from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.sandbox import CGroup, ContainerSpec, Sandbox

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware import affinity, glob, go_yaml
 from numazones_topology_aware.expression import Expression, Subject
 from numazones_topology_aware.go_yaml import InvalidDocument

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.errors import UnmodelledFeature
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode

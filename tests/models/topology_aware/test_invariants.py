@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.cpu_allocator import CPUAllocator
 from numazones_topology_aware.cpu_priority import Priority

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from numazones import cpuset
-from numazones.demand import QOSClass
+from numazones.kubelet.demand import QOSClass
 from numazones_topology_aware.memory import MemoryAllocator, MemoryState, NoMemory
 from numazones_topology_aware.memory_types import DRAM, HBM, PMEM
 from numazones_topology_aware.topology import MemoryNode, Topology

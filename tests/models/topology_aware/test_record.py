@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.errors import UnmodelledFeature
+from numazones.kubelet.pod import Pod
 from numazones.placement import UnreadableNode
-from numazones.pod import Pod
 from numazones_topology_aware.admission import admit, create_missing, missing, remove
 from numazones_topology_aware.live import node_from_cluster
 from numazones_topology_aware.node import Node

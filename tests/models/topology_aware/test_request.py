@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from numazones.demand import QOSClass
 from numazones.errors import UnmodelledFeature
-from numazones.pod import Pod
+from numazones.kubelet.demand import QOSClass
+from numazones.kubelet.pod import Pod
 from numazones_topology_aware import request, requirements
 from numazones_topology_aware.memory_types import DRAM, HBM, PMEM, PRESERVE
 from numazones_topology_aware.node import Node

@@ -4,13 +4,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 GIB = 1 << 30
 NIC, GPU, TPM, EMPTY = (

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from pydantic import Field
 
-from numazones.answer import json_name
 from numazones.api import crd
 from numazones.api.meta import APIModel, APIObject, ResourceType
+from numazones.apimachinery.answer import json_name
 
 from ... import real_apiserver  # noqa: TID252 - test folders are not packages
 from ...real_apiserver import RealAPIServer  # noqa: TID252

@@ -17,9 +17,9 @@ from numazones.api.snapshot import NodeSnapshot
 from numazones.api.zones import build_zones, zones_from_node
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 from .nodes import GIB, NIC, nodes, pod
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from numazones import duration
 from numazones.api.meta import API_VERSION, Condition, InvalidObject, ObjectMeta
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
 from numazones.api.prediction import AdmissionPrediction
 from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
+from numazones.apimachinery import duration
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import DEFAULT, Protections
 from numazones_client.resources import NUMAZONES

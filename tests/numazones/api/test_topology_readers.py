@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones import quantity
 from numazones.api.noderesourcetopology import NUMA_ID, from_zones
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
+from numazones.apimachinery import quantity
 from numazones.kubelet.node import Node
 
 from .nodes import nodes

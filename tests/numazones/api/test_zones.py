@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones import cpuset, quantity
+from numazones import cpuset
 from numazones.api.amounts import in_gibibytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
@@ -22,16 +22,17 @@ from numazones.api.zones import (
     node_from_zones,
     zones_from_node,
 )
+from numazones.apimachinery import quantity
+from numazones.cluster.sharing import Sharing
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.versions import UnsupportedVersion
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
-from numazones.sharing import Sharing
 from tests.conformance import scenario as vectors
 
 from .nodes import GIB, NIC, TPM, amounts, nodes, pod

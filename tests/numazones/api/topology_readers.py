@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 
 MAX_SCORE = 100
 UNKNOWN_COST = 255

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from numazones import build
-from numazones.alignable import trials_on
-from numazones.alignment import Alignment, of_node
+from numazones.alignment.alignable import trials_on
+from numazones.alignment.pod_alignment import Alignment, of_node
 from numazones.api.numazone import Assignment, DeviceIDs
 from numazones.api.zones import zones_from_node
-from numazones.dump import Dump, read_nodes
+from numazones.cluster.dump import Dump, read_nodes
 from numazones.kubelet.admission import admit
 from tests.numazones.dra.building import NODE, claim, device, resource_slice, result
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.api.dynamic_resources import by_numa
-from numazones.api_object import InvalidObject
+from numazones.apimachinery.api_object import InvalidObject
 from numazones.dra.amounts import node_devices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 GI = 1 << 30
 GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}

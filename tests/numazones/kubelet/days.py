@@ -5,12 +5,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from numazones.apimachinery.quantity import parse
 from numazones.kubelet.admission import Admission, admit
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
-from numazones.pod import Pod
-from numazones.quantity import parse
 
 from .building import GI, container, gpus, machine, node, pod
 

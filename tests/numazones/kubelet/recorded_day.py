@@ -11,16 +11,16 @@ from typing import Any
 import yaml
 
 from numazones import cpuset
-from numazones.cluster import ClusterNode
-from numazones.constraints import Constraints
+from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from numazones_exporter.sources.sysfs import SysfsReader
 
 REJECTED = "Pod was rejected: "

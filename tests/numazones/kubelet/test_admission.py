@@ -10,7 +10,7 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 from tests.numazones.kubelet.days import days, play
 
 from .building import container, gpus, machine, node, pod, sidecar

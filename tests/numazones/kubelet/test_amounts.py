@@ -9,17 +9,17 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import zones_of
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.amounts import amounts_of, follows_from_amounts
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
-from numazones.machine import Machine
-from numazones.pod import Pod
-from numazones.prediction import Forecast, Kind, ask
+from numazones.placement.fragmentation import zones_of
+from numazones.prediction.forecast import Forecast, Kind, ask
 from tests.numazones.kubelet.building import configuration, container, machine, node, pod
 
 NIC = "vendor/nic"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from numazones import quantity
+from numazones.apimachinery import quantity
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
+from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.versions import UnsupportedVersion
-from numazones.machine import InvalidMachine, Machine
 
 from .building import configuration, machine
 

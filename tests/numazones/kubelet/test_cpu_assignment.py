@@ -8,8 +8,8 @@ from numazones import cpuset
 from numazones.kubelet.cpu_assignment import take
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.rejection import KubeletHang, Rejection
-from numazones.machine import Machine
 
 from .building import machine
 

@@ -14,9 +14,9 @@ from numazones.kubelet.device_manager import (
 )
 from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import Rejection
 from numazones.kubelet.startup import Kubelet
-from numazones.pod import Pod
 
 from .building import configuration, container, gpus, machine, node, pod, sidecar
 

@@ -7,12 +7,12 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
+from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, Rejection
-from numazones.machine import Machine, NUMANode
-from numazones.pod import Pod
 
 from .building import GI, configuration, container, machine, node, pod, sidecar
 

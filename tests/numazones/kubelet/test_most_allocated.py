@@ -10,8 +10,8 @@ import pytest
 
 from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.machine import Machine
 
 from .building import GI, container, machine, node, pod
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from numazones.constraints import Constraints, Taint
+from numazones.cluster.requests import effective_requests
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.constraints import Constraints, Taint
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.pod import Pod
-from numazones.requests import effective_requests
+from numazones.kubelet.pod import Pod
 
 from .building import GI, container, gpus, machine, node
 

@@ -10,7 +10,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
-from numazones.pod import Pod
+from numazones.kubelet.pod import Pod
 
 from .building import GI, container, gpus, machine, node, pod, sidecar
 

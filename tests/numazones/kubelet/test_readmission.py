@@ -12,8 +12,8 @@ from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.readmission import Chance, RunningPod, restart
-from numazones.pod import Pod
 from tests.numazones.kubelet import building
 
 GI = building.GI

@@ -17,8 +17,8 @@ from numazones.kubelet.checkpoint_values import (
 )
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.node import InvalidNodeState, Node
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.restart import node_from_checkpoints
-from numazones.pod import Pod
 from numazones_simulator.kubelet import state_files
 from tests.conformance import scenario as reading
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from numazones import cpuset
-from numazones.demand import PodLevel
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.demand import PodLevel
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.versions import UnsupportedVersion, release
-from numazones.pod import Pod
 
 from .building import configuration, container, machine, node, pod
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.moves import evict, place

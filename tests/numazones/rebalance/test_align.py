@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones import alignment
-from numazones.cluster import ClusterNode
+from numazones.alignment import pod_alignment as alignment
+from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure
 from numazones.rebalance.limits import Limits

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.budgets import Budget, Headroom
 
 

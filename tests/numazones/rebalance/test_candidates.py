@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod, Owner
+from numazones.cluster.cluster import ClusterPod, Owner
 from numazones.placement import Unknown
 from numazones.rebalance.candidates import Candidate, candidates, why_not
 from numazones.rebalance.moves import Disruption

@@ -8,7 +8,7 @@ import pytest
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.errors import NumazonesError
-from numazones.fragmentation import InvalidShape
+from numazones.placement.fragmentation import InvalidShape
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of, title
 from numazones.rebalance.goals import Align, Vacate, pending_goals
 from numazones.rebalance.policy import InvalidPolicy, Target

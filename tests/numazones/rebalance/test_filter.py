@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from numazones import timestamp
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.label_selector import InvalidSelector
+from numazones.apimachinery import timestamp
+from numazones.apimachinery.label_selector import InvalidSelector
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.filter import (
     EVICT,

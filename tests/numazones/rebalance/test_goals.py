@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode
-from numazones.fragmentation import Shape
+from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.cluster import ClusterPod, Owner
+from numazones.cluster.cluster import ClusterPod, Owner
 from numazones.rebalance.limits import (
     NAMESPACE_REACHED,
     NODE_REACHED,

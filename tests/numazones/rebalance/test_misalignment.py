@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones import alignment
-from numazones.alignable import Alignable
-from numazones.cluster import ClusterNode
-from numazones.misalignment import Misalignment, misalignment_of
+from numazones.advice.misalignment import Misalignment, misalignment_of
+from numazones.alignment import pod_alignment as alignment
+from numazones.alignment.alignable import Alignable
+from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.moves import evict, place

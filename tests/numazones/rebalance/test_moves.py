@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, replacement, zones_of
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready

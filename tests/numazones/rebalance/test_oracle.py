@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from numazones import scheduling
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape, zones_of
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
+from numazones.placement.fragmentation import Shape, zones_of
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Plan

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from numazones import fragmentation
-from numazones.cluster import Cluster
-from numazones.fragmentation import Shape
-from numazones.placement import Unknown
+from numazones.cluster.cluster import Cluster
+from numazones.placement import Unknown, fragmentation
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, victims
 

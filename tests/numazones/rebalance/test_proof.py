@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster, ClusterPod
-from numazones.fragmentation import Shape
+from numazones.cluster.cluster import Cluster, ClusterPod
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals

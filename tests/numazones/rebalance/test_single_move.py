@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.advice import Advice, Around, Change, Cost, advise_on
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.advice.changes import Advice, Around, Change, Cost, advise_on
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.limits import Limits

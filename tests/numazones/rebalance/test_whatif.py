@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from numazones.answer import document
 from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
-from numazones.dump import Dump, InvalidDump
-from numazones.fragmentation import Shape
+from numazones.apimachinery.answer import document
+from numazones.cluster.dump import Dump, InvalidDump
+from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.dump import situation_of

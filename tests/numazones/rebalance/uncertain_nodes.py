@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 
 
 def not_ready(node: ClusterNode) -> ClusterNode:

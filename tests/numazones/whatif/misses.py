@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node_info import NodeInfo
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction

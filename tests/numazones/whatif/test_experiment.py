@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.answer import document as written
-from numazones.cluster import ClusterNode
+from numazones.apimachinery.answer import document as written
+from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Estimate, Experiment, Variant, compare, make_runs, shape_of
 from numazones.whatif.machine_type import node_template

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode, start_nodes

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.fragmentation import Shape
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement.fragmentation import Shape
 from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numazones.node_choice import NodeChoice
+from numazones.prediction.node_choice import NodeChoice
 from numazones.whatif.settings import InvalidSetting
 from numazones.whatif.variant_settings import parse, split
 

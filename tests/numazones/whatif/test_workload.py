@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.workload import Event, Group, History, InvalidGroup, Leaving, Recipe
 

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import ClusterPod, Owner
+from numazones.cluster.cluster import ClusterPod, Owner
 from numazones_operator.metrics import owner_rejections
 from numazones_operator.metrics.owner_rejections import OwnerRejections
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from numazones.alignable import Alignable
-from numazones.alignment import Alignment
-from numazones.cluster import ClusterNode
-from numazones.dump import Dump
-from numazones.owner_alignment import AlignmentSum, OwnerName
+from numazones.alignment.alignable import Alignable
+from numazones.alignment.owner_alignment import AlignmentSum, OwnerName
+from numazones.alignment.pod_alignment import Alignment
+from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.dump import Dump
 from numazones.rebalance.dump import situation_of
 from numazones_operator.mirror import alignment_gauges
 from numazones_operator.mirror.alignment_gauges import NodeAlignment, alignment_families

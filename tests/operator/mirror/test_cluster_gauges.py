@@ -1,7 +1,7 @@
 """What gauges show of a node."""
 
-from numazones.cluster import ClusterNode
-from numazones.room import FittingPods
+from numazones.cluster.cluster import ClusterNode
+from numazones.prediction.room import FittingPods
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_operator.mirror.cluster_gauges import node_gauges
 from tests.models.koordinator import building as koordinator

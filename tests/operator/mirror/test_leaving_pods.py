@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from numazones.cluster import MIRROR, ClusterPod
+from numazones.cluster.cluster import MIRROR, ClusterPod
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, OfflinePipeline, pod, zones_show
 
 

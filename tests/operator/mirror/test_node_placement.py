@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.prediction import Kind, Standing, ask, predict
+from numazones.prediction.forecast import Kind, Standing, ask, predict
 from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement

@@ -4,7 +4,7 @@ from numazones.api.meta import Condition
 from numazones.api.numazone import READY
 from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.zones import zones_from_node
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones_operator.mirror.decoding import ZoneReport

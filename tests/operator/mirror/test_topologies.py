@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.prediction import predict
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.forecast import predict
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import TopologyReport
 from numazones_simulator import node_kinds

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
+from numazones.cluster.dump import Dump, nodes_of
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.devices import Slice
-from numazones.dump import Dump, nodes_of
 from numazones.placement.models import parse_record
 from numazones_client import Forbidden, NotFound
 from numazones_client.errors import Request

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from numazones.cluster import ClusterPod
-from numazones.held_room import Way
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.held_room import Way
 from numazones_operator.options import Options
 from numazones_operator.page.updater import PageUpdater
-from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
 from tests.operator.closed_loop import pod_body

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from numazones.cluster import ClusterPod
-from numazones.waiting import OPT_IN
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import OPT_IN
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.placement.admission_gates import AdmissionGates
-from numazones_operator.placement.preempting_releases import PreemptingReleases
+from numazones_operator.prevention.admission_gates import AdmissionGates
+from numazones_operator.prevention.preempting_releases import PreemptingReleases
 from tests.operator.placement.extender.cluster import Cluster
 
 

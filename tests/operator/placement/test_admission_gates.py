@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from numazones.waiting import GATE
+from numazones.cluster.waiting import GATE
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
-from numazones_operator.placement import preempting_releases
-from numazones_operator.placement.admission_gates import PATIENCE_SECONDS
+from numazones_operator.prevention import preempting_releases
+from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body

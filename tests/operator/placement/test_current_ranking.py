@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from numazones.api.rebalance import RebalancePolicy
-from numazones.node_choice import NodeChoice
+from numazones.prediction.node_choice import NodeChoice
 from numazones_client.resources import REBALANCE_POLICIES
 from numazones_operator.options import Options
-from numazones_operator.placement.current_ranking import CurrentRanking
+from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop, eventually

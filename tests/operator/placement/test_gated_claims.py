@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from numazones.cluster.waiting import GATE
 from numazones.dra.devices import Slice
-from numazones.waiting import GATE
 from numazones_client.resources import DEVICE_CLASSES, NAMESPACES, PODS
 from numazones_operator.mirror.decoding import DeviceClass
 from numazones_simulator import node_kinds

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from numazones import timestamp
-from numazones.cluster import ClusterPod
-from numazones.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, with_held
-from numazones.prediction import Kind, Standing, ask
-from numazones.waiting import RELEASED
-from numazones_operator.placement.held_room import NOMINATION_SECONDS, HeldRoom
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import RELEASED
+from numazones.prediction.forecast import Kind, Standing, ask
+from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, with_held
+from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, OfflinePipeline
 

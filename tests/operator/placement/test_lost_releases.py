@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import ClusterNode
-from numazones.waiting import GATE, RELEASED
+from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.waiting import GATE, RELEASED
 from numazones_client import APIError
 from numazones_client.errors import Request
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.placement.lost_releases import PATIENCE, LostReleases
+from numazones_operator.prevention.lost_releases import PATIENCE, LostReleases
 from tests.operator.placement.extender.cluster import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from numazones.waiting import GATE, RELEASED
+from numazones.cluster.waiting import GATE, RELEASED
 from numazones_apiserver import ApiServer
 from numazones_client import APIError, Client, ClusterConfig, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.placement.release_patch import Target, release_patch
+from numazones_operator.prevention.release_patch import Target, release_patch
 from tests.operator.closed_loop import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

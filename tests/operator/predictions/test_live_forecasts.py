@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from numazones.node_choice import ASKING, NodeChoice
+from numazones.prediction.node_choice import ASKING, NodeChoice
 from numazones_operator.options import Options
-from numazones_operator.placement.extender import decisions
-from numazones_operator.placement.extender.verdicts import CurrentVerdicts
-from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.prevention.extender import decisions
+from numazones_operator.prevention.extender.verdicts import CurrentVerdicts
+from numazones_operator.prevention.held_room import HeldRoom
 from tests.operator.offline_pipeline import SETTLE, OfflinePipeline
 from tests.operator.one_node_pipeline import OneNodePipeline
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import ClusterPod
-from numazones.prediction import Candidate, NodeCounts, Prediction
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Candidate, NodeCounts, Prediction
 from numazones_operator.events import NORMAL, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.verdict_events import VerdictEvents

@@ -12,12 +12,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from numazones.api.meta import NODE_LABEL
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.admission import admit
 from numazones.rebalance.custom_resources import policy_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation
-from numazones.waiting import GATE, OPT_IN
 from numazones_client import APIError, Conflict, Resource
 from numazones_client.errors import Request
 from numazones_client.resources import (

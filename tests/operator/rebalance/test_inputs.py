@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster
+from numazones.cluster.cluster import Cluster
 from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Client, ClusterConfig

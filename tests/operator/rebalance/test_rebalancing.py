@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from numazones import timestamp
-from numazones.waiting import GATE
+from numazones.apimachinery import timestamp
+from numazones.cluster.waiting import GATE
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Invalid

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.waiting import GATE
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.machine import CPU, Machine, NUMANode
-from numazones.waiting import GATE
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods, with_next_pods
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)

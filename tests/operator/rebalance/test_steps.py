@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from numazones.api.rebalance import PlanPhase
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.waiting import GATE
 from numazones.rebalance.budgets import Budget
-from numazones.waiting import GATE
 from numazones_client import APIError, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_client.errors import Request, ServerError
 from numazones_client.resources import PODS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS, REPLICA_SETS

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
 

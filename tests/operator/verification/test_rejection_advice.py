@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import advice_of, explanation_of
 from numazones_operator.verification.verifier import Verification

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import NO_ZONES, ClusterNode, ClusterPod
+from numazones.cluster.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.placement.models import kubelet_verdict

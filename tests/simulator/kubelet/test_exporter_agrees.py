@@ -12,7 +12,7 @@ import pytest
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
-from numazones.machine import Machine
+from numazones.kubelet.machine import Machine
 from numazones_simulator import machine_tree, node_kinds
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from numazones import machines
-from numazones.kubelet import checkpoints
-from numazones.machines import Shape
+from numazones.kubelet import checkpoints, machines
+from numazones.kubelet.machines import Shape
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS

@@ -4,9 +4,10 @@ import pytest
 from grpclib import GRPCError
 from grpclib.client import Channel
 
-from numazones import cpuset, machines
+from numazones import cpuset
+from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
-from numazones.machines import Shape
+from numazones.kubelet.machines import Shape
 from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.podresources_grpc import PodResourcesListerStub
 from numazones_exporter.sources.podresources import SocketReader

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numazones import machines
-from numazones.machines import Shape
+from numazones.kubelet import machines
+from numazones.kubelet.machines import Shape
 from numazones_client import Client, from_kubeconfig
 from numazones_client.resources import LEASES, NODES, PODS, REPLICA_SETS
 from numazones_simulator.kubelet.fleet import Fleet

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from numazones import cpuset, machines
-from numazones.kubelet import checkpoints
+from numazones import cpuset
+from numazones.kubelet import checkpoints, machines
 from numazones.kubelet.device_manager import Device
-from numazones.machines import Shape
+from numazones.kubelet.machines import Shape
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.state_files import StateFiles
 from numazones_simulator.node_spec import NodeSpec, configuration

@@ -4,10 +4,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from numazones import cpuset, fragmentation
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
-from numazones.fragmentation import Fragmentation, Shape
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
 from numazones.placement import (
     ADMITTED,
@@ -18,12 +19,12 @@ from numazones.placement import (
     Placement,
     Shortfall,
     UnreadableNode,
+    fragmentation,
 )
+from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.kubelet import KubeletPlacement, admit_bound_above
 from numazones.placement.models import NodeObjects, Object, PodEvent, check_kubelet, readable
 from numazones.placement.occupancy import Holder, Occupancy, ZoneUse, in_order, memory_of
-from numazones.pod import Pod
-from numazones.resources import CPU
 from pinned_model.identity import DECIDER, NAME, NODES, SOURCE
 from pinned_model.rules import Node, choose_cpus, needed_cpus
 

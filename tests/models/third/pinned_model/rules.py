@@ -4,11 +4,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
-from numazones.demand import effective
-from numazones.machine import Machine
-from numazones.pod import Pod
-from numazones.resources import CPU
+from numazones.kubelet.demand import effective
+from numazones.kubelet.machine import Machine
+from numazones.kubelet.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ import random
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from numazones import cpuset, machines
+from numazones import cpuset
+from numazones.kubelet import machines
+from numazones.kubelet.pod import Pod
 from numazones.placement.models import ObjectKind
-from numazones.pod import Pod
 from numazones_client import Client, Resource
 from numazones_simulator.node_kinds import SUB_NUMA, Kind, of_model
 from numazones_simulator.node_spec import NodeSpec, bystander

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from numazones.cluster import ClusterPod
-from numazones.node_choice import Ranking
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.node_choice import Ranking
 from numazones_client import APIError, NotFound
 from numazones_client.errors import Conflict, Request
 from numazones_client.resources import PODS
-from numazones_operator.placement.extender import messages
-from numazones_operator.placement.extender.extender import Extender
-from numazones_operator.placement.extender.metrics import ExtenderMetrics
-from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
-from numazones_operator.placement.held_room import HeldRoom
+from numazones_operator.prevention.extender import messages
+from numazones_operator.prevention.extender.extender import Extender
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics
+from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
+from numazones_operator.prevention.held_room import HeldRoom
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import Clock, OfflinePipeline
 

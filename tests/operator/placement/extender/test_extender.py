@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from numazones.cluster import ClusterNode, ClusterPod
-from numazones.held_room import Way
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
+from numazones.prediction.held_room import Way
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import ZoneReport
-from numazones_operator.placement.extender import extender as extender_module
-from numazones_operator.placement.extender.binding import BOUND
-from numazones_operator.placement.extender.extender import LEAST_SAMPLE
-from numazones_operator.placement.extender.messages import UnreadableRequest
-from numazones_operator.placement.extender.rejected_pods import TRY_AGAIN, RejectedPods
-from numazones_operator.placement.extender.unknown_nodes import UnknownNodes
+from numazones_operator.prevention.extender import extender as extender_module
+from numazones_operator.prevention.extender.binding import BOUND
+from numazones_operator.prevention.extender.extender import LEAST_SAMPLE
+from numazones_operator.prevention.extender.messages import UnreadableRequest
+from numazones_operator.prevention.extender.rejected_pods import TRY_AGAIN, RejectedPods
+from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_simulator import node_kinds
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, SETTLE
 from tests.operator.placement.extender.cluster import Cluster

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numazones_operator.placement.extender.certificates import Certificates
-from numazones_operator.placement.extender.metrics import ExtenderMetrics
-from numazones_operator.placement.extender.server import ExtenderServer
+from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics
+from numazones_operator.prevention.extender.server import ExtenderServer
 from tests.operator.placement.extender.authority import Authority
 from tests.operator.placement.extender.cluster import Cluster
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from numazones_client.resources import PODS
-from numazones_operator.placement.extender.rejected_pods import TRY_AGAIN
+from numazones_operator.prevention.extender.rejected_pods import TRY_AGAIN
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop, eventually
 from tests.operator.rights import granted_rights, note_rights

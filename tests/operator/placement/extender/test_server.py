@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones_client.resources import PODS
-from numazones_operator.placement.extender import server as server_module
-from numazones_operator.placement.extender.certificates import Certificates
-from numazones_operator.placement.extender.metrics import ExtenderMetrics
-from numazones_operator.placement.extender.server import ExtenderServer
+from numazones_operator.prevention.extender import server as server_module
+from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics
+from numazones_operator.prevention.extender.server import ExtenderServer
 from numazones_program.settings import InvalidSetting
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import closed_loop, eventually, metrics

@@ -1,0 +1,1 @@
+"""What-if, sweep and size: experiments on a workload, run and drawn."""

@@ -1,0 +1,355 @@
+"""What ``whatif`` and ``sweep`` have in common: the options that say what happens where, and how often.
+
+Nodes are those of the cluster, of a dump or recording, or machines described in a line; pods are those of the
+cluster in random orders, or drawn by a recipe, or come and go as they were recorded.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kubectl_numazones.experiments import saved_runs
+from kubectl_numazones.experiments.execution import Dask, Executor, OneCore, Processes, execute
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.cluster import NotThere, read, source_options
+from kubectl_numazones.reading.recorded_files import is_recording
+from kubectl_numazones.reading.source import Source
+from numazones.api.rebalance import Goals
+from numazones.apimachinery.label_selector import LabelSelector
+from numazones.cluster.cluster import MIRROR, ClusterNode, ClusterPod
+from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.node_choice import NodeChoice
+from numazones.prediction.wanted_shapes import wanted_shapes
+from numazones.whatif import settings as kubelet_settings
+from numazones.whatif import variant_settings
+from numazones.whatif.experiment import (
+    EXCLUSIVE,
+    REJECTED,
+    Comparison,
+    Experiment,
+    Run,
+    Variant,
+    compare,
+    shape_of,
+)
+from numazones.whatif.machine_type import node_template
+from numazones.whatif.node_template import NodeTemplate, UnknownNode
+from numazones.whatif.settings import Settings
+from numazones.whatif.workload import Group, History, Recipe, Workload
+from numazones.wording import pluralize
+
+_ENOUGH_RUNS = 30
+_BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options say."""
+
+    source: Source
+    selector: str
+    machine: str | None
+    machines: int
+    given: tuple[str, ...]
+    groups: tuple[str, ...]
+    mixed: bool
+    churn: int
+    away: int
+    last: tuple[str, ...]
+    reschedule: bool
+    shape: str | None
+    runs: int
+    seed: int
+    workers: int
+    scheduler: str | None
+    keep: Path | None
+
+
+def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the command gets them as ``asked``."""
+
+    @wraps(command)
+    def gathered(source: Source, **options: Any) -> Any:
+        names = Asked.__dataclass_fields__.keys() - {"source"}
+        asked = Asked(source=source, **{name: options.pop(name) for name in names})
+        return command(asked=asked, **options)
+
+    found: Callable[..., Any] = source_options(gathered)
+    for option in reversed(_OPTIONS):
+        found = option(found)
+    return found
+
+
+_OPTIONS = (
+    click.option("--nodes", "selector", default="", metavar="SELECTOR", help="Only nodes with these labels."),
+    click.option(
+        "--machine",
+        metavar="TYPE",
+        help="A machine instead of a cluster: sockets=2,numa=2,cores=32,threads=2,memory=256Gi.",
+    ),
+    click.option(
+        "--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many such machines."
+    ),
+    click.option("--given", multiple=True, metavar="KEY=VALUE", help="A setting that all variants have."),
+    click.option(
+        "--pods",
+        "groups",
+        multiple=True,
+        metavar="GROUP",
+        help="Pods instead of the cluster's: 20xcpu=2-8,memory=4Gi. Groups arrive one after the other.",
+    ),
+    click.option("--mixed", is_flag=True, help="The groups arrive mixed, in another order in each run."),
+    click.option(
+        "--churn",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="How many times, once all have arrived, a pod leaves at random, to come back later.",
+    ),
+    click.option(
+        "--away",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="How many pods are away at a time in the churn.",
+    ),
+    click.option(
+        "--last", multiple=True, metavar="GROUP", help="Pods that arrive at the end, after all churn."
+    ),
+    click.option(
+        "--reschedule", is_flag=True, help="Let the scheduler choose nodes anew for the cluster's pods."
+    ),
+    click.option(
+        "--shape",
+        metavar="SHAPE",
+        help="CPUs that no further such pod can use are stranded, and placement=shapes keeps room for it; "
+        "default: the largest that fits one, and for placement=shapes those that RebalancePolicies and the "
+        "pods that arrive name.",
+    ),
+    click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random runs."
+    ),
+    click.option(
+        "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
+    click.option(
+        "--keep",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Save each run in this file as it is done; runs that it holds already are not repeated.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """Where things happen and what happens."""
+
+    nodes: tuple[NodeTemplate, ...]
+    workload: Workload
+    examples: Sequence[ClusterPod]
+    """Pods that show what is asked for."""
+    pods: str
+    """What arrives, in words."""
+    random: bool
+    """Whether runs differ."""
+    goals: tuple[Goals, ...] = ()
+    """Those of the cluster's RebalancePolicies."""
+
+
+def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experiment, str, bool]:
+    """Return the experiment, what happens in words, and whether its runs differ at all.
+
+    Raises:
+        NumazonesError: nodes or pods cannot be had, or a setting is none that a kubelet would start with.
+    """
+    given, choice = variant_settings.split(variant_settings.parse(asked.given))
+    scene = _scene(asked, given)
+    made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
+    shape = _shape(asked, scene)
+    kept = (shape,) if shape is not None and asked.shape else wanted_shapes(scene.goals, scene.examples)
+    experiment = Experiment(made, scene.workload, asked.seed, shape, kept)
+    experiment.check()
+    return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
+
+
+def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison:
+    """Make the runs and compare the variants; after Ctrl-C, over the runs that were made.
+
+    Raises:
+        CannotExecute: workers cannot be had, or ended.
+        click.Abort: Ctrl-C came before any run was made.
+    """
+    runs = asked.runs if random else 1
+    done = {} if asked.keep is None else saved_runs.read(asked.keep, experiment)
+    done = {number: run for number, run in done.items() if number < runs}
+    left = [number for number in range(runs) if number not in done]
+    if left:
+        done |= execute(experiment, left, _executor(asked, len(left)), keep=_writer_to(asked.keep))
+    if not done:
+        raise click.Abort
+    if len(done) < runs:
+        again = "" if asked.keep is None else "; the same command goes on from there"
+        made = f"{len(done)} of {runs} runs were made"
+        screen.echo(f"interrupted: {made}, and the figures are theirs{again}", err=True)
+    return compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
+
+
+def _executor(asked: Asked, runs: int) -> Executor:
+    if asked.scheduler is not None:
+        return Dask(asked.scheduler)
+    workers = min(asked.workers, runs)
+    return Processes(workers) if workers > 1 else OneCore()
+
+
+def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
+    return (lambda _: None) if path is None else partial(saved_runs.append, path)
+
+
+def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:
+    """The nodes under some settings, with the gates that their options need on any of them."""
+    of_kubelets, choice = variant_settings.split(settings)
+    whole: dict[str, str] = dict(of_kubelets)
+    for node in nodes:
+        whole |= kubelet_settings.with_needed_gates(node.config, of_kubelets)
+    changed = tuple(node.with_settings(whole) for node in nodes)
+    return Variant(tuple({**settings, **whole}.items()), changed, choice or given)
+
+
+def _shape(asked: Asked, scene: _Scene) -> Shape | None:
+    if asked.shape is None:
+        return shape_of(scene.examples, scene.nodes)
+    try:
+        return Shape.parse(asked.shape)
+    except InvalidShape as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _scene(asked: Asked, given: Settings) -> _Scene:
+    files = asked.source.files
+    if asked.machine is not None:
+        return _of_machine(asked, asked.machine, given)
+    if files and is_recording(files[0]):
+        return _of_recording(asked, files[0], given)
+    seen = read(asked.source)
+    cluster = seen.situation.cluster
+    selector = LabelSelector.parse(asked.selector)
+    chosen = [node for node in cluster.nodes.values() if selector.matches(node.labels)]
+    nodes = _known_kubelets(chosen, given)
+    goals = tuple(seen.goals())
+    if asked.groups:
+        return replace(_random_pods(asked, nodes), goals=goals)
+    names = {node.node.name for node in nodes}
+    here = [pod for node in chosen if node.name in names for pod in node.pods.values() if not pod.stopped]
+    pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
+    if not pods:
+        raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
+    recipe = _recipe(asked, (pods,))
+    words = _words(asked, pluralize(len(pods), "pod"))
+    return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
+
+
+def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
+    if asked.source.files or asked.selector:
+        raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
+    if not asked.groups:
+        raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
+    made = with_settings(node_template(machine, name="machine-1"), given)
+    nodes = (
+        replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
+    )
+    return _random_pods(asked, tuple(nodes))
+
+
+def _random_pods(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
+    """Pods by recipe."""
+    groups = tuple(map(Group.parse, asked.groups))
+    recipe = _recipe(asked, groups)
+    words = _words(asked, (" mixed with " if asked.mixed else ", then ").join(map(str, groups)))
+    drawn = any(group.is_drawn for group in (*groups, *recipe.last))
+    random = bool(asked.churn) or (asked.mixed and len(groups) > 1) or drawn
+    return _Scene(nodes, recipe, recipe.examples(), words, random)
+
+
+def _recipe(asked: Asked, groups: tuple[Group | tuple[ClusterPod, ...], ...]) -> Recipe:
+    last = tuple(map(Group.parse, asked.last))
+    return Recipe(groups, mixed=asked.mixed, churn=asked.churn, away=asked.away, last=last)
+
+
+def _words(asked: Asked, arriving: str) -> str:
+    churn = f"; {asked.churn} times one leaves, {asked.away} away at a time" if asked.churn else ""
+    return arriving + churn + "".join(f"; last {group}" for group in asked.last)
+
+
+def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
+    """Pods as they came and went."""
+    if asked.groups or asked.churn or asked.last or asked.reschedule:
+        raise click.UsageError("a recording has pods and order of its own: leave --pods and the like away")
+    nodes, events = recording.history(directory)
+    pods = [event for event in events if isinstance(event, ClusterPod)]
+    words = f"{pluralize(len(pods), 'pod')} as recorded"
+    return _Scene(_known_kubelets(nodes, given), History(tuple(events)), pods, words, random=False)
+
+
+def _known_kubelets(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:
+    """The nodes whose kubelets' settings decide; the others are named, and left out."""
+    found, left_out = [], []
+    for node in nodes:
+        try:
+            found.append(with_settings(NodeTemplate.of(node), given))
+        except UnknownNode as error:
+            left_out.append(str(error))
+    if left_out:
+        more = f", and {pluralize(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
+        screen.warn(f"left out: {left_out[0]}{more}")
+    if not found:
+        raise NotThere("there is no node whose state is known, and on which the kubelet places pods")
+    return tuple(found)
+
+
+def with_settings(node: NodeTemplate, given: Settings) -> NodeTemplate:
+    """Return the node with settings, and the gates that their options need."""
+    return node.with_settings(kubelet_settings.with_needed_gates(node.config, given)) if given else node
+
+
+def _without_node(pod: ClusterPod) -> ClusterPod:
+    """The pod for the scheduler to place anew; those that belong to their node stay there."""
+    if MIRROR in pod.annotations or any(owner.kind in _BOUND_BY_OWNER for owner in pod.owners):
+        return pod
+    return pod.placed("")
+
+
+# In words
+
+
+_LABELS = {
+    "largest pod": "largest pod that still fits (CPUs)",
+    "free CPUs": "CPUs free for exclusive use",
+    "imbalance of those": "  CPUs between such a pod's fullest and emptiest",
+    "spread over NUMA nodes": "  CPUs between a node's fullest and emptiest",
+}
+
+
+def label(name: str, shape: Shape | None) -> str:
+    """Say a measure in words, with its unit."""
+    if name == "stranded CPUs":
+        return f"  stranded for {shape}"
+    if name.startswith(REJECTED):
+        return f"  {name.removeprefix(REJECTED)}"
+    if name.startswith(EXCLUSIVE):
+        return f"CPUs given exclusively on NUMA node {name.removeprefix(EXCLUSIVE)}"
+    return _LABELS.get(name, name)
+
+
+def summary(comparison: Comparison, happens: str) -> str:
+    """Say what was done."""
+    runs = pluralize(comparison.runs, "run")
+    rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
+    return f"{happens}; {runs} with seed {comparison.seed}{rough}"

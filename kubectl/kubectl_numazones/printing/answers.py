@@ -1,0 +1,225 @@
+"""Questions to the library that several commands ask, each answered once and the same way."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from numazones import cpuset
+from numazones.advice.changes import Advice
+from numazones.alignment.pod_alignment import by_name
+from numazones.apimachinery.quantity import format_rounded
+from numazones.apimachinery.resources import MEMORY
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.versions import NEWEST
+from numazones.placement import Decision, Placement, Unknown
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    Kind,
+    NodeVerdict,
+    Placed,
+    Prediction,
+    Standing,
+    deciding,
+    newcomer,
+    place_beside,
+    unreadable,
+)
+from numazones.prediction.room import copy_of
+from numazones.wording import some_of
+
+if TYPE_CHECKING:
+    from numazones.rebalance.candidates import Situation
+
+_MAX_NAMED = 3
+
+
+def decide(pod: ClusterPod, node: ClusterNode) -> Decision | str:
+    """Return what is decided about a pod that would be new to the node, or why that is not known."""
+    if pod.admission is None:
+        return f"the pod cannot be read: {pod.problem}"
+    placement = deciding(pod.constraints, node)
+    if isinstance(placement, Unknown):
+        return f"unknown: {placement.message}"
+    try:
+        return placement.admit(newcomer(pod.admission))
+    except NumazonesError as error:
+        return f"unknown: {error}"
+
+
+def unbound_copy(pod: ClusterPod) -> ClusterPod:
+    """The pod as its owner would make it again: without node and outcome."""
+    return replace(pod, node="", phase="Pending", reason="", message="", started="", acknowledged=False)
+
+
+def forecast_of(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Forecast | None:
+    """Ask all nodes about a pod, as if it were created now; None where it cannot be read."""
+    kind = Kind.of(unbound_copy(pod))
+    if kind is None:
+        return None
+    forecast = Forecast(kind)
+    forecast.renew(nodes.values())
+    return forecast
+
+
+def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
+    """Sum up what the nodes said."""
+    return unreadable(pod) if forecast is None else forecast.prediction(candidates=len(forecast.verdicts))
+
+
+def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
+    """Predict a pod on all nodes, as if it were created now."""
+    return prediction_of(pod, forecast_of(pod, nodes))
+
+
+def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
+    """Yield the nodes that have said yes or no."""
+    for name, said in ({} if forecast is None else forecast.verdicts).items():
+        if said.standing in {Standing.ADMITS, Standing.REJECTS}:
+            yield nodes[name]
+
+
+def newer_release_warning(nodes: Iterable[ClusterNode]) -> str:
+    """Say which kubelets are newer than the rules that their answers follow; empty for none."""
+    found = sorted(
+        f"{node.name} ({node.state.config.release.newer})"
+        for node in nodes
+        if node.state is not None and node.state.config.release.newer
+    )
+    if not found:
+        return ""
+    named = some_of(found, most=_MAX_NAMED)
+    return f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: {named}"
+
+
+def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
+    """What the scheduler has against a node, amounts asked and free included."""
+    return (
+        *scheduling.placement_obstacles(pod.constraints, node),
+        *map(str, scheduling.lacks(pod.requests, node)),
+    )
+
+
+def advice_for(
+    pod: ClusterPod, situation: "Situation", prediction: Prediction, forecast: Forecast | None
+) -> list[Advice]:
+    """Return what would let a pod in, the cheapest first."""
+    # Imported late: most answers do without all that planning needs.
+    from numazones.advice.helpful_changes import helpful_changes, nodes_looked_at  # noqa: PLC0415
+
+    if forecast is None:
+        return []
+    return helpful_changes(pod, situation, prediction, nodes_looked_at(prediction, forecast))
+
+
+EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
+"""Verdict → exit code of the commands that answer a question."""
+
+
+def node_lines(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (node, verdict, why) for every node, by name; ``forecast``: what they have said already."""
+    forecast = forecast or forecast_of(pod, nodes)
+    for name, node in sorted(nodes.items()):
+        obstacles = scheduler_obstacles(pod, node)
+        if obstacles:
+            yield name, "Excluded", "; ".join(obstacles)
+        elif forecast is None:
+            yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
+        else:
+            yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
+
+
+class NodeGroup(NamedTuple):
+    """Nodes that say the same to a pod."""
+
+    number: int
+    node: str
+    """The one that comes nearest; of those that would admit it, the best."""
+    verdict: str
+    why: str
+
+
+def node_groups(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
+) -> Iterator[NodeGroup]:
+    """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
+    counts = [(prediction.nodes.admissible, one.node) for one in prediction.candidates[:1]]
+    counts += [(reason.count, reason.node) for reason in prediction.reasons]
+    for count, name in counts:
+        if name:
+            ((_, verdict, why),) = node_lines(pod, {name: nodes[name]}, forecast)
+            yield NodeGroup(count, name, verdict, why)
+
+
+def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
+    """(verdict, why) of a node that the scheduler could choose."""
+    if said.standing is Standing.UNKNOWN:
+        return UNKNOWN, said.obstacles[0][1]
+    if said.standing is Standing.REJECTS:
+        if said.rejection is None:
+            return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
+        return INADMISSIBLE, said.rejection.shortfall("").line
+    zones = name_numas(cpuset.of(said.zones)) if said.zones else ""
+    if isinstance(placement, Unknown) or placement.kubelet is not None:
+        return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
+    where = f"on {zones}" if zones else "anywhere"
+    return ADMISSIBLE, f"{where}, by {placement.decider}"
+
+
+HOLDER_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT")
+
+
+def holders(node: ClusterNode) -> Iterator[tuple[str, ...]]:
+    """Yield cells for ``HOLDER_COLUMNS``, of whoever holds something, NUMA node by NUMA node.
+
+    Devices that are near no NUMA node in particular come last, on ``any``. The alignment is the whole pod's.
+    """
+    occupancy, lying = node.occupancy, by_name(node)
+    for share in () if occupancy is None else occupancy.shares():
+        yield (
+            "any" if share.numa is None else str(share.numa),
+            share.name,
+            cpuset.format(share.cpus),
+            ", ".join(_block(*block) for block in share.memory),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
+            str(lying[share.name].alignment) if share.name in lying else "",
+        )
+
+
+def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
+    """A block of memory, with the NUMA nodes where it lies on several."""
+    name = "" if kind == MEMORY else f" {kind}"
+    over = f" over NUMA nodes {cpuset.format(cpuset.of(numas))}" if len(numas) > 1 else ""
+    return f"{format_rounded(size)}{name}{over}"
+
+
+def place(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None, *, most: int
+) -> list[Placed]:
+    """Place copies of a pod one after the other, each where it costs the least room.
+
+    ``forecast`` is what the nodes said, and is kept up with the copies. Returns at most ``most``.
+    """
+    placed: list[Placed] = []
+    if forecast is None:
+        return placed
+    now = dict(nodes)
+    while len(placed) < most:
+        best = forecast.prediction(candidates=1).candidates
+        if not best:
+            break
+        copy = copy_of(replace(pod, admission=forecast.kind.admission), len(placed))
+        taken = place_beside(copy, now[best[0].node])
+        if taken is None:
+            break
+        now[taken.node.name] = taken.node
+        forecast.renew([taken.node])
+        placed.append(taken)
+    return placed

@@ -1,0 +1,109 @@
+"""The NUMA zones of a cluster in figures, as ``top`` and ``live`` show them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from numazones.api.numazone import zone_name
+from numazones.apimachinery.answer import Named
+from numazones.apimachinery.quantity import format_bytes
+from numazones.apimachinery.resources import MEMORY
+from numazones.cluster.cluster import ClusterNode
+from numazones.placement.occupancy import DeviceUse
+
+
+class UnknownNode(NamedTuple):
+    """A node that there are no figures of."""
+
+    node: Annotated[str, "Its name."]
+    message: Annotated[str, "Why, in words."]
+
+
+class Amount(NamedTuple):
+    """How much of something is in use, of how much."""
+
+    assigned: Annotated[int, "In use."]
+    allocatable: Annotated[int, "Of how much."]
+
+
+class MemoryAmount(NamedTuple):
+    """How much memory is assigned, of how much."""
+
+    assigned: Annotated[int, "In use, as a quantity.", format_bytes]
+    allocatable: Annotated[int, "Of how much, as a quantity.", format_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One NUMA zone."""
+
+    TITLE: ClassVar = "ZoneFigures"
+    ANSWER: ClassVar = ("name", "node", "numa", "policy", "cpus", "memory", "devices", "not_aligned")
+    node: Annotated[str, "Its node."]
+    numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
+    policy: Annotated[str, "Topology Manager policy, or the placement model that decides instead."]
+    cpus: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively.", Named("cpu")]
+    """Of CPUs that are given to pods exclusively, or in shares by somebody's books."""
+    memory: Annotated[MemoryAmount | None, "Null where nobody keeps books of it."]
+    devices: Annotated[tuple[DeviceUse, ...], "Those near the zone."]
+    not_aligned: Annotated[
+        int | None, "Pods that hold something of it and are not aligned; null: not known."
+    ] = None
+
+    @property
+    def name(self) -> Annotated[str, "Of the NUMAZone."]:
+        """The name of its NUMAZone."""
+        return zone_name(self.node, self.numa)
+
+    @property
+    def devices_text(self) -> str:
+        """How many devices of each resource are free, of how many."""
+        return " ".join(f"{use.resource.rpartition('/')[2]}:{use.free}/{use.total}" for use in self.devices)
+
+    @property
+    def load(self) -> float:
+        """The part of the CPUs that is held exclusively, from 0 to 1."""
+        return share(self.cpus)
+
+    @property
+    def free(self) -> int:
+        """CPUs that can still be given exclusively."""
+        return self.cpus[1] - self.cpus[0] if self.cpus else 0
+
+
+ORDERS: dict[str, Callable[[Zone], Any]] = {
+    "node": lambda zone: (zone.node, zone.numa),
+    "cpu": lambda zone: (-zone.load, zone.node, zone.numa),
+    "free": lambda zone: (-zone.free, zone.node, zone.numa),
+    "memory": lambda zone: (-share(zone.memory), zone.node, zone.numa),
+}
+"""Name of an order → what zones are sorted by."""
+
+
+def zones_of(node: ClusterNode) -> Iterator[Zone]:
+    """Yield the zones of a node; none of one that nothing is known of."""
+    occupancy = None if node.known is None else node.known.occupancy(None)
+    if occupancy is None:
+        return
+    for zone in occupancy.zones:
+        memory = next((amounts for kind, *amounts in zone.memory if kind == MEMORY), None)
+        yield Zone(
+            node.name,
+            zone.numa,
+            occupancy.policy,
+            Amount(zone.cpus[1] - zone.free, zone.cpus[1]) if occupancy.exclusive else None,
+            None if memory is None else MemoryAmount(*memory),
+            zone.devices,
+        )
+
+
+def why_no_zones(node: ClusterNode) -> str:
+    """Say why a node has no zones in figures."""
+    if node.unknown is not None:
+        return f"unknown: {node.unknown.message}"
+    return "nothing tells which CPUs it has"
+
+
+def share(used: tuple[int, int] | None) -> float:
+    """Return the part in use of (used, allocatable), from 0 to 1."""
+    return used[0] / used[1] if used and used[1] else 0.0

@@ -1,0 +1,319 @@
+"""Objects in files: what ``kubectl get … -o json|yaml`` prints, lists, single objects, YAML streams.
+
+A directory stands for the files in it, a recorded history for the cluster at its end. Of an object that
+is there several times the last one counts. Lists in JSON can be 100 MB: of these one object is read at a
+time, so that a reader who keeps little of each needs little memory, and time, beyond those of the file.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+import msgspec
+import orjson
+
+from kubectl_numazones.printing import screen
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.recorded_files import is_history
+from kubectl_numazones.reading.yaml_depth import is_too_deep
+from numazones.api.meta import API_VERSION, GROUP
+from numazones.wording import first_of, pluralize
+
+Object = Mapping[str, Any]
+_Taken = TypeVar("_Taken")
+
+_POD = "Pod"
+_SUFFIXES = (".json", ".yaml", ".yml")
+# kubectl writes these two first. Where they are, nothing else of an object needs to be read to know its kind.
+_HEAD = re.compile(rb'\{\s*"apiVersion":\s*"([^"\\]*)",\s*"kind":\s*"([^"\\]*)"')
+
+
+class _Twice(Exception):
+    """An object is there again."""
+
+
+class _List(msgspec.Struct):
+    """A list, its objects left as they are in the file."""
+
+    kind: str
+    items: list[msgspec.Raw]
+
+
+_LISTS = msgspec.json.Decoder(_List)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects of a cluster or of files, read as they are asked for."""
+
+    pods: Callable[[], Iterable[Object]]
+    others: Callable[[], Iterable[Object]]
+
+    @classmethod
+    def of(cls, items: Sequence[Object]) -> Self:
+        """Take objects that have been read."""
+        return cls(
+            lambda: (item for item in items if item["kind"] == _POD),
+            lambda: (item for item in items if item["kind"] != _POD),
+        )
+
+
+class _Entry(NamedTuple):
+    """An object of a file."""
+
+    version: str
+    kind: str
+    path: Path
+    content: Object | memoryview
+    """The object, or the part of the file that it is to be read from."""
+
+    def read(self) -> Object:
+        """Return the object.
+
+        Raises:
+            BadDump: it cannot be read.
+        """
+        if not isinstance(self.content, memoryview):
+            return self.content
+        found: Object = _json(self.path, self.content)
+        return found
+
+
+def with_objects_of(paths: Iterable[Path], take: Callable[[Objects], _Taken]) -> _Taken:
+    """Return what ``take`` makes of the objects of files, each there once; warn of what may make it wrong.
+
+    Where an object is there again, ``take`` is called anew.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    entries = _entries(paths)
+    _warn_of_versions(entries)
+    pods = [entry for entry in entries if entry.kind == _POD]
+    others = [entry for entry in entries if entry.kind != _POD]
+    try:
+        return take(Objects(lambda: _until_repeated(pods), lambda: _until_repeated(others)))
+    except _Twice:
+        return take(Objects.of(_each_once([entry.read() for entry in entries])))
+
+
+def distinct_objects(paths: Iterable[Path]) -> list[Object]:
+    """Return the objects of files, each once; warn of what may make answers wrong.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    entries = _entries(paths)
+    _warn_of_versions(entries)
+    return _each_once([entry.read() for entry in entries])
+
+
+def objects_of_files(paths: Iterable[Path]) -> list[Object]:
+    """Return all objects that files and directories hold.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    return [entry.read() for entry in _entries(paths)]
+
+
+def _until_repeated(entries: Iterable[_Entry]) -> Iterator[Object]:
+    """Yield objects until one is there again.
+
+    Raises:
+        _Twice: one is.
+    """
+    there = set()
+    for entry in entries:
+        item = entry.read()
+        metadata = item.get("metadata")
+        if isinstance(metadata, Mapping) and (name := metadata.get("name")):
+            # Not the group: kinds of two groups that share a name are told apart by ``_each_once``.
+            key = (entry.kind, metadata.get("namespace") or "", name)
+            if key in there:
+                raise _Twice
+            there.add(key)
+        yield item
+
+
+def _each_once(items: Sequence[Object]) -> list[Object]:
+    """Drop what is there again (files of one directory often overlap); warn of objects that differ."""
+    last: dict[tuple[str, str, str, str], Object] = {}
+    differ = []
+    for item in items:
+        metadata = item.get("metadata")
+        if not isinstance(metadata, Mapping) or not metadata.get("name"):
+            last["", "", "", str(id(item))] = item
+            continue
+        namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
+        group = str(item.get("apiVersion", "")).rpartition("/")[0]
+        before = last.setdefault((group, str(item["kind"]), namespace, name), item)
+        if before is not item:
+            last[group, str(item["kind"]), namespace, name] = item
+            if before != item:
+                differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
+    if differ:
+        screen.warn(f"{first_of(differ)} is there several times, with differences; the last one counts")
+    return list(last.values())
+
+
+def _warn_of_versions(entries: Iterable[_Entry]) -> None:
+    """Say which objects of ours were written for another version, as what they mean may have changed."""
+    others = Counter(
+        entry[:2]
+        for entry in entries
+        if entry.version != API_VERSION and entry.version.startswith(f"{GROUP}/")
+    )
+    for (version, kind), count in others.items():
+        screen.warn(
+            f"{version} ({pluralize(count, kind)}) is read as {API_VERSION}; "
+            f"should an answer look wrong, use the program for {version}"
+        )
+
+
+def _files(path: Path) -> list[Path]:
+    try:
+        if not path.is_dir():
+            return [path]
+        # A link that leads nowhere is named when it is read: to pass over it would leave objects out.
+        found = sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix in _SUFFIXES and (file.is_file() or (file.is_symlink() and not file.is_dir()))
+        )
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}") from error
+    if not found:
+        raise BadDump(
+            f"{path} holds no {', '.join(_SUFFIXES)} file; name a dump that kubectl get -o json wrote"
+        )
+    return found
+
+
+def _entries(paths: Iterable[Path]) -> list[_Entry]:
+    """Find the objects of files.
+
+    Raises:
+        BadDump: a file cannot be read, or holds something else.
+    """
+    return [entry for path in paths for entry in _entries_at(path)]
+
+
+def _entries_at(path: Path) -> Iterator[_Entry]:
+    if is_history(path):
+        from kubectl_numazones.reading.recorded_cluster import objects_at_end  # noqa: PLC0415 - few read one
+
+        for item in objects_at_end(path):
+            yield from _of_document(path, item)
+    else:
+        for file in _files(path):
+            yield from _entries_of(file)
+
+
+def _entries_of(path: Path) -> Iterator[_Entry]:
+    content = _bytes(path)
+    if not _is_yaml(path, content):
+        try:
+            found = _LISTS.decode(content)
+        except msgspec.DecodeError:
+            pass  # anything else than a list; what is wrong with it is said below
+        else:
+            if found.kind.endswith("List"):
+                kind = found.kind.removesuffix("List")
+                yield from [_entry(path, kind, memoryview(item)) for item in found.items]
+                return
+    for document in _documents(path, content):
+        yield from _of_document(path, document)
+
+
+def _entry(path: Path, kind: str, content: memoryview) -> _Entry:
+    head = _HEAD.match(content)
+    if head is not None:
+        return _Entry(str(head[1], "utf-8", "replace"), str(head[2], "utf-8", "replace"), path, content)
+    return _of_list(path, kind, _json(path, content))
+
+
+def _of_document(path: Path, document: Any) -> Iterator[_Entry]:
+    """Yield the objects of one document; ``null`` is none."""
+    if document is None:
+        return
+    if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
+        raise BadDump(
+            f"{path} holds something that is not a Kubernetes object; kubectl get -o json writes dumps"
+        )
+    if document["kind"] == "Status":
+        raise BadDump(f"{path} holds no objects but what the API server said: {document.get('message')}")
+    if not document["kind"].endswith("List"):
+        yield _Entry(str(document.get("apiVersion")), document["kind"], path, document)
+        return
+    items = document.get("items") or []
+    if not isinstance(items, list):
+        raise BadDump(f"{path}: the items of its {document['kind']} are not objects")
+    for item in items:
+        yield _of_list(path, document["kind"].removesuffix("List"), item)
+
+
+def _of_list(path: Path, kind: str, item: Any) -> _Entry:
+    if not isinstance(item, Mapping):
+        raise BadDump(f"{path}: the items of its {kind}List are not objects")
+    if "kind" not in item:  # left out in a typed list (PodList)
+        item = {**item, "kind": kind}
+    return _Entry(str(item.get("apiVersion")), str(item["kind"]), path, item)
+
+
+def documents(path: Path) -> Iterator[Any]:
+    """Yield the documents of a JSON or YAML file.
+
+    Raises:
+        BadDump: it cannot be read, or is neither.
+    """
+    return _documents(path, _bytes(path))
+
+
+def _documents(path: Path, content: bytes) -> Iterator[Any]:
+    if not _is_yaml(path, content):
+        yield _json(path, content)
+        return
+    import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # either
+        """Times stay text, as in JSON, quoted or not."""
+
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    if is_too_deep(content, Loader):
+        raise BadDump(f"{path} nests deeper than any object of Kubernetes; dump it again")
+    try:
+        yield from yaml.load_all(content, Loader=Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        raise BadDump(f"{path} is cut off or not valid YAML ({said}); dump it again") from error
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadDump(f"{path}: {error.strerror or error}") from error
+
+
+def _is_yaml(path: Path, content: bytes) -> bool:
+    return path.suffix in {".yaml", ".yml"} and not content.lstrip().startswith(b"{")
+
+
+def _json(path: Path, content: bytes | memoryview) -> Any:
+    """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
+    try:
+        try:
+            return orjson.loads(content)
+        except orjson.JSONDecodeError:
+            return json.loads(bytes(content))
+    except (ValueError, RecursionError) as error:
+        raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error

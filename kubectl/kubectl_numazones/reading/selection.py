@@ -1,0 +1,51 @@
+"""``-A`` and ``-l``: which objects a command is about, by kubectl's grammar."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
+
+
+class _SelectorType(click.ParamType[LabelSelector]):
+    """Reads the value of ``-l``."""
+
+    name = "selector"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> LabelSelector:
+        if isinstance(value, LabelSelector):
+            return value
+        try:
+            return LabelSelector.parse(str(value))
+        except InvalidSelector as error:
+            return self.fail(str(error), param, ctx)
+
+
+def selector_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``-l``, on the labels of ``what``; the command gets it as ``selector``, None without it."""
+    return click.option(
+        "-l",
+        "--selector",
+        type=_SelectorType(),
+        metavar="SELECTOR",
+        help=f"Only {what} with these labels: app=web,tier!=db,zone in (a,b).",
+    )
+
+
+all_namespaces_option = click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces, whatever -n says."
+)
+"""Adds ``-A``; the command gets it as ``everywhere``."""
+
+
+def check_names(names: tuple[str, ...], *, everywhere: bool = False, selector: LabelSelector | None) -> None:
+    """Hold names against ``-A`` and ``-l``.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    if names and selector is not None:
+        raise click.UsageError("-l selects by labels: leave the names away, or leave -l away")
+    if names and everywhere:
+        raise click.UsageError("-A goes without names: leave it away, and name the namespace with -n")

@@ -1,0 +1,1 @@
+"""Pods that are stuck or gated: which, and why."""

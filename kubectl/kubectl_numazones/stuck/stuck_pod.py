@@ -1,0 +1,263 @@
+"""Why a pod is stuck, in sentences: the answer, how its owner's replicas fared, and what would help."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kubectl_numazones.printing import answers
+from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.files import Object
+from numazones.advice.changes import Advice
+from numazones.advice.helpful_changes import plan_made
+from numazones.alignment import pod_alignment as alignment
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
+from numazones.kubelet.rejection import STATUS_PREFIX
+from numazones.placement import Unknown
+from numazones.prediction import held_room
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
+
+if TYPE_CHECKING:
+    from numazones.advice.misalignment import Misalignment
+
+NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
+
+_LOOP = (
+    "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
+    "the scheduling gate numazones.io/admission ends such loops."
+)
+_NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it, and create it anew"
+
+
+def is_running(pod: ClusterPod) -> bool:
+    """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
+    return bool(pod.node) and not pod.terminal
+
+
+def most_telling(pods: list[ClusterPod]) -> ClusterPod:
+    """The pod to explain of an owner's: one that waits, else one that was rejected, else any."""
+    return min(
+        pods,
+        key=lambda pod: (bool(pod.node), not (pod.reason or pod.create_error), pod.created, pod.name),
+    )
+
+
+def to_explain(pods: list[ClusterPod], seen: Seen) -> ClusterPod:
+    """The most telling pod of an owner's; if all run, the one that is aligned worst."""
+    telling = most_telling(pods)
+    if not is_running(telling) or len(pods) == 1:
+        return telling
+    nodes = seen.situation.cluster.nodes
+    lying = {
+        pod.uid: found.badness
+        for name in {pod.node for pod in pods} & nodes.keys()
+        for pod, found in alignment.of_node(nodes[name]) or ()
+    }
+    return max(filter(is_running, pods), key=lambda pod: (lying.get(pod.uid, ()), pod is telling))
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What is known of a pod beside what the nodes say."""
+
+    waits: tuple[Wait, ...] = ()
+    """What it waits for, whatever the nodes say."""
+    scheduler: str = ""
+    """The scheduler's last word on it."""
+    held: tuple[str, ...] = ()
+    """Whom room is held for on nodes that would admit it otherwise."""
+    then: tuple[str, ...] = ()
+    """Of a pod that was rejected: what was missing at that moment, and what would have helped."""
+
+    @classmethod
+    def of(
+        cls, pod: ClusterPod, prediction: Prediction, seen: Seen, said: Iterable[Object] = ()
+    ) -> "Background":
+        """Gather it; ``said``: events and AdmissionPredictions about the pod."""
+        if is_running(pod):
+            there = pod.node in seen.situation.cluster.nodes
+            return cls() if there else cls(waits=(_without_node(pod),))
+        said = list(said)
+        events = [item for item in said if item["kind"] == "Event"]
+        admissible = prediction.verdict == ADMISSIBLE
+        held = tuple(_held(pod, prediction, seen)) if admissible else ()
+        lost = lost_nodes(pod, seen.situation.cluster.nodes.values())
+        around = _surroundings(pod, seen, events)
+        found = waits(pod, around, admissible=admissible, held=bool(held), lost=lost)
+        return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
+
+
+def _without_node(pod: ClusterPod) -> Wait:
+    """Of a pod whose node has no Node object: nobody can say what has become of it there."""
+    owned = "; its owner makes another" if pod.controller is not None else ""
+    return Wait(
+        "NodeMissing",
+        f"bound to {pod.node}, of which there is no Node object: the node was removed, or left out of a "
+        f"dump; Kubernetes deletes such a pod about a minute after its node{owned}",
+    )
+
+
+def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surroundings:
+    known = seen.situation.surroundings
+    running = (other.labels.get(NAME_LABEL) == OPERATOR and other.phase == "Running" for other in seen.pods)
+    served = {
+        other.constraints.scheduler_name
+        for other in seen.pods
+        if other.node or (other.scheduled is not None and not other.constraints.scheduling_gates)
+    }
+    claims = {name for namespace, name in known.storage_classes if namespace == pod.namespace}
+    return Surroundings(
+        known.namespace_labels.get(pod.namespace) if "Namespace" in seen.kinds else None,
+        any(running),
+        served,
+        claims if "PersistentVolumeClaim" in seen.kinds else None,
+        events,
+    )
+
+
+def _held(pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+    """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
+    cluster = seen.situation.cluster
+    now = seen.situation.surroundings.now.timestamp()
+    others = held_room.held(cluster.pending.values(), list(cluster.nodes.values()), now=now, asking=pod)
+    return held_room.in_the_way(pod, prediction, cluster.nodes.get, held_room.by_node(others))
+
+
+def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:
+    """Yield what the operator wrote of the moment at which the pod was rejected."""
+    for item in said:
+        outcome = (item.get("status") or {}).get("outcome") or {}
+        if item["kind"] == "AdmissionPrediction" and outcome.get("actual") == "Rejected" and pod.reason:
+            if outcome.get("explanation"):
+                yield f"When it came: {outcome['explanation'][-1]}"
+            for line in (outcome.get("advice") or ())[:1]:
+                yield f"What would have helped then: {line}"
+
+
+def explanation_lines(
+    pods: list[ClusterPod],
+    pod: ClusterPod,
+    prediction: Prediction,
+    seen: Seen,
+    background: Background | None = None,
+) -> Iterator[str]:
+    """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
+    background = background or Background.of(pod, prediction, seen)
+    first, *more = _headline(pod, prediction, background, seen)
+    yield f"{pod.full_name}: {first}"
+    yield from more
+    if background.waits and not is_running(pod):
+        yield from (f"It also waits: {wait.sentence}" for wait in background.waits[1:])
+        yield f"As for the nodes: {prediction.sentence}"
+    elif background.scheduler:
+        yield f"The scheduler says: {background.scheduler}"
+    yield from background.held
+    yield from _lines_about_replicas(pods)
+    if not is_running(pod) and prediction.hopeless:
+        yield prediction.hopeless
+    found = misalignment(pod, seen)
+    yield from () if found is None else found.why
+    helpful = [
+        *(item.line for item in helpful_changes(pod, prediction, seen)),
+        *(() if found is None else found.help),
+    ]
+    made = [] if is_running(pod) or prediction.verdict == ADMISSIBLE else seen.recommendations(pods)
+    if helpful or made:
+        yield ""
+        yield "What would help:"
+    for line in helpful:
+        yield f"  - {line}"
+    for recommendation in made:
+        yield f"  - {plan_made(recommendation)}"
+    if not is_running(pod) and prediction.verdict != ADMISSIBLE:
+        deciders = sorted(_deciders_without_advice(pod, prediction, seen))
+        if deciders:
+            yield ""
+            yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
+
+
+def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen) -> set[str]:
+    """Who decides on the example nodes of rejections, where no change can be proven."""
+    nodes = seen.situation.cluster.nodes
+    examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
+    placements = (deciding(pod.constraints, node) for node in examples)
+    return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
+
+
+def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
+    """Return 0 if the pod runs, or waits for nothing but to be bound; else 1, or 2 if that is unknown."""
+    if background.waits:
+        return answers.EXIT_CODES[INADMISSIBLE]
+    return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else verdict]
+
+
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[Advice]:
+    """Return what would let a pod in; nothing for one that runs or would be admitted."""
+    if is_running(pod) or prediction.verdict == ADMISSIBLE:
+        return []
+    forecast = answers.forecast_of(pod, seen.situation.cluster.nodes)
+    return answers.advice_for(pod, seen.situation, prediction, forecast)
+
+
+def misalignment(pod: ClusterPod, seen: Seen) -> "Misalignment | None":
+    """Return why a pod that runs is not aligned; None where it is, or does not run, or nobody knows."""
+    # Imported late: most answers do without all that planning needs.
+    from numazones.advice.misalignment import misalignment_of  # noqa: PLC0415
+
+    return misalignment_of(pod, seen.situation) if is_running(pod) and not pod.create_error else None
+
+
+def runs(pod: ClusterPod, seen: Seen) -> str:
+    """Say where a pod runs, and how what it holds lies."""
+    node = seen.situation.cluster.nodes.get(pod.node)
+    found = None if node is None else alignment.of_pod(node, pod)
+    return f"runs on {pod.node}" + (f", {found.sentence}" if found is not None else "")
+
+
+def _headline(pod: ClusterPod, prediction: Prediction, background: Background, seen: Seen) -> tuple[str, ...]:
+    """What has become of the pod, in lines: of a rejected one the moment of the rejection first, then now."""
+    if is_running(pod):
+        if background.waits:
+            return (background.waits[0].sentence,)
+        if pod.create_error:  # it is bound, and holds its place in the node's sums
+            return (
+                f"waits on {pod.node}, where the runtime does not create a container: {pod.create_error}",
+            )
+        return (runs(pod, seen),)
+    today = now(prediction, background)
+    if not pod.reason or not pod.node:
+        return (today,)
+    past = f"rejected on {pod.node} with {pod.reason} ({pod.message.removeprefix(STATUS_PREFIX)})"
+    if background.then:
+        return (past, *background.then, f"As things are now: {today}")
+    return (f"{past}; as things are now, {today}",)
+
+
+def now(prediction: Prediction, background: Background) -> str:
+    """Return what stands in a pod's way as things are now, in one sentence."""
+    return background.waits[0].sentence if background.waits else prediction.sentence
+
+
+def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
+    """How the owner's replicas have fared, where there are several."""
+    rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
+    if not rejected:
+        return []
+    waiting = sum(1 for pod in pods if not pod.node and not pod.terminal)
+    bound = [pod for pod in pods if pod.node and not pod.terminal]
+    starting = sum(1 for pod in bound if pod.phase == "Pending")
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in Counter(pod.reason for pod in rejected).most_common()
+    )
+    first, last = (choice(pod.created for pod in rejected) for choice in (min, max))
+    since = f"since {first}" + (f", the last at {last}" if last != first else "")
+    if len(pods) == 1 and pods[0].controller is None:
+        return [f"It was created at {pods[0].created}; {_NOT_TRIED_AGAIN}"]
+    were = "was" if len(rejected) == 1 else "were"
+    now = f"{len(bound) - starting} running, {f'{starting} starting, ' * bool(starting)}{waiting} waiting"
+    lines = [f"{len(rejected)} of its pods {were} rejected {since} ({reasons}); now {now}"]
+    if len(rejected) > 1 and rejected[0].controller is not None:
+        lines.append(_LOOP)
+    return lines

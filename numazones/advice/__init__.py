@@ -1,0 +1,1 @@
+"""Changes after which a pod would run, each tried on a copy."""

@@ -1,0 +1,350 @@
+"""Changes after which a pod would run, each tried on a copy before it is given.
+
+A rejection says what is missing; people ask what to do. Four things can be changed: what keeps the scheduler
+from a node, who else is on it, what the pod asks for, and how the node's Topology Manager is set. A change is
+named only if the changed pod passes all checks of the scheduler and of the kubelet on the changed node;
+nothing is guessed from amounts. What costs its reader least comes first: pods are moved before alignment is
+given up, and what no plan would move comes last, with the reason.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from typing import Annotated, ClassVar
+
+from numazones.advice.other_requests import (
+    amount_in_words,
+    amount_with_resource,
+    managed_amounts,
+    round_down,
+    with_requests,
+)
+from numazones.apimachinery.resources import CPU, is_memory
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.opened_node import opened
+from numazones.cluster.scheduling import Lack
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.config import (
+    BEST_EFFORT,
+    RESTRICTED,
+    SCOPE_CONTAINER,
+    SCOPE_POD,
+    SINGLE_NUMA_NODE,
+)
+from numazones.kubelet.demand import Container
+from numazones.kubelet.explanation import Explanation, explain
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import admit_to_node
+from numazones.kubelet.node_info import PodInfo
+from numazones.prediction.forecast import newcomer
+from numazones.rebalance.moves import Move
+from numazones.rebalance.single_move import Destinations
+
+_MILLI = 1000
+# Policies by how much they let through, strictest first.
+_LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
+_MAX_EVICTIONS = 3
+_LITTLE = 0.25
+"""The share of a request that people part with more easily than with another pod's place."""
+
+
+class Change(StrEnum):
+    """What is to be changed."""
+
+    REQUEST = "request"
+    SETTING = "setting"
+    EVICTION = "eviction"
+    PLACEMENT = "placement"
+
+
+class Cost(IntEnum):
+    """What a change costs its reader, the least first."""
+
+    MISSPELLED = 0
+    ROUNDING = 1
+    PLACEMENT = 2
+    LITTLE_LESS = 3
+    MOVE = 4
+    MUCH_LESS = 5
+    REMOVAL = 6
+    """Of a pod whose replacement no node would take."""
+    TAINT = 7
+    SCOPE = 8
+    ALIGNMENT = 9
+    PROTECTED = 10
+    """Removal of a pod that no plan moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change after which the pod would be admitted."""
+
+    TITLE: ClassVar = "Change"
+    ANSWER: ClassVar = ("node", "change", "sentence")
+    change: Annotated[Change, "What is changed: request, placement, eviction or setting."]
+    cost: Cost
+    node: Annotated[str, "Where it would be."]
+    sentence: Annotated[str, "What to do, in words."]
+    loss: float = 0.0
+    """Of a smaller request: the share of what was asked that is given up."""
+
+    @property
+    def line(self) -> str:
+        """The sentence with its node, as lists of advice have it."""
+        return self.sentence if self.node in self.sentence else f"{self.sentence} ({self.node})"
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known beside the node that a pod is to run on."""
+
+    destinations: Destinations = field(default_factory=Destinations)
+    """Where pods that are moved could go."""
+    objection: Callable[[ClusterPod], str] = lambda _pod: ""
+    """Why no plan moves a pod; empty: nothing keeps it."""
+
+
+def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) -> tuple[Advice, ...]:
+    """Return the changes after which a pod would run on a node, the cheapest first.
+
+    Nothing where it would run as things are, or where its kubelet does not decide alone or is not known.
+    """
+    if pod.admission is None or node.state is None:
+        return ()
+    wanted = replace(pod, admission=newcomer(pod.admission), uid="", node="", phase="Pending")
+    if _runs(wanted, node):
+        return ()
+    fenced = scheduling.placement_obstacles(wanted.constraints, node)
+    if fenced:
+        return tuple(_open_fences(wanted, node))
+    found = (
+        *_other_requests(wanted, node),
+        *_evictions(wanted, node, around or Around()),
+        *_other_settings(wanted, node),
+    )
+    return in_order(found)
+
+
+def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Sort by what a change costs; what no plan moves is left out where something else makes room."""
+    listed = sorted(found, key=lambda item: (item.cost, item.loss))
+    if any(item.cost in {Cost.MOVE, Cost.REMOVAL} for item in listed):
+        listed = [item for item in listed if item.cost is not Cost.PROTECTED]
+    return tuple(listed)
+
+
+def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
+    """Whether scheduler and kubelet would both let a new pod onto the node."""
+    if node.state is None or pod.admission is None:
+        return False
+    if scheduling.obstacles(pod.constraints, pod.requests, node):
+        return False
+    info = PodInfo(pod.admission, pod.constraints, pod.requests)
+    try:
+        verdict = admit_to_node(node.info(node.state, beside=pod.uid), info)
+    except NumazonesError:
+        return False
+    return verdict.admitted and not verdict.preempted
+
+
+# What keeps the scheduler away
+
+
+def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
+    found = opened(pod, node)
+    if found is not None and _runs(found.pod, found.node):
+        cost = Cost.TAINT if found.tainted else Cost.PLACEMENT
+        sentence = f"{node.name} would admit it, but {'; '.join(found.cures)}"
+        yield Advice(Change.PLACEMENT, cost, node.name, sentence)
+
+
+# What the pod asks for
+
+
+def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield, per resource, the nearest request that would be admitted; then smaller ones for several."""
+    state = node.state
+    if state is None or pod.admission is None:
+        return
+    lacks = {lack.resource: lack for lack in scheduling.lacks(pod.requests, node)}
+    decision = admit(state, pod.admission)
+    explanation = None if decision.admitted else explain(decision)
+    only = None if explanation is None or lacks else explanation.rejected_container
+    found = False
+    demands = state.kubelet.reading(pod.admission).demands
+    for container, demand in zip(pod.admission.containers, demands, strict=True):
+        if only not in {None, "", container.name}:
+            continue
+        for resource, amount in managed_amounts(demand):
+            lack = lacks.get(resource)
+            if lack is not None and lack.instead:
+                yield from _meant(pod, node, container.name, lack)
+                continue
+            for other in _candidates(node, state, resource, amount, lack):
+                if _runs(with_requests(pod, state, container.name, {resource: other}), node):
+                    found = True
+                    yield _request_advice(node, container, resource, other, amount)
+                    break
+    if not found and explanation is not None and not lacks:
+        yield from _several_smaller(pod, node, state, explanation)
+
+
+def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> Iterator[Advice]:
+    """Yield the resource whose name was misspelled, if the pod runs with that."""
+    changed = with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
+    if _runs(changed, node):
+        sentence = f"ask for {lack.instead} instead of {lack.resource} in container {container}"
+        yield Advice(Change.REQUEST, Cost.MISSPELLED, node.name, sentence)
+
+
+def _several_smaller(
+    pod: ClusterPod, node: ClusterNode, state: Node, explanation: Explanation
+) -> Iterator[Advice]:
+    """Yield what the nearest NUMA nodes offer of everything they lack."""
+    offers = {
+        short.resource: round_down(short.resource, short.offered)
+        for short in explanation.shortages
+        if short.offered > 0
+    }
+    name = explanation.rejected_container
+    if not name or len(offers) < 2 or not all(offers.values()):  # noqa: PLR2004 - several
+        return
+    if _runs(with_requests(pod, state, name, offers), node):
+        amounts = " and ".join(amount_with_resource(*offer) for offer in offers.items())
+        sentence = f"ask for {amounts} in container {name}"
+        yield Advice(Change.REQUEST, Cost.MUCH_LESS, node.name, sentence)
+
+
+def _candidates(
+    node: ClusterNode, state: Node, resource: str, amount: int, lack: Lack | None
+) -> Iterator[int]:
+    """Yield amounts worth trying, the best first: the next whole cores, then all smaller amounts."""
+    most = amount - 1 if lack is None else lack.free // (_MILLI if resource == CPU else 1)
+    if is_memory(resource):
+        left = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+        free = {round_down(resource, min(size, left)) for size in state.memory.free.get(resource, (left,))}
+        free.add(round_down(resource, most))
+        yield from sorted((size for size in free if 0 < size < amount), reverse=True)
+        return
+    if resource == CPU and state.kubelet.cpus.full_cores_only:
+        per_core = state.kubelet.cpus.topology.cpus_per_core
+        if amount % per_core:
+            yield amount + per_core - amount % per_core
+    yield from range(min(most, amount - 1), 0, -1)
+
+
+def _request_advice(
+    node: ClusterNode, container: Container, resource: str, amount: int, before: int
+) -> Advice:
+    instead = f"instead of {amount_in_words(resource, before)} in container {container.name}"
+    sentence = f"ask for {amount_with_resource(resource, amount)} {instead}"
+    if amount > before:
+        cost = Cost.ROUNDING
+    else:
+        cost = Cost.LITTLE_LESS if before - amount <= _LITTLE * before else Cost.MUCH_LESS
+    return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
+
+
+# Who else is there
+
+
+def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[Advice]:
+    """Yield the pods of which one alone would have to go: of the same namespace first, then the smallest."""
+    state = node.state
+    if state is None or not _runs(pod, node.with_pods(()).with_state(state.emptied)):
+        return
+    sizes = {other.uid: _size(other, state) for other in node.pods.values()}
+    others = sorted(
+        node.pods.values(),
+        key=lambda other: (other.namespace != pod.namespace, sizes[other.uid], other.full_name),
+    )
+    given: dict[Cost, int] = {}
+    for other in others:
+        left = node.without_pod(other.uid).with_state(remove(state, other.kubelet_uid))
+        if given.get(Cost.MOVE, 0) == _MAX_EVICTIONS:
+            return
+        if not _runs(pod, left):
+            continue
+        advice = _without(pod, other, node, state, around)
+        if given.get(advice.cost, 0) < _MAX_EVICTIONS:
+            given[advice.cost] = given.get(advice.cost, 0) + 1
+            yield advice
+
+
+def _without(pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: Around) -> Advice:
+    """Return the advice to have a pod go from the node."""
+    held = _held(other, node, state, pod)
+    name = f"{other.full_name}{f', which holds {held}' if held else ''}"
+    objection = around.objection(other)
+    if objection:
+        sentence = f"remove {name} (no plan does that: {objection})"
+        return Advice(Change.EVICTION, Cost.PROTECTED, node.name, sentence)
+    move = around.destinations.single_move(pod, other, node)
+    if move is None:
+        sentence = f"remove {name} (no node seen here would take its replacement then)"
+        return Advice(Change.EVICTION, Cost.REMOVAL, node.name, sentence)
+    comma = "," if held else ""
+    where = f"to {move.node}" if move.node != node.name else f"within {node.name}{_way_back(move)}"
+    return Advice(Change.EVICTION, Cost.MOVE, node.name, f"move {name}{comma} {where}")
+
+
+def _way_back(move: Move) -> str:
+    """Say how a pod that is deleted gets a better place on the node that it leaves."""
+    if move.after_pending:
+        return " (delete it; its replacement fits there, too, but after this pod)"
+    return " (delete it; its replacement gets a better place there)"
+
+
+def _size(other: ClusterPod, state: Node) -> tuple[int, int]:
+    return state.cpus.held_by(other.kubelet_uid).bit_count(), other.requests.get(CPU, 0)
+
+
+def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) -> str:
+    """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
+    if pod.admission is None:
+        return ""
+    decision = admit(state, pod.admission)
+    if not decision.admitted:
+        found = explain(decision)
+        held = dict(found.holders).get(other.kubelet_uid)
+        if held is not None:
+            return held.replace("exclusive ", "")
+        if found.shortages and found.shortages[0].resource != CPU:
+            return ""
+    else:  # what the node as a whole has too little of
+        missing = next((lack.resource for lack in scheduling.lacks(pod.requests, node)), CPU)
+        if missing != CPU:
+            asked = other.requests.get(missing, 0)
+            return amount_with_resource(missing, asked) if asked else ""
+    cpus = state.cpus.held_by(other.kubelet_uid).bit_count()
+    return amount_with_resource(CPU, cpus) if cpus else ""
+
+
+# How the node is set
+
+
+def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
+    """Yield Topology Manager settings under which the node would take the pod, as it is and when drained."""
+    state = node.state
+    if state is None:
+        return
+    config = state.config
+    other = SCOPE_POD if config.topology_manager_scope == SCOPE_CONTAINER else SCOPE_CONTAINER
+    looser = _LOOSER.get(config.topology_manager_policy, ())
+    changes = [(Cost.SCOPE, "scope", other), *((Cost.ALIGNMENT, "policy", policy) for policy in looser)]
+    for cost, setting, value in changes:
+        try:
+            set_so = state.with_topology_settings(**{setting: value})
+        except NumazonesError:
+            continue  # options of the node that go with one policy only
+        drained = node.with_pods(()).with_state(set_so.emptied)
+        if _runs(pod, node.with_state(set_so)) and _runs(pod, drained):
+            means = ", which gives up alignment for all pods there" if cost is Cost.ALIGNMENT else ""
+            name = f"topologyManager{setting.capitalize()}"
+            sentence = f"set {name}: {value} on {node.name}{means} (on a drained node)"
+            yield Advice(Change.SETTING, cost, node.name, sentence)
+            if cost is Cost.ALIGNMENT:
+                return

@@ -1,0 +1,171 @@
+"""Why a running pod is not aligned, and what would help: how it lies, what let it in, what its node could do.
+
+Nobody keeps what was free when a pod came. What let it in follows from the policy that is in force now, so
+sentences about that moment say what they rest on. Whether its node could hold it aligned, and what would
+help, has been tried on a copy.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from numazones import cpuset
+from numazones.advice.misfits import misfits
+from numazones.alignment import alignable
+from numazones.alignment import pod_alignment as alignment
+from numazones.alignment.alignable import Alignable, Trials
+from numazones.alignment.pod_alignment import Alignment, ContainerAlignment, PodAlignment
+from numazones.apimachinery.quantity import format_rounded
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
+from numazones.kubelet.admission import Admission
+from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
+from numazones.kubelet.shortfall import name_numas
+from numazones.placement.kubelet import KubeletDecision
+from numazones.rebalance.candidates import Situation, why_not
+from numazones.rebalance.goals import Align
+from numazones.rebalance.planner import plan
+from numazones.rebalance.policy import Policy
+from numazones.rebalance.whatif import Effort
+from numazones.wording import enumeration, pluralize
+
+_EFFORT = 20_000
+"""Steps of the search for a plan: what an answer may take that somebody waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misalignment:
+    """Why a pod that runs is not aligned."""
+
+    TITLE: ClassVar = "WhyNotAligned"
+    alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
+    sentence: Annotated[str, "The same in few words."]
+    alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    why: Annotated[tuple[str, ...], "How it lies, what let it in, what its node could do."]
+    help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
+
+
+def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | None:
+    """Return why a pod that runs is not aligned; None where it is, or where that is not known.
+
+    Args:
+        pod: one that is bound to a node of the cluster.
+        situation: the cluster, and what protects its pods.
+    """
+    node = situation.cluster.nodes.get(pod.node)
+    found = None if node is None else alignment.of_pod(node, pod)
+    if node is None or found is None or found.aligned:
+        return None
+    trials = alignable.trials_on(node, pod)
+    could = Alignable.UNKNOWN if trials is None else trials.alignable
+    why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, trials))
+    help_ = tuple(_help(node, pod, situation, known=trials is not None))
+    return Misalignment(found.alignment, found.sentence, could, why, help_)
+
+
+def _worst(found: PodAlignment) -> Iterator[ContainerAlignment]:
+    return (one for one in found.containers if one.alignment is not Alignment.ALIGNED)
+
+
+def _where(one: ContainerAlignment) -> str:
+    """Say where what a container holds is: ``container main has 2 CPUs on NUMA node 0, 4 on NUMA node 1``."""
+    parts = []
+    if one.cpus:
+        first, *others = sorted(one.cpus.items())
+        counts = [f"{pluralize(first[1], 'CPU')} on {_numa(first[0])}"]
+        parts.append(enumeration([*counts, *(f"{count} on {_numa(numa)}" for numa, count in others)]))
+    if one.memory:
+        sizes = (f"{format_rounded(size)} on {_numa(numa)}" for numa, size in sorted(one.memory.items()))
+        parts.append(f"memory: {enumeration(sizes)}")
+    parts += [f"{resource} on {name_numas(cpuset.of(numas))}" for resource, numas in one.devices.items()]
+    return f"{f'container {one.name}' if one.name else 'it'} has {'; '.join(parts)}"
+
+
+def _numa(numa: int) -> str:
+    return name_numas(1 << numa)
+
+
+def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[str]:
+    """Yield what let the pod in like this."""
+    if node.state is None:
+        return
+    by_kubelet = dict(alignment.of_node(node, claims=False) or ()).get(pod)
+    if by_kubelet is None or by_kubelet.aligned:
+        yield (
+            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology "
+            "Manager sees them"
+        )
+        return
+    policy = node.state.config.topology_manager_policy
+    if policy == POLICY_NONE:
+        yield "policy none let it in: the kubelet does not look at NUMA nodes"
+    elif could is Alignable.NEVER:
+        yield f"policy {policy} let it in: no NUMA node has so much, so several may have it"
+    elif policy == BEST_EFFORT:
+        yield (
+            "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none "
+            "has room; so none had when it came, if the policy was the same"
+        )
+    else:
+        yield f"policy {policy} would not let it in so: it came under other settings than today's"
+
+
+def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
+    """Say whether the node could hold the pod aligned, and what is missing."""
+    if trials is None:
+        reason = ", as the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
+        return f"whether {node.name} could hold it aligned is not known{reason}"
+    if trials.now is None:
+        return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
+    if not trials.now.admitted:
+        return f"{node.name} could hold it aligned if others left: {_short(trials.now, node)}"
+    zones = KubeletDecision(trials.now).zones
+    where = f" on {name_numas(cpuset.of(zones))}" if zones else ""
+    return f"{node.name} could hold it aligned now{where}"
+
+
+def _short(admission: Admission, node: ClusterNode) -> str:
+    """Say what an aligned pod lacks, and who holds it."""
+    short = KubeletDecision(admission).shortfall(node.name)
+    names = node.pod_names
+    holders = [f"{names.get(uid, uid)} ({amount})" for uid, amount in short.holders]
+    return short.sentence + (f"; held by {enumeration(holders)}" if holders else "")
+
+
+def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bool) -> Iterator[str]:
+    """Yield what would help; ``known``: whether it is known what the node would say to the pod."""
+    made = plan(Align(frozenset({pod.uid})), situation, Policy(), expired=Effort(_EFFORT)).plan
+    if made is not None:
+        (move,) = made.moves
+        where = f"on {name_numas(cpuset.of(move.target_zones))} of {move.node}"
+        confined = ", if it goes nowhere else" if move.affinity else ""
+        yield (
+            f"evict it: its replacement will be aligned, {where}{confined} "
+            f"(kubectl numazones plan --align {pod.full_name})"
+        )
+        return
+    kept = [objection.message for objection in why_not(pod, situation, Policy())]
+    again = alignable.made_anew(node, pod) if known else None
+    if again is not None and again.aligned:
+        why = f"; no plan does it: {kept[0]}" if kept else ""
+        yield f"make it anew: as things are now, {node.name} would hold it aligned{why}"
+    elif again is not None and (better := _under_best_effort(node)) is not None:
+        anew = alignable.made_anew(better, pod)
+        if anew is not None and anew.aligned:
+            yield (
+                f"set topologyManagerPolicy: best-effort on {node.name}, and make it anew: then it will be "
+                f"aligned; as it is, it would lie so again ({again.sentence})"
+            )
+    if node.state is not None and pod.admission is not None:
+        yield from (f"{miss.cure}: {miss.why}" for miss in misfits(pod.admission, node.state.emptied))
+
+
+def _under_best_effort(node: ClusterNode) -> ClusterNode | None:
+    """Return the node as it would be under best-effort; None where its policy is not none."""
+    state = node.state
+    if state is None or state.config.topology_manager_policy != POLICY_NONE:
+        return None
+    try:
+        return node.with_state(state.with_topology_settings(policy=BEST_EFFORT))
+    except NumazonesError:  # such a kubelet would not start
+        return None

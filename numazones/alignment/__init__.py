@@ -1,0 +1,1 @@
+"""Where the CPUs, memory and devices of running pods lie, and whether they could lie better."""

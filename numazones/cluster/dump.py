@@ -1,0 +1,270 @@
+"""A dump: what ``kubectl get nodes,pods,numazones,… -A -o json`` prints, and the nodes in it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from itertools import chain
+from typing import Any, Self
+
+from numazones.api.claimed_devices import claimed_devices
+from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
+from numazones.api.zones import node_from_zones
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
+from numazones.cluster.sharing import Sharing
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
+from numazones.dra.devices import Slice
+from numazones.dra.inventory import Inventory
+from numazones.errors import NumazonesError
+from numazones.placement import Unknown, UnreadableNode, models
+from numazones.wording import enumeration
+
+Object = Mapping[str, Any]
+
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+OBJECTS_MISSING = "ObjectsMissing"
+"""Reason of a node whose zones name a placement model, where what that decides from has not been read."""
+
+
+class ObjectsMissing(UnreadableNode):
+    """What a node's placement model decides from has not been read; the message says what to dump."""
+
+
+class InvalidDump(NumazonesError):
+    """A dump lacks what an answer needs; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """The objects of a dump: pods as far as placement is concerned, all others as they are."""
+
+    others: Mapping[str, Sequence[Object]]
+    """Kind → objects."""
+    pods: Sequence[ClusterPod]
+    sharing: Sharing
+    """What the pods are made of."""
+
+    @classmethod
+    def of(cls, items: Iterable[Object]) -> Self:
+        """Read objects one by one; the bodies of pods, which are many and large, are not kept.
+
+        Raises:
+            NumazonesError: an object cannot be read.
+        """
+        others: dict[str, list[Object]] = {}
+        sharing = Sharing()
+        pods = []
+        for item in items:
+            if item.get("kind") == "Pod":
+                pods.append(sharing.pod(item))
+            else:
+                others.setdefault(item.get("kind", ""), []).append(item)
+        return cls(others, pods, sharing)
+
+    def of_kind(self, kind: str) -> Sequence[Object]:
+        """Return the objects of a kind, pods aside."""
+        return self.others.get(kind, ())
+
+    @property
+    def nodes(self) -> Sequence[Object]:
+        """The nodes.
+
+        Raises:
+            InvalidDump: there are none.
+        """
+        if "Node" not in self.others:
+            raise InvalidDump(
+                "cluster or dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them"
+            )
+        return self.others["Node"]
+
+    @property
+    def priority_classes(self) -> dict[str, int]:
+        """Name of each PriorityClass → its value."""
+        return {body["metadata"]["name"]: int(body["value"]) for body in self.of_kind("PriorityClass")}
+
+    @property
+    def moment(self) -> datetime:
+        """The latest time at which something in it was made, started or renewed.
+
+        Raises:
+            numazones.apimachinery.timestamp.InvalidTimestamp: it is none.
+        """
+        times = [_EPOCH]
+        for pod in self.pods:
+            times += (pod.created, pod.started)
+        for item in chain.from_iterable(self.others.values()):
+            times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
+            times.append((item.get("spec") or {}).get("renewTime") or "")
+        return timestamp.parse(max(times))
+
+
+def nodes_of(items: Iterable[Object], pods: Callable[[], Iterable[Object]]) -> list[ClusterNode]:
+    """Read the nodes of a dump alone, without their pods.
+
+    Args:
+        items: its objects without the pods.
+        pods: gives the pods, where the state of a node depends on them, as with some models.
+
+    Raises:
+        InvalidDump: it holds no nodes.
+        NumazonesError: an object cannot be read.
+    """
+    dump = Dump.of(items)
+    return read_nodes(dump, lambda: map(dump.sharing.pod, pods()))
+
+
+def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[ClusterNode]:
+    """Read the nodes; ``pods`` is asked once at most.
+
+    Raises:
+        InvalidDump: there are none.
+        NumazonesError: an object cannot be read.
+    """
+    zones = _zones_by_node(dump.of_kind("NUMAZone"))
+    topologies = _by_name(dump.of_kind("NodeResourceTopology"))
+    classes = device_classes(dump.of_kind("DeviceClass"))
+    selectors = {one.name: one for one in map(DeviceClass.from_api, dump.of_kind("DeviceClass"))}
+    devices = _devices(dump)
+
+    @cache
+    def bound() -> dict[str, list[ClusterPod]]:
+        found: dict[str, list[ClusterPod]] = {}
+        for pod in pods():
+            if pod.active:
+                found.setdefault(pod.node, []).append(pod)
+        return found
+
+    def bound_to(node: str) -> Iterator[ClusterPod]:
+        yield from bound().get(node, ())
+
+    nodes = []
+    for body in dump.nodes:
+        node = ClusterNode.from_api(body)
+        node = replace(
+            node,
+            device_classes=classes,
+            device_selectors=selectors,
+            dra=None if devices is None else devices.of(node.name),
+        )
+        own = zones.get(node.name, ())
+        if own:
+            node = _with_zones(node, own, dump.sharing)
+        nodes.append(_with_model(node, body, topologies.get(node.name), own, dump, bound_to))
+    return nodes
+
+
+def _with_model(
+    node: ClusterNode,
+    body: Object,
+    topology: Object | None,
+    zones: Sequence[NUMAZone],
+    dump: Dump,
+    bound_to: Callable[[str], Iterable[ClusterPod]],
+) -> ClusterNode:
+    """The node with what another placement model than the kubelet's decides from, where one is shown."""
+    published = _published_placement(zones)
+    try:
+        model = models.model_shown(body, topology)
+        if published is not None:
+            _check_published(published, model, topology, dump, node.name)
+        if models.is_kubelet(model):
+            return node
+        objects = models.NodeObjects(
+            node=body,
+            topology=topology,
+            pods=tuple(bound_to(node.name)),
+            kubelet=node.state,
+            others=_others_of(dump, model, node.name),
+            record=None if published is None else models.parse_record(published.record),
+        )
+        return node.with_placement(model.read(objects))
+    except ObjectsMissing as error:
+        return node.with_placement(Unknown(OBJECTS_MISSING, str(error)))
+    except NumazonesError as error:
+        return node.with_placement(Unknown(UNDECIDED, str(error)))
+
+
+def _devices(dump: Dump) -> Inventory | None:
+    """The cluster's devices of dynamic resource allocation; None where the dump has none of these objects."""
+    slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
+    if not slices:
+        return None
+    return Inventory(slices, map(DeviceClaim.from_api, dump.of_kind("ResourceClaim")))
+
+
+def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:
+    zones: dict[str, list[NUMAZone]] = {}
+    for body in bodies:
+        zone = NUMAZone.from_api(body)
+        zones.setdefault(zone.spec.node_name, []).append(zone)
+    return zones
+
+
+def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) -> ClusterNode:
+    for zone in zones:
+        if zone.status is not None and zone.status.silence is not None:
+            return node.with_placement(Unknown("ExporterSilent", zone.status.silence.message))
+    try:
+        state = node_from_zones(zones, remember=sharing.remember)
+        return replace(node.with_state(state), claimed=claimed_devices(zones))
+    except NumazonesError as error:
+        return node.with_placement(Unknown("ZonesUnreadable", str(error)))
+
+
+def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:
+    """What the operator says on a node's zones of its placement model, with the record of the lowest."""
+    by_numa = sorted(zones, key=lambda zone: zone.spec.numa_id)
+    return next((found for zone in by_numa if zone.status and (found := zone.status.placement)), None)
+
+
+def _check_published(
+    published: ZonePlacement, shown: models.Model, topology: Object | None, dump: Dump, node: str
+) -> None:
+    """Make sure that the objects show the model of which the zones say that it decides.
+
+    A dump often lacks them; what would be said without them is that the kubelet admits every pod.
+
+    Raises:
+        UnreadableNode: they don't.
+        ObjectsMissing: they are not there, or nobody here can read them; the message says what to do.
+    """
+    if published.model == UNKNOWN_MODEL:
+        raise UnreadableNode(published.unknown)
+    model, decider = models.model(published.model), published.decider or published.model
+    if models.is_kubelet(model):
+        raise ObjectsMissing(
+            f"the node's pods are placed by {decider}, which this installation does not know; install the "
+            f"placement model {published.model}"
+        )
+    here = {kind for kind, found in _others_of(dump, model, node).items() if found}
+    known = here | ({models.TOPOLOGY_KIND} if topology is not None else set())
+    missing = [kind for kind in published.objects if kind not in known]
+    if missing:
+        raise ObjectsMissing(
+            f"{decider} decides about the node's pods, and the objects that it decides from are missing: "
+            f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))}, too"
+        )
+    if models.is_kubelet(shown):
+        raise UnreadableNode(
+            f"the node's zones say that {decider} decides about its pods, and nothing else shows it; where "
+            "that was removed, see whether the operator runs, which takes it back"
+        )
+
+
+def _others_of(dump: Dump, model: models.Model, node: str) -> dict[str, Sequence[Object]]:
+    """The objects that a model reads of a node; of kinds with one per node, the node's alone."""
+    return {
+        kind.kind: [
+            body for body in dump.of_kind(kind.kind) if not kind.of_node or body["metadata"]["name"] == node
+        ]
+        for kind in model.objects
+    }
+
+
+def _by_name(bodies: Iterable[Object]) -> dict[str, Object]:
+    return {body["metadata"]["name"]: body for body in bodies}

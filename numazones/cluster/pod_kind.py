@@ -1,0 +1,125 @@
+"""Kinds of pods: what verdicts depend on, so that thousands of pods of few templates are asked about once."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numazones.cluster.cluster import ClusterPod
+from numazones.kubelet.constraints import Constraints
+from numazones.kubelet.demand import PodLevel, QOSClass
+from numazones.kubelet.node_admission import OS_LABEL
+from numazones.kubelet.pod import Pod
+from numazones.placement import models
+
+_PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
+# Stands for every pod of a kind, also beside pods of the kind that a node holds already.
+_NEWCOMER = "newcomer"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Everything about a pod that verdicts depend on: pods of one template are of one kind."""
+
+    admission: Pod = field(compare=False)
+    constraints: Constraints
+    requests: tuple[tuple[str, int], ...]
+    needs: tuple[Any, ...]
+    """What tells apart admission's view of two pods, their names aside."""
+    marks: tuple[Any, ...] = ()
+    """What the other placement models read beside: their labels and annotations, priority and namespace."""
+    claims: bool = False
+    """Whether it claims devices through dynamic resource allocation."""
+    allocated: bool = False
+    """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """It is asked for with every verdict that is looked up."""
+
+    def __post_init__(self) -> None:
+        """Work the hash out once."""
+        parts = (self.constraints, self.requests, self.needs, self.marks, self.claims, self.allocated)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of texts differ between processes.
+        return Kind, (
+            self.admission,
+            self.constraints,
+            self.requests,
+            self.needs,
+            self.marks,
+            self.claims,
+            self.allocated,
+        )
+
+    @classmethod
+    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
+        """Return the kind of a pod, or None if the pod cannot be read.
+
+        ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do
+        (``Model.tells_namespaces_apart``); needed where verdicts of their nodes are to be shared.
+        ``allocated``: take the devices that it claims for allocated, as after the scheduler's own filters.
+        """
+        admission = pod.admission
+        if admission is None:
+            return None
+        return cls(
+            admission,
+            pod.constraints,
+            tuple(sorted(pod.requests.items())),
+            (
+                admission.containers,
+                admission.resources,
+                admission.qos_class,
+                dict(admission.labels).get(OS_LABEL),
+                admission.claimed_resources,
+            ),
+            _marks(admission, by_namespace=by_namespace),
+            claims=pod.resource_claims,
+            allocated=allocated,
+        )
+
+
+def _marks(pod: Pod, *, by_namespace: bool) -> tuple[Any, ...]:
+    """Nothing for pods without a mark, so that pods of equal templates stay of one kind."""
+    marks = _model_marks(pod)
+    return (pod.priority, pod.namespace, *sorted(marks)) if marks or by_namespace else ()
+
+
+def _model_marks(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Labels and annotations that placement models other than the kubelet read."""
+    return tuple(
+        pair
+        for pair in (*pod.labels, *pod.annotations)
+        if any(mark in pair[0] for mark in models.pod_marks())
+    )
+
+
+def relevant(pod: ClusterPod) -> bool:
+    """Whether NUMA placement concerns the pod: Guaranteed, or asking for hugepages or devices.
+
+    Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
+
+    A pod that cannot be read is relevant, so that somebody hears of it; and one that carries a label or an
+    annotation that another placement model reads, which may place other pods, too.
+    """
+    admission = pod.admission
+    if admission is None or _model_marks(admission):
+        return True
+    if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
+        return True
+    asked = (*admission.containers, *(() if admission.resources is None else (admission.resources,)))
+    return any(
+        name not in _PLAIN and amount.nanos > 0
+        for resources in asked
+        for name, amount in (*resources.requests, *resources.limits)
+    )
+
+
+def newcomer(pod: Pod) -> Pod:
+    """Return a pod like this one that no node knows yet, neither by its UID nor by its name.
+
+    This one may run meanwhile, and some models take a pod's place for that of another one of its name.
+    """
+    return replace(pod, uid=_NEWCOMER, name=f"like {pod.name}")

@@ -1,0 +1,103 @@
+"""Keeps equal parts of many objects once.
+
+Fifty thousand pods come from a few hundred templates, five thousand nodes from a few models. Labels,
+constraints, containers and machines are immutable values, so equal ones can be the same object; this is what
+keeps a whole cluster within a few hundred MiB, and makes comparing them a matter of identity.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from numazones.cluster.cluster import ClusterPod, Template, template_key
+from numazones.kubelet.pod import Pairs, sorted_pairs
+
+T = TypeVar("T", bound=Hashable)
+Part = TypeVar("Part")
+
+HALF = 4000
+"""So many values are kept that were asked for last, and as many from before: at most 20 MiB of templates."""
+_MISSING: Any = object()
+
+
+class _Recent:
+    """Values by key, as long as they are asked for: the older half is dropped when the newer one is full."""
+
+    __slots__ = ("_newer", "_older")
+
+    def __init__(self) -> None:
+        self._newer: dict[Any, Any] = {}
+        self._older: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def get(self, key: Any) -> Any:
+        """Return the value of the key, or ``_MISSING``."""
+        value = self._newer.get(key, _MISSING)
+        if value is _MISSING:
+            value = self._older.pop(key, _MISSING)
+            if value is not _MISSING:
+                self.put(key, value)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Keep a value under a key that has none."""
+        if len(self._newer) >= HALF:
+            self._older, self._newer = self._newer, {}
+        self._newer[key] = value
+
+
+class Sharing:
+    """Keeps one of each value."""
+
+    def __init__(self) -> None:
+        self._values = _Recent()
+        self._mappings = _Recent()
+        self._pairs = _Recent()
+
+    def __len__(self) -> int:
+        """How many values are kept."""
+        return len(self._values) + len(self._mappings) + len(self._pairs)
+
+    def value(self, value: T) -> T:
+        """Return the value that is kept for all equal ones."""
+        return self.remember(value, lambda: value)
+
+    def part(self, part: Part) -> Part:
+        """Return the part of a pod (a value or a flat mapping) that is kept for all equal ones."""
+        if not isinstance(part, dict):
+            return self.value(part)
+        return _remember(self._mappings, tuple(part.items()), lambda: part)
+
+    def pod(self, body: Mapping[str, Any]) -> ClusterPod:
+        """Read a pod; its parts are shared with other pods."""
+        return ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
+
+    def _template_of(self, body: Mapping[str, Any]) -> Template:
+        """Read a template once; of its other pods only the names have to be read."""
+        template = self.remember(template_key(body), lambda: self._template(body))
+        like = template.admission
+        if like is None:
+            return template
+        admission = like.with_metadata(body["metadata"], pairs_of=self._pairs_of)
+        return Template(template.constraints, template.requests, admission)
+
+    def _pairs_of(self, labels: Mapping[str, str]) -> Pairs:
+        return _remember(self._pairs, tuple(labels.items()), lambda: sorted_pairs(labels))
+
+    def _template(self, body: Mapping[str, Any]) -> Template:
+        template = Template.of(body)
+        return replace(template, constraints=self.value(template.constraints))
+
+    def remember(self, key: Hashable, make: Callable[[], Part]) -> Part:
+        """Return the value that was made for an equal key before, or make it."""
+        return _remember(self._values, key, make)
+
+
+def _remember(kept: _Recent, key: Hashable, make: Callable[[], Part]) -> Part:
+    value: Part = kept.get(key)
+    if value is _MISSING:
+        value = make()
+        kept.put(key, value)
+    return value

@@ -1,0 +1,193 @@
+"""What a pod without a node waits for, beside a node that would admit it.
+
+A node may be free for a pod that no scheduler looks at: it carries a scheduling gate (KEP-3521), nobody
+serves its ``schedulerName``, a claim is not there, or the scheduler has its own reasons, such as volumes and
+pod affinity, which predictions do not cover. The API says so in places that people do not think of looking at
+together: ``spec.schedulingGates``, the condition PodScheduled, events.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from numazones.cluster.cluster import ClusterPod
+from numazones.wording import some_of
+
+GATE = "numazones.io/admission"
+RELEASED = "numazones.io/admission-released"
+"""Annotation: when a pod was released from the gate."""
+OPT_IN = ("numazones.io/admission-gate", "enabled")
+"""Label of the namespaces whose pods the operator releases from the gate."""
+
+_REPLACING = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
+"""Controllers that make another pod for one that is deleted, and count that as no failure."""
+_NAMING = frozenset({"metadata.name", "kubernetes.io/hostname"})
+"""What a release names nodes by."""
+_FAILED = "FailedScheduling"
+_NOT_SERVED = "AdmissionGateNotServed"
+_GATED = "SchedulingGated"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that a pod waits for beside a node."""
+
+    TITLE: ClassVar = "Waiting"
+    reason: Annotated[str, "In one word: SchedulingGate, NotOptedIn, MissingClaim, NoScheduler and others."]
+    sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
+
+
+HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on their way to it")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known around a pod; what was not read is None or empty."""
+
+    namespace_labels: Mapping[str, str] | None = None
+    operator_runs: bool = True
+    """Whether a pod of the operator was seen that runs."""
+    served: Collection[str] = ()
+    """Names of the schedulers that have been seen to look at pods."""
+    claims: Collection[str] | None = None
+    """PersistentVolumeClaims of the pod's namespace."""
+    events: Iterable[Mapping[str, Any]] = field(default_factory=tuple)
+    """Events of the pod."""
+
+
+def waits(
+    pod: ClusterPod,
+    around: Surroundings,
+    *,
+    admissible: bool,
+    held: bool = False,
+    lost: tuple[str, ...] = (),
+) -> tuple[Wait, ...]:
+    """Return what a pod waits for, whatever the nodes say.
+
+    Args:
+        pod: the pod.
+        around: what is known around it.
+        admissible: whether some node would admit it.
+        held: whether the room for it is held for others (``held_room.in_the_way``), the last thing to say.
+        lost: the nodes that it was released to, if all are lost (``lost_release.lost_nodes``).
+    """
+    if lost:
+        return (Wait("ReleasedNodesLost", told_of_loss(pod, lost)),)
+    return _waits(pod, around, admissible=admissible) or ((HELD_ROOM,) if held else ())
+
+
+def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[Wait, ...]:
+    if pod.node or pod.terminal:
+        return ()
+    told = latest_messages(around.events)
+    gates = tuple(_gates(pod, around, told, admissible=admissible))
+    if gates:
+        return gates
+    missing = tuple(
+        Wait("MissingClaim", f"PersistentVolumeClaim {name} of namespace {pod.namespace} does not exist")
+        for name in pod.volume_claims
+        if around.claims is not None and name not in around.claims
+    )
+    said = scheduler_says(pod, told)
+    only = released_to(pod)
+    if said and only and not admissible:
+        return (*missing, Wait("ReleasedToFewNodes", _told_of_release(only, said)))
+    if said and admissible:
+        return (*missing, Wait("Unschedulable", f"the scheduler does not place it; it says: {said}"))
+    name = pod.constraints.scheduler_name
+    if not said and not missing and around.served and name not in around.served:
+        cure = "see whether that scheduler runs, or correct spec.schedulerName"
+        return (Wait("NoScheduler", f"nobody has been seen to serve its schedulerName {name}; {cure}"),)
+    return missing
+
+
+def released_to(pod: ClusterPod) -> tuple[str, ...]:
+    """Return the nodes that the gate limited a pod to when it released it; none: it was not, or to all."""
+    if RELEASED not in pod.annotations or pod.constraints.node_affinity is None:
+        return ()
+    named = (
+        value
+        for term in pod.constraints.node_affinity
+        for requirement in (*term.fields, *term.expressions)
+        if requirement.key in _NAMING and requirement.operator == "In"
+        for value in requirement.values
+    )
+    return tuple(dict.fromkeys(named))
+
+
+def is_replaced(pod: ClusterPod) -> bool:
+    """Return whether another pod comes for this one when it is deleted, which counts as no failure."""
+    controller = pod.controller
+    return controller is not None and controller.kind in _REPLACING
+
+
+def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
+    """Say that all nodes are lost that the gate released a pod to, and what to do."""
+    owner = pod.controller
+    anew = "make it anew" if owner is None else f"its {owner.kind} makes another one"
+    if owner is not None and owner.kind == "Job":
+        anew += ", and counts this one as a failure"
+    command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
+    return (
+        f"the gate released it to {some_of(nodes)} only, and each of these is gone, cordoned or tainted; "
+        f"Kubernetes lets a released pod go nowhere else: bring one back, or {command}, and {anew}"
+    )
+
+
+def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
+    return (
+        f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them; it "
+        f"says: {said}; a released pod cannot be let go elsewhere: if that lasts, delete it, and its owner "
+        "makes another one"
+    )
+
+
+def scheduler_says(pod: ClusterPod, told: Mapping[str, str]) -> str:
+    """Return the scheduler's last word on a pod; empty where it has not looked at it."""
+    status, reason, message = pod.scheduled or ("", "", "")
+    if status == "False" and reason != _GATED:
+        return message or reason
+    return told.get(_FAILED, "") if not pod.constraints.scheduling_gates else ""
+
+
+def _gates(
+    pod: ClusterPod, around: Surroundings, told: Mapping[str, str], *, admissible: bool
+) -> Iterable[Wait]:
+    for gate in pod.constraints.scheduling_gates:
+        if gate != GATE:
+            sentence = f"its scheduling gate {gate} has to be taken away by whoever put it there"
+            yield Wait("SchedulingGate", f"{sentence}; no scheduler looks at the pod before")
+            continue
+        labels = around.namespace_labels
+        if labels is not None and labels.get(OPT_IN[0]) != OPT_IN[1]:
+            cure = f"kubectl label namespace {pod.namespace} {OPT_IN[0]}={OPT_IN[1]}"
+            yield Wait(
+                "NotOptedIn",
+                f"nobody takes its gate {GATE} away, as namespace {pod.namespace} does not opt in: {cure}",
+            )
+        elif not around.operator_runs:
+            yield Wait(
+                "NoOperator",
+                f"nobody takes its gate {GATE} away, as no running pod of the operator was seen: see "
+                "whether it runs",
+            )
+        elif _NOT_SERVED in told:
+            yield Wait("NotServed", told[_NOT_SERVED])
+        elif admissible:
+            yield Wait("Held", f"the operator has not taken its gate {GATE} away yet")
+
+
+def latest_messages(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return reason → message of the latest event with it."""
+    return {
+        str(event.get("reason") or ""): str(event.get("message") or "")
+        for event in sorted(events, key=last_seen)
+    }
+
+
+def last_seen(event: Mapping[str, Any]) -> str:
+    """Return when an event was seen last, RFC 3339; empty if it does not say."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((str(time) for time in times if time), "")

@@ -1,0 +1,679 @@
+"""Where a pod would be admitted, why not elsewhere, and which node to prefer.
+
+Two deciders stand between a pod and a node: the scheduler's filters (``numazones.cluster.scheduling``) and
+whoever places pods on its NUMA nodes, the node's placement (``numazones.placement``). A node's verdict comes
+from asking both; a prediction sums the verdicts up. A node whose placement is unknown gives none, and a
+prediction that would hang on such nodes is Unknown: never is the unknown taken for "fits".
+
+``predict`` answers once. ``Forecast`` holds the verdicts of all nodes for one kind of pod and renews those
+of the nodes that changed; nodes in equal states are decided once.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from typing import Final, NamedTuple, TypeVar
+
+from numazones import cpuset
+from numazones.api.prediction import Candidate, NodeCounts, Reason
+from numazones.apimachinery.resources import CPU, figures, is_memory
+from numazones.cluster import device_allocation, scheduling
+from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import Kind, newcomer, relevant
+from numazones.errors import NumazonesError
+from numazones.kubelet.constraints import Constraints
+from numazones.kubelet.node import Node
+from numazones.kubelet.node_admission import operating_system
+from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.pod import Pod
+from numazones.kubelet.shortfall import name_numas
+from numazones.placement import Decision, Placement, Unknown
+from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
+from numazones.prediction import headline
+from numazones.prediction.headline import Alike, Group, nearness
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Standing
+
+__all__ = [
+    "ADMISSIBLE",
+    "INADMISSIBLE",
+    "NO_NODES",
+    "SCHEDULER_SOURCE",
+    "UNKNOWN",
+    "UNKNOWN_SOURCE",
+    "UNREADABLE_POD",
+    "Candidate",
+    "Forecast",
+    "Kind",
+    "NodeCounts",
+    "NodeVerdict",
+    "Placed",
+    "Prediction",
+    "Reason",
+    "Standing",
+    "ask",
+    "ask_placement",
+    "beside",
+    "deciding",
+    "devices_to_allocate",
+    "newcomer",
+    "place_beside",
+    "predict",
+    "preference",
+    "relevant",
+    "unreadable",
+    "verdict_of",
+]
+
+Answer = TypeVar("Answer")
+
+ADMISSIBLE: Final = "Admissible"
+INADMISSIBLE: Final = "Inadmissible"
+UNKNOWN: Final = "Unknown"
+
+UNREADABLE_POD: Final = "UnreadablePod"
+NO_NODES: Final = "NoNodes"
+
+CLAIMS_UNALLOCATED: Final = (
+    f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
+)
+# States of past nodes are remembered up to this many times the number of nodes.
+_REMEMBERED = 4
+_WHOLE = 100
+_EVEN_WHEN_EMPTY = "even when empty"
+_SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "no multiple of")
+"""Words of sentences that make it plain that other pods are not what is in the way."""
+_MAX_BEHIND = 64
+"""Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is known about a pod on all nodes together.
+
+    >>> from numazones import build
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=2)), []).verdict
+    'Unknown'
+    """
+
+    verdict: str
+    nodes: NodeCounts = field(default_factory=NodeCounts)
+    reasons: tuple[Reason, ...] = ()
+    """The first is the headline (``numazones.prediction.headline``): what has to change for the pod to run.
+
+    Their counts add up to the nodes that do not admit the pod.
+    """
+    candidates: tuple[Candidate, ...] = ()
+    """Best first."""
+    possible: bool = True
+    """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
+
+    @property
+    def model(self) -> str:
+        """Who places pods on the node that ``sentence`` is about; empty where that is not known."""
+        if self.verdict == ADMISSIBLE:
+            return self.candidates[0].model
+        return self.reasons[0].model if self.reasons else ""
+
+    @property
+    def sentence(self) -> str:
+        """The prediction in one sentence."""
+        if self.verdict == ADMISSIBLE:
+            best = self.candidates[0]
+            zones = f" on {name_numas(cpuset.of(best.zones))}" if best.zones else ""
+            counts = self.nodes
+            return (
+                f"{counts.admissible} of {counts.evaluated} nodes would admit it; best is {best.node}{zones}"
+            )
+        if not self.reasons:
+            return "the cluster has no nodes"
+        return self.reasons[0].in_words
+
+    @property
+    def reason(self) -> str:
+        """What stands in the way, in a word or two that many pods share; empty where nothing does."""
+        return self.reasons[0].reason if self.reasons else ""
+
+    @property
+    def hopeless(self) -> str:
+        """That nobody has to be evicted, for nothing would come of it; empty where something might."""
+        if self.possible:
+            return ""
+        return "No eviction can help: the nodes for such pods would not take it even when empty."
+
+    @property
+    def brief(self) -> str:
+        """What stands in the way, in few words; empty where nothing does."""
+        if self.verdict == ADMISSIBLE or not self.reasons:
+            return ""
+        return self.reasons[0].brief or self.reasons[0].reason
+
+
+def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
+    """Say where a pod would be admitted, on the nodes as they are.
+
+    Args:
+        pod: as if it were created now; where it is, if it is somewhere, does not matter.
+        nodes: with their pods, and their states where these are known.
+        candidates: of so many nodes that would admit it more is told, the best first.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
+    >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)
+    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]).sentence
+    '1 of 1 nodes would admit it; best is worker-1 on NUMA node 1'
+    """
+    kind = Kind.of(pod)
+    if kind is None:
+        return unreadable(pod)
+    forecast = Forecast(kind)
+    forecast.renew(nodes)
+    return forecast.prediction(candidates=candidates)
+
+
+def unreadable(pod: ClusterPod) -> Prediction:
+    """Return the prediction for a pod that makes no sense."""
+    sentence = f"the pod cannot be read: {pod.problem}"
+    reason = Reason(UNREADABLE_POD, UNKNOWN_SOURCE, count=0, message=pod.problem, sentence=sentence)
+    return Prediction(UNKNOWN, reasons=(reason,))
+
+
+def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
+    """Ask the scheduler, and the node's placement model, about one node."""
+    forecast = Forecast(kind)
+    forecast.renew((node,))
+    return forecast.verdicts[node.name]
+
+
+def is_open(kind: Kind, node: ClusterNode) -> bool:
+    """Whether nothing is against a pod on a node but what its placement model may say."""
+    info = PodInfo(kind.admission, kind.constraints)
+    return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
+
+
+def deciding(constraints: Constraints, node: ClusterNode) -> Placement | Unknown:
+    """Return what decides on a node about pods of these constraints, or why that is not known."""
+    placement = node.placement
+    return (
+        placement if isinstance(placement, Unknown) else placement.for_scheduler(constraints.scheduler_name)
+    )
+
+
+class Placed(NamedTuple):
+    """A node with one pod more."""
+
+    node: ClusterNode
+    decision: Decision
+
+
+def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
+    """Return the node with a pod that whoever decides there admits; None where it does not, or is not known.
+
+    The scheduler is not asked.
+    """
+    placed = place_beside(pod, node)
+    return None if placed is None else placed.node
+
+
+def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
+    """Return the same as ``beside``, with the decision."""
+    whole = node.known
+    placement = deciding(pod.constraints, node)
+    if whole is None or isinstance(placement, Unknown) or pod.admission is None:
+        return None
+    try:
+        decision = placement.admit(pod.admission)
+    except NumazonesError:
+        return None
+    if not decision.admitted:
+        return None
+    after = node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
+    return Placed(after, decision)
+
+
+def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
+    """The one check of the kubelet that neither the scheduler's filters nor the managers make."""
+    objection = operating_system(node.os, pod)
+    if objection is None:
+        return None
+    return NodeVerdict(
+        Standing.REJECTS, obstacles=((objection.reason, objection.message),), sentence=objection.sentence
+    )
+
+
+def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
+    """Ask a placement alone; the pod must be new to it, and its to place."""
+    try:
+        return verdict_of(placement.admit(pod))
+    except NumazonesError as error:
+        return NodeVerdict(
+            Standing.UNKNOWN,
+            UNKNOWN_SOURCE,
+            ((UNDECIDED, str(error)),),
+            approximate=placement.approximate,
+            model=placement.model,
+        )
+
+
+def verdict_of(decision: Decision) -> NodeVerdict:
+    """Turn a decision into a verdict."""
+    if not decision.admitted:
+        return NodeVerdict(
+            Standing.REJECTS,
+            decision.source,
+            ((decision.reason, decision.message),),
+            closeness=decision.closeness,
+            rejection=decision,
+            approximate=decision.approximate,
+            model=decision.model,
+        )
+    effect = decision.effect
+    return NodeVerdict(
+        Standing.ADMITS,
+        decision.source,
+        zones=decision.zones,
+        score=round(_WHOLE * effect.packing),
+        free_block=effect.free_block,
+        stranding=effect.stranding,
+        approximate=decision.approximate,
+        model=decision.model,
+        by_amounts=isinstance(decision, KubeletDecision) and decision.follows_from_amounts,
+    )
+
+
+def _exclusion(
+    constraints: Constraints, requests: Mapping[str, int], node: ClusterNode
+) -> NodeVerdict | None:
+    """What the scheduler has against a node, fences before amounts; None where it could choose it."""
+    reasons = scheduling.placement_obstacles(constraints, node)
+    lacks = scheduling.lacks(requests, node)
+    if not reasons and not lacks:
+        return None
+    lacks = tuple(sorted(lacks, key=lambda lack: (lack.total >= lack.asked, lack.share)))
+    return NodeVerdict(
+        Standing.EXCLUDED,
+        SCHEDULER_SOURCE,
+        tuple((reason, "") for reason in (*reasons, *(lack.reason for lack in lacks))),
+        lacks,
+        closeness=lacks[0].share if lacks else 1.0,
+        sentence="; ".join((*reasons, *map(str, lacks))),
+        possible=all(lack.total >= lack.asked for lack in lacks),
+        model=None,
+    )
+
+
+def devices_to_allocate(
+    requests: Mapping[str, int], node: ClusterNode, *, claims: bool, zones: tuple[int, ...] | None
+) -> str:
+    """Return the sentence about devices that the scheduler still has to allocate for a pod; mostly none.
+
+    Args:
+        requests: the pod's.
+        node: the one in question.
+        claims: whether the pod has resourceClaims.
+        zones: NUMA nodes that the pod would get something of there; None: placement does not admit it.
+    """
+    why = CLAIMS_UNALLOCATED if claims else scheduling.unallocated(requests, node)
+    if not why or zones is None:
+        return why
+    classes = frozenset() if claims else scheduling.classes_asked(requests, node)
+    known = device_allocation.outlook(node, zones, classes)
+    return f"{why}; {known}" if known else why
+
+
+def _allocating(
+    kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
+) -> NodeVerdict:
+    """Take back "admits" where devices are still to be allocated: what the allocator finds is not known."""
+    if verdict.standing is not Standing.ADMITS or kind.allocated:
+        return verdict
+    why = devices_to_allocate(requests, node, claims=kind.claims, zones=verdict.zones)
+    if not why:
+        return verdict
+    return replace(
+        verdict,
+        standing=Standing.UNKNOWN,
+        source=UNKNOWN_SOURCE,
+        obstacles=((scheduling.NOT_ALLOCATED, why),),
+    )
+
+
+def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
+    """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
+    believed = unknown.believed
+    rejects = believed is not None and verdict(believed).standing is Standing.REJECTS
+    return NodeVerdict(
+        Standing.UNKNOWN,
+        UNKNOWN_SOURCE,
+        ((unknown.reason, unknown.message),),
+        model=None,
+        would_reject=rejects or kind.needs in unknown.refused,
+        awaited=unknown.awaited,
+    )
+
+
+class Forecast:
+    """The verdicts of all nodes on one kind of pod, renewed node by node."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._pod = newcomer(kind.admission)
+        self._info = PodInfo(kind.admission, kind.constraints)
+        self._requests = dict(kind.requests)
+        self._verdicts: dict[str, NodeVerdict] = {}
+        self._alike: dict[NodeVerdict, Alike] = {}
+        self._counts = dict.fromkeys(Standing, 0)
+        self._by_state: dict[Hashable, NodeVerdict] = {}
+        self._by_amounts: dict[Hashable, NodeVerdict] = {}
+        """Amounts of nodes that admit the pod, where that follows from the amounts → the verdict."""
+        self._by_equipment: dict[Hashable, Decision | None] = {}
+        """What decides alike on empty nodes → the rejection there, or None."""
+        self._excluded: dict[str, ClusterNode] = {}
+        """The nodes that the scheduler passes over, which placements have not been asked of."""
+        self._rejecting: dict[str, ClusterNode] = {}
+        """The nodes whose placements reject the pod."""
+
+    @property
+    def verdicts(self) -> Mapping[str, NodeVerdict]:
+        """Name of a node → its verdict."""
+        return self._verdicts
+
+    def renew(self, nodes: Iterable[ClusterNode]) -> bool:
+        """Ask nodes that are new or have changed; return whether any verdict differs from before."""
+        changed = False
+        for node in nodes:
+            changed |= self._file(node.name, self._ask(node))
+        return changed
+
+    def forget(self, name: str) -> bool:
+        """Drop a node that is gone; return whether it was known."""
+        old = self._verdicts.pop(name, None)
+        self._excluded.pop(name, None)
+        self._rejecting.pop(name, None)
+        if old is None:
+            return False
+        self._withdraw(name, old)
+        return True
+
+    @property
+    def admits_anywhere(self) -> bool:
+        """Whether ``admitting`` names any node."""
+        return bool(self._counts[Standing.ADMITS]) or any(one.placement_admits for one in self._alike)
+
+    @property
+    def admitting(self) -> tuple[str, ...]:
+        """Names of the nodes whose placement would admit the pod, best first.
+
+        Those are among them that may lack devices which the scheduler still has to allocate.
+        """
+        number = len(self._verdicts)
+        found = self._candidates(number, lambda one: one.placement_admits)
+        return tuple(candidate.node for candidate in found)
+
+    def prediction(self, *, candidates: int = 5, ranked: Sequence[str] = ()) -> Prediction:
+        """Sum the verdicts up.
+
+        ``candidates``: how many of the best nodes are named; ``ranked``: the best that would admit the pod,
+        as somebody else ranks them (``node_choice``); none: by ``preference``.
+        """
+        counts = self._counts
+        asked = sum(counts.values()) - counts[Standing.EXCLUDED]
+        if counts[Standing.ADMITS]:
+            verdict = ADMISSIBLE
+        else:
+            verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
+        found = headline.groups(self._alike.values(), unknown_first=verdict == UNKNOWN)
+        return Prediction(
+            verdict,
+            NodeCounts(asked, counts[Standing.ADMITS], counts[Standing.UNKNOWN], counts[Standing.EXCLUDED]),
+            reasons=self._reasons(verdict, found),
+            candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
+            possible=verdict != INADMISSIBLE or found[0].nearest.possible,
+        )
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """Names of the nodes that do not admit the pod, those first that come nearest."""
+        ranked = sorted(
+            (one for one in self._alike.values() if one.verdict.standing is not Standing.ADMITS),
+            key=lambda one: one.nearness,
+        )
+        return tuple(name for one in ranked for name in sorted(one.names))
+
+    def _ask(self, node: ClusterNode) -> NodeVerdict:
+        excluded = _exclusion(self.kind.constraints, self._requests, node)
+        self._rejecting.pop(node.name, None)
+        if excluded is None:
+            self._excluded.pop(node.name, None)
+            verdict = self._decide(node)
+            if verdict.rejection is not None:
+                self._rejecting[node.name] = node
+            return verdict
+        self._excluded[node.name] = node
+        hopeless = self._rejection_when_empty(node)
+        return excluded if hopeless is None else replace(excluded, hopeless=hopeless, possible=False)
+
+    def _decide(self, node: ClusterNode) -> NodeVerdict:
+        """Ask the placement of a node, whatever the scheduler says."""
+        placement = deciding(self.kind.constraints, node)
+        if isinstance(placement, Unknown):
+            return _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
+        verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
+        return _allocating(self.kind, self._requests, node, verdict)
+
+    def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
+        if not isinstance(placement, KubeletPlacement):
+            return self._verdict_of_state(node, placement)
+        amounts = (placement.amounts, placement.approximate)
+        known = self._by_amounts.get(amounts)
+        if known is None:
+            known = self._verdict_of_state(node, placement)
+            if known.by_amounts:
+                self._remember(self._by_amounts, amounts, known)
+        return known
+
+    def _verdict_of_state(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
+        key = placement.key
+        known = self._by_state.get(key)
+        if known is None:
+            known = ask_placement(self._pod, placement)
+            hopeless = self._rejection_when_empty(node) if known.standing is Standing.REJECTS else None
+            if hopeless is not None:
+                known = replace(known, hopeless=hopeless, possible=False)
+            self._remember(self._by_state, key, known)
+        return known
+
+    def _remember(self, answers: dict[Hashable, Answer], key: Hashable, answer: Answer) -> None:
+        if len(answers) > _REMEMBERED * max(len(self._verdicts), 64):
+            answers.clear()
+        answers[key] = answer
+
+    def _rejection_when_empty(self, node: ClusterNode) -> Decision | None:
+        """Return the kubelet's rejection on the node without any pod; None: it would admit the pod then."""
+        placement = deciding(self.kind.constraints, node)
+        state: Node | None = None if isinstance(placement, Unknown) else placement.kubelet
+        if state is None:
+            return None
+        key = state.equipment_key
+        if key not in self._by_equipment:
+            self._remember(self._by_equipment, key, self._decision_when_empty(state))
+        return self._by_equipment[key]
+
+    def _decision_when_empty(self, state: Node) -> Decision | None:
+        try:
+            decision = KubeletPlacement(state.emptied).admit(self._pod)
+        except NumazonesError:
+            return None
+        return None if decision.admitted else decision
+
+    def _file(self, name: str, new: NodeVerdict) -> bool:
+        old = self._verdicts.get(name)
+        self._verdicts[name] = new
+        if old == new:
+            return False
+        if old is not None:
+            self._withdraw(name, old)
+        alike = self._alike.get(new)
+        if alike is None:
+            alike = self._alike[new] = Alike.of(new)
+        alike.names[name] = None
+        self._counts[new.standing] += 1
+        return True
+
+    def _withdraw(self, name: str, old: NodeVerdict) -> None:
+        names = self._alike[old].names
+        del names[name]
+        self._counts[old.standing] -= 1
+        if not names:
+            del self._alike[old]
+
+    def _best(self, number: int) -> tuple[Candidate, ...]:
+        return tuple(self._candidates(number, lambda one: one.standing is Standing.ADMITS))
+
+    def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
+        return tuple(_candidate(name, self._verdicts[name]) for name in names)
+
+    def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
+        ranked = sorted(
+            (one for one in self._alike if suits(one)), key=lambda one: (*preference(one), one.zones)
+        )
+        best: list[Candidate] = []
+        for position, one in enumerate(ranked):
+            names = nsmallest(number, self._alike[one].names)
+            best.extend(_candidate(name, one) for name in names)
+            following = ranked[position + 1] if position + 1 < len(ranked) else None
+            if len(best) >= number and following is not None and preference(following) != preference(one):
+                break
+        best.sort(key=lambda item: (*preference(item), item.node))
+        return best[:number]
+
+    def _reasons(self, verdict: str, found: list[Group]) -> tuple[Reason, ...]:
+        if not self._verdicts:
+            return (Reason(NO_NODES, UNKNOWN_SOURCE, count=0, message="the cluster has no nodes"),)
+        behind: NodeVerdict | None = None
+        if verdict == INADMISSIBLE and found[0].fenced:
+            behind = self._look_behind(found[0])
+        return tuple(
+            self._reason(group, behind if position == 0 else None) for position, group in enumerate(found)
+        )
+
+    def _reason(self, group: Group, behind: NodeVerdict | None) -> Reason:
+        source, reason, model = group.key
+        message = next(text for name, text in group.nearest.obstacles if name == reason)
+        sentence, brief, holders = self._shortfall_of(group, behind)
+        return Reason(
+            reason,
+            source,
+            count=group.count,
+            node=group.node,
+            model=model or "",
+            message=message,
+            sentence=sentence,
+            brief=brief,
+            held_by=holders,
+        )
+
+    def _look_behind(self, group: Group) -> NodeVerdict | None:
+        """Ask the kubelets of fenced nodes what they would say, and take a node for the nearest that admits.
+
+        Returns what the nearest node says, where nothing but fences keeps the scheduler from it.
+        """
+        if group.nearest.lacks:
+            return None
+        alike = (one for one in group.alike if one.nearness == group.nearness)
+        said: list[tuple[NodeVerdict, str]] = []
+        for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
+            said.append((self._decide(self._excluded[name]), name))
+            if said[-1][0].standing is Standing.ADMITS:
+                break
+        order = (Standing.ADMITS, Standing.UNKNOWN, Standing.REJECTS)
+        behind, name = min(said, key=lambda pair: (order.index(pair[0].standing), nearness(pair[0]), pair[1]))
+        group.nearest, group.node = self._verdicts[name], name
+        return behind
+
+    def _shortfall_of(
+        self, group: Group, behind: NodeVerdict | None
+    ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
+        one, node = self._verdicts[group.node], group.node
+        if one.rejection is not None:
+            found = self._own_rejection(node, one.rejection).shortfall(node)
+            return _with_empty_node(found.sentence, one, node), found.brief, found.holders
+        if one.standing is not Standing.EXCLUDED:
+            return one.sentence, one.sentence, ()
+        nowhere = self._lacked_everywhere(group)
+        parts = [reason for reason, _ in one.obstacles[: len(one.obstacles) - len(one.lacks)]]
+        if nowhere:
+            parts += [str(lack) for lack in one.lacks if lack.reason != group.key[1]]
+            sentence = "; ".join([*parts, nowhere])
+            return sentence, sentence, ()
+        sentence = "; ".join([*parts, *map(str, one.lacks)])
+        brief = sentence
+        if one.lacks:
+            nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
+            sentence = _with_empty_node(f"{sentence} on {node}{nearest}", one, node)
+        elif behind is not None and behind.standing is Standing.REJECTS:
+            said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
+            sentence = f"{sentence}; and the pod {said}"
+            return _with_empty_node(sentence, behind, node), brief, ()
+        return sentence, brief, ()
+
+    def _own_rejection(self, name: str, shared: Decision) -> Decision:
+        """Return a node's own rejection: one that equal states share names the pods of another node."""
+        node = self._rejecting.get(name)
+        placement = None if node is None else deciding(self.kind.constraints, node)
+        if placement is None or isinstance(placement, Unknown):
+            return shared
+        return placement.admit(self._pod)
+
+    def _lacked_everywhere(self, group: Group) -> str:
+        """Say that no node has so much of a resource, even when empty; empty where some node has."""
+        if group.count < len(self._verdicts):
+            return ""
+        most, asked, node, instead = -1, 0, "", ""
+        for one in group.alike:
+            lack = next((lack for lack in one.verdict.lacks if lack.reason == group.key[1]), None)
+            if lack is None or lack.total >= lack.asked:
+                return ""
+            first = min(one.names)
+            if lack.total > most or (lack.total == most and first < node):
+                most, asked, node = lack.total, lack.asked, first
+            instead = instead or lack.instead
+        resource = "pod slots" if group.key[1] == scheduling.TOO_MANY_PODS else group.key[1].split()[-1]
+        if not most:
+            return f"no node offers {resource}" + (f"; did you mean {instead}?" if instead else "")
+        wanted, largest = figures(resource, asked, most)
+        noun = "CPUs" if resource == CPU else f"of {resource}" if is_memory(resource) else resource
+        return f"no node has {wanted} {noun} at all; the most is {largest}, on {node}"
+
+
+def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
+    """Add what the kubelet would say even if no other pod were there."""
+    if one.hopeless is None or any(words in sentence for words in _SAYS_SO):
+        return sentence
+    if one.rejection is not None:
+        return f"{sentence}; the node would not take it {_EVEN_WHEN_EMPTY}"
+    why = one.hopeless.shortfall(node).sentence
+    if _EVEN_WHEN_EMPTY in why:
+        return f"{sentence}; and the pod {why}"
+    return f"{sentence}; and {_EVEN_WHEN_EMPTY} the node would not take the pod, which {why}"
+
+
+def _candidate(name: str, one: NodeVerdict) -> Candidate:
+    return Candidate(
+        name,
+        one.zones,
+        score=one.score,
+        free_block=one.free_block,
+        approximate=one.approximate,
+        model=one.model or KUBELET,
+        stranding=one.stranding,
+    )
+
+
+def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:
+    """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``)."""
+    return (one.approximate, _STRANDING * one.stranding - one.score, -one.free_block)
+
+
+_STRANDING = 10
+"""Points of a score, of 100, that keeping the surroundings of one kind of idle device is worth."""

@@ -1,0 +1,137 @@
+"""What stands in a pod's way first of all: one choice, for whoever says it in one sentence.
+
+Several things keep a pod from several nodes, and people can change one at a time. What is said first is what
+has to change for the pod to run: a reason that holds on every node; otherwise that of the nodes which come
+nearest. Nodes that are closed to the pod by a cordon or a taint, or that it does not select, come last, for
+fences are there on purpose: a control plane would often take a pod that its workers cannot. Of the others, a
+node that could take the pod if others left is nearer than one that never could, and one that the scheduler
+may choose nearer than one that lacks amounts. After that, the fewer things are in the way the better, and
+what keeps the pod from more nodes counts more.
+
+Every node counts once, for one reason: the reason that all have in common, else the highest fence. The
+sentence about a reason names everything that is in the way on its nearest node.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from numazones.cluster import scheduling
+from numazones.placement.kubelet import SOURCE
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Standing
+
+Key = tuple[str, str, str | None]
+"""(source, reason, model)"""
+Nearness = tuple[bool, bool, int, int, float]
+"""What nodes that do not take a pod are sorted by, the nearest first."""
+
+_REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
+"""How far a node is from taking the pod, by what stands in its way."""
+_FENCES = {
+    scheduling.UNSCHEDULABLE: _CLOSED,
+    scheduling.UNTOLERATED: _CLOSED,
+    scheduling.NOT_SELECTED: _NOT_SELECTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """The nodes that give one verdict; what is needed of it each time they are grouped is worked out once."""
+
+    verdict: NodeVerdict
+    keys: tuple[Key, ...]
+    """Of everything in the way."""
+    fence: Key | None
+    """The highest of them; None: nothing is in the way."""
+    nearness: Nearness
+    names: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, verdict: NodeVerdict) -> "Alike":
+        """Return no nodes yet, of a verdict."""
+        keys = tuple(_keys(verdict))
+        return cls(verdict, keys, max(keys, key=_distance, default=None), nearness(verdict))
+
+
+@dataclass(slots=True)
+class Group:
+    """Nodes that count for one reason."""
+
+    key: Key
+    nearest: NodeVerdict
+    node: str
+    """The nearest node, of several the first by name."""
+    nearness: Nearness
+    """Of the nearest node."""
+    count: int = 0
+    alike: list[Alike] = field(default_factory=list)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the scheduler is kept from the nodes, whatever they have."""
+        return _distance(self.key) >= _CLOSED
+
+    def add(self, nodes: Alike) -> None:
+        """Count the nodes that gave a verdict."""
+        self.alike.append(nodes)
+        self.count += len(nodes.names)
+        if nodes.nearness <= self.nearness:
+            first = min(nodes.names)
+            if nodes.nearness < self.nearness or first < self.node:
+                self.nearest, self.node, self.nearness = nodes.verdict, first, nodes.nearness
+
+
+def nearness(verdict: NodeVerdict) -> Nearness:
+    """Return what nodes that do not take a pod are sorted by, the nearest first."""
+    distance = max(map(_distance, _keys(verdict)), default=0)
+    return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
+
+
+def groups(nodes: Collection[Alike], *, unknown_first: bool) -> list[Group]:
+    """Group the nodes that do not admit a pod by reason; the first reason is the headline.
+
+    Args:
+        nodes: all nodes.
+        unknown_first: whether the answer hangs on the nodes whose state is not known.
+    """
+    found: dict[Key, Group] = {}
+    negative = [one for one in nodes if one.verdict.standing is not Standing.ADMITS]
+    common = set() if len(negative) < len(nodes) else _common(negative)
+    for one in negative:
+        key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence
+        if key is None:
+            raise ValueError(f"a verdict against a pod names nothing in its way: {one.verdict}")
+        group = found.get(key)
+        if group is None:
+            group = found[key] = Group(key, one.verdict, min(one.names), one.nearness)
+        group.add(one)
+
+    def importance(group: Group) -> tuple[Any, ...]:
+        *near, gap = group.nearness
+        source, reason, model = group.key
+        hanging = unknown_first and source == UNKNOWN_SOURCE
+        order = (not hanging, *near, -group.count, gap)
+        return (*order, source != SOURCE, source, reason, model or "")
+
+    return sorted(found.values(), key=importance)
+
+
+def _common(nodes: Iterable[Alike]) -> set[Key]:
+    """Return what stands in the way on all nodes."""
+    common: set[Key] | None = None
+    for one in nodes:
+        common = set(one.keys) if common is None else common.intersection(one.keys)
+        if not common:
+            break
+    return common or set()
+
+
+def _keys(verdict: NodeVerdict) -> list[Key]:
+    return [(verdict.source, reason, verdict.model) for reason, _ in verdict.obstacles]
+
+
+def _distance(key: Key) -> int:
+    source, reason, _ = key
+    if source == UNKNOWN_SOURCE:
+        return _UNKNOWN
+    return _FENCES.get(reason, _LACKING) if source == SCHEDULER_SOURCE else _REJECTED

@@ -1,0 +1,253 @@
+"""Which node a pod should go to: the ways of choosing one, with or without asking who will decide there.
+
+kube-scheduler looks at whole nodes, so that the one that it chooses may reject the pod; a plugin that reads
+amounts by zone rejects fewer. The other ways pass over every node that would, as ``prediction`` tells it, and
+differ in how they rank the rest. Pods that name
+their node themselves are not asked about.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from heapq import nsmallest
+from typing import Any
+
+from numazones.api.noderesourcetopology import NodeResourceTopology, from_zones
+from numazones.api.zones import zones_from_node
+from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.cluster import scheduling, topology_match
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.node import Node
+from numazones.placement.fragmentation import Shape
+from numazones.prediction.forecast import Forecast, Kind, NodeVerdict, Standing, place_beside, preference
+
+_PERCENT = 100
+_COUNTED = 16
+"""On so many nodes at most room for shapes is counted: each costs as much as a decision."""
+_KINDS = 64
+"""Of so many kinds of pods a chooser remembers verdicts."""
+_REMEMBERED = 1024
+"""States of nodes whose objects are remembered; one of them changes with each pod."""
+
+
+class NodeChoice(StrEnum):
+    """A way of choosing a node."""
+
+    DEFAULT = "default"
+    """kube-scheduler's filters, then the largest share of CPU and memory that is left (LeastAllocated)."""
+    NRT = "nrt"
+    """kube-scheduler's filters and NodeResourceTopologyMatch's, given objects that are exact at that moment;
+    then the node whose CPU and memory are requested most (MostAllocated)."""
+    EXACT = "exact"
+    """The same among the nodes that would admit the pod."""
+    PACK = "pack"
+    """Of the nodes that would admit it, the one whose CPU and memory are requested most (MostAllocated)."""
+    BEST_FIT = "best-fit"
+    """Of the nodes that would admit it, the one that keeps large free blocks."""
+    SCARCE = "scarce"
+    """The same with points off for each idle device or huge page that loses CPUs or memory beside it."""
+    SHAPES = "shapes"
+    """Of the nodes that would admit it, the one on which the fewest further pods of given shapes fit less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What nodes that would admit a pod are sorted by: one answer for gate, extender and what-ifs."""
+
+    choice: NodeChoice = NodeChoice.SCARCE
+    """One that asks first."""
+    shapes: tuple[Shape, ...] = ()
+    """What ``SHAPES`` keeps room for."""
+
+    @property
+    def by_node(self) -> bool:
+        """Whether what a node is sorted by depends on that node alone."""
+        return self.choice is not NodeChoice.SHAPES
+
+    def keys(
+        self,
+        pod: ClusterPod,
+        verdicts: Mapping[str, NodeVerdict],
+        node: Callable[[str], ClusterNode | None],
+    ) -> dict[str, tuple[Any, ...]]:
+        """Return name of a node → what it is sorted by, the best first; of nodes whose placement admits it.
+
+        ``node`` looks a node up by its name; it is asked only where verdicts don't tell. Room for shapes is
+        counted on the nodes that are best by their verdicts, the others come after them.
+        """
+        by_verdict = _BY_VERDICT.get(self.choice)
+        if by_verdict is not None:
+            return _keys_by_verdict(verdicts, by_verdict)
+        admitting = {name: one for name, one in verdicts.items() if one.placement_admits}
+        if self.choice is NodeChoice.SHAPES:
+            best = set(nsmallest(_COUNTED, admitting, key=lambda name: _best_fit(admitting[name])))
+            return {
+                name: (
+                    one.approximate,
+                    name not in best,
+                    _lost(node(name), pod, self.shapes) if name in best else 0,
+                    *_best_fit(one),
+                )
+                for name, one in admitting.items()
+            }
+        share = _BY_NODE[self.choice]
+        return {
+            name: (one.approximate, -share(found, pod))
+            for name, one in admitting.items()
+            if (found := node(name)) is not None
+        }
+
+
+def _keys_by_verdict(
+    verdicts: Mapping[str, NodeVerdict], key: Callable[[NodeVerdict], tuple[Any, ...]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return the keys, worked out once for each verdict: thousands of nodes share a few hundred."""
+    distinct = {id(one): one for one in verdicts.values()}
+    keys = {number: key(one) for number, one in distinct.items() if one.placement_admits}
+    return {name: keys[number] for name, one in verdicts.items() if (number := id(one)) in keys}
+
+
+def choose(
+    pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape] = ()
+) -> ClusterNode | None:
+    """Return the node that the pod goes to, the first of equal ones; None: no node suits it.
+
+    ``nodes``: those whose placement is known; ``shapes``: those that ``NodeChoice.SHAPES`` keeps room for.
+    """
+    return Chooser(choice, shapes).choose(pod, nodes)
+
+
+class Chooser:
+    """Chooses as ``choose`` does for one pod after the other, and remembers what nodes said of such pods."""
+
+    def __init__(self, choice: NodeChoice, shapes: Sequence[Shape] = ()) -> None:
+        self._ranking = Ranking(choice, tuple(shapes))
+        self._asked: OrderedDict[Kind, _Asked] = OrderedDict()
+        """The kind asked about last is at the end."""
+
+    def choose(self, pod: ClusterPod, nodes: Iterable[ClusterNode]) -> ClusterNode | None:
+        """Return the node that the pod goes to, the first of equal ones; None: no node suits it."""
+        choice = self._ranking.choice
+        if choice is NodeChoice.DEFAULT:
+            suitable = (node for node in nodes if _passes_filters(node, pod))
+            return min(suitable, key=lambda node: -_least_allocated(node, pod), default=None)
+        if choice is NodeChoice.NRT:
+            matching = (node for node in nodes if _passes_filters(node, pod) and _matches(node, pod))
+            return min(matching, key=lambda node: -_most_allocated(node, pod), default=None)
+        # Verdicts are shared, so pods of one kind must be alike to every placement model.
+        kind = Kind.of(pod, by_namespace=True)
+        if kind is None:
+            return None
+        by_name = {node.name: node for node in nodes}
+        verdicts = self._about(kind).verdicts(by_name)
+        admitting = {name: one for name, one in verdicts.items() if one.standing is Standing.ADMITS}
+        keys = self._ranking.keys(pod, admitting, by_name.get)
+        best = min(keys, key=keys.__getitem__, default=None)
+        return None if best is None else by_name[best]
+
+    def _about(self, kind: Kind) -> "_Asked":
+        asked = self._asked.pop(kind, None) or _Asked(kind)
+        if len(self._asked) >= _KINDS:
+            self._asked.popitem(last=False)
+        self._asked[kind] = asked
+        return asked
+
+
+class _Asked:
+    """The verdicts on one kind of pod."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._forecast = Forecast(kind)
+        self._nodes: dict[str, ClusterNode] = {}
+        """As they were when they were asked."""
+
+    def verdicts(self, nodes: Mapping[str, ClusterNode]) -> dict[str, NodeVerdict]:
+        """Return name of a node → its verdict, in the order of the nodes; those that changed are asked."""
+        for name in self._nodes.keys() - nodes.keys():
+            self._forecast.forget(name)
+        self._forecast.renew(node for name, node in nodes.items() if self._nodes.get(name) is not node)
+        self._nodes = dict(nodes)
+        return {name: self._forecast.verdicts[name] for name in nodes}
+
+
+def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
+    """Whether the node passes the default filters, and those of a placement model's own scheduler."""
+    if scheduling.obstacles(pod.constraints, pod.requests, node):
+        return False
+    placement = node.known
+    if placement is None or pod.admission is None or not placement.filtered_by_scheduler:
+        return True
+    return placement.admit(pod.admission).admitted
+
+
+def _matches(node: ClusterNode, pod: ClusterPod) -> bool:
+    """Whether NodeResourceTopologyMatch lets the pod pass, given what our exporter would publish."""
+    placement = node.known
+    if placement is None or placement.kubelet is None or pod.admission is None:
+        return True  # without an object it looks no further
+    published = _published(_State(placement.key, placement.kubelet))
+    return topology_match.matches(pod.admission, published, node.allocatable)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of a node, by a key that equal states share."""
+
+    key: Hashable
+    node: Node = field(compare=False)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _published(state: _State) -> NodeResourceTopology:
+    """Return the NodeResourceTopology of a node in a state."""
+    return from_zones(zones_from_node(state.node, node_name="node", pods={}))
+
+
+def _least_allocated(node: ClusterNode, pod: ClusterPod) -> int:
+    """Percent of CPU and memory that nobody would have requested, each with the same weight."""
+    return _mean_percent((max(0, have - wanted), have) for have, wanted in _amounts(node, pod))
+
+
+def _most_allocated(node: ClusterNode, pod: ClusterPod) -> int:
+    """Percent of CPU and memory that would be requested, each with the same weight."""
+    return _mean_percent((min(have, wanted), have) for have, wanted in _amounts(node, pod))
+
+
+def _amounts(node: ClusterNode, pod: ClusterPod) -> Iterator[tuple[int, int]]:
+    """Yield (allocatable, requested with the pod) of CPU and memory, where the node has any."""
+    for name in (CPU, MEMORY):
+        if have := node.allocatable.get(name, 0):
+            yield have, node.requested.get(name, 0) + pod.requests.get(name, 0)
+
+
+def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
+    """Return the mean of what (part, whole) are in percent, rounded down as kube-scheduler does."""
+    shares = [part * _PERCENT // whole for part, whole in parts]
+    return sum(shares) // len(shares) if shares else 0
+
+
+def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) -> int:
+    """CPUs of further pods of the shapes that fit less beside the pod."""
+    placed = None if node is None else place_beside(pod, node)
+    before, after = (None if one is None else one.known for one in (node, placed and placed.node))
+    if before is None or after is None:
+        return 0
+    return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
+
+
+def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:
+    return (said.approximate, -said.score, -said.free_block)
+
+
+_BY_VERDICT: dict[NodeChoice, Callable[[NodeVerdict], tuple[Any, ...]]] = {
+    NodeChoice.SCARCE: preference,
+    NodeChoice.BEST_FIT: _best_fit,
+}
+_BY_NODE: dict[NodeChoice, Callable[[ClusterNode, ClusterPod], int]] = {
+    NodeChoice.EXACT: _least_allocated,
+    NodeChoice.PACK: _most_allocated,
+}
+ASKING = (NodeChoice.SCARCE, NodeChoice.BEST_FIT, NodeChoice.SHAPES, NodeChoice.PACK, NodeChoice.EXACT)
+"""The ways that pass over nodes which would reject the pod; the first is the default."""

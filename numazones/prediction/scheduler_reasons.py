@@ -1,0 +1,34 @@
+"""Why a node does not take a pod, in the few words that a scheduler is told.
+
+kube-scheduler counts equal reasons together, sorts them as text, and requeues a pod whose message differs
+from the one before, so a reason names neither nodes nor figures and stays the same while the cause does
+(specs/scheduler-extender.md, sections 2 and 4). The whole sentence belongs into the AdmissionPrediction.
+"""
+
+from typing import Final
+
+from numazones.placement.kubelet import KUBELET
+from numazones.prediction.forecast import NodeVerdict, Standing
+
+HELD_ROOM: Final = "HeldRoom"
+"""Reason of a node whose room is held for pods on their way to it."""
+NOT_MIRRORED: Final = "NodeNotFound"
+"""Reason of a node that a scheduler names and that is not known."""
+
+
+def scheduler_reason(verdict: NodeVerdict) -> str:
+    """Return the reason of a node that does not admit a pod."""
+    reason = verdict.obstacles[0][0] if verdict.obstacles else verdict.source
+    if verdict.standing is Standing.EXCLUDED:
+        return reason
+    if verdict.standing is Standing.UNKNOWN:
+        rejecting = "; as last known they would reject the pod" if verdict.would_reject else ""
+        return f"node(s) whose NUMA state is not known ({reason}){rejecting}"
+    if reason == HELD_ROOM:
+        return "node(s) whose free NUMA room is held for pods on their way"
+    return f"node(s) that would not admit the pod ({_decider(verdict.model)}: {reason})"
+
+
+def _decider(model: str | None) -> str:
+    """Return who places pods on a node, as people name it."""
+    return "kubelet" if model in (None, KUBELET) else str(model)

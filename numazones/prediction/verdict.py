@@ -1,0 +1,65 @@
+"""What one node says to a pod, as a value."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from numazones.cluster.scheduling import NOT_ALLOCATED, Lack
+from numazones.placement import Decision
+from numazones.placement.kubelet import KUBELET, SOURCE
+
+SCHEDULER_SOURCE: Final = "Scheduler"
+UNKNOWN_SOURCE: Final = "Unknown"
+"""Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
+
+
+class Standing(Enum):
+    """What a node says to a pod."""
+
+    ADMITS = "admits"
+    REJECTS = "rejects"
+    UNKNOWN = "unknown"
+    EXCLUDED = "excluded"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """One node's verdict; the same for all nodes in the same position."""
+
+    standing: Standing
+    source: str = SOURCE
+    """Who says so: the scheduler, a placement model, or nobody knows."""
+    obstacles: tuple[tuple[str, str], ...] = ()
+    """(reason, message) of everything in the way; messages are empty where the reason says it all."""
+    lacks: tuple[Lack, ...] = ()
+    """What the node as a whole has too little of, the scarcest first."""
+    closeness: float = 0.0
+    """The share of what is needed that the node offers, of the scarcest resource; 1: nothing is short."""
+    rejection: Decision | None = field(default=None, compare=False, repr=False)
+    zones: tuple[int, ...] = ()
+    """NUMA nodes the pod would get something of."""
+    score: int = 0
+    free_block: int = 0
+    """The most exclusive CPUs that one NUMA node could still give afterwards."""
+    would_reject: bool = False
+    """Of a node whose state is not known: whether it would reject the pod by all that was known of it."""
+    awaited: bool = False
+    """Of a node whose state is not known: whether to wait for its next zones (``Unknown.awaited``)."""
+    stranding: int = 0
+    """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
+    approximate: bool = False
+    sentence: str = ""
+    """The obstacles in plain words, where it is not ``rejection`` that says them."""
+    hopeless: Decision | None = field(default=None, compare=False, repr=False)
+    """The rejection by the same node without any pod; None: there is none, or it is not known."""
+    possible: bool = True
+    """Whether the node would have what the pod asks for if no other pod were there."""
+    by_amounts: bool = field(default=False, compare=False, repr=False)
+    """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
+    model: str | None = KUBELET
+    """Who places pods on the node; None where that is not known or was not asked."""
+
+    @property
+    def placement_admits(self) -> bool:
+        """Whether placement has nothing against the pod, though devices may still have to be allocated."""
+        return self.standing is Standing.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED

@@ -1,0 +1,40 @@
+"""Remembers of each node whom it admits beside the pods on their way to it, until either changes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.arrivals import Arrivals
+
+
+class _Known(NamedTuple):
+    node: ClusterNode
+    coming: tuple[ClusterPod, ...]
+    arrivals: Arrivals
+
+
+class ArrivalsByNode:
+    """What was found out of each node that was asked about."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def clear(self) -> None:
+        """Forget all nodes."""
+        self._known.clear()
+
+    def at(self, node: ClusterNode, coming: Sequence[ClusterPod], *, by_namespace: bool = False) -> Arrivals:
+        """Return a node with the pods on their way to it; ``by_namespace`` as for ``Kind.of``."""
+        known = self._known.get(node.name)
+        if known is None or known.node is not node or not _begins(coming, known.coming):
+            known = _Known(node, (), Arrivals.of(node, ()))
+        arrivals = known.arrivals
+        for pod in coming[len(known.coming) :]:
+            arrivals = arrivals.with_pod(pod, by_namespace=by_namespace)
+        self._known[node.name] = _Known(node, tuple(coming), arrivals)
+        return arrivals
+
+
+def _begins(pods: Sequence[ClusterPod], first: Sequence[ClusterPod]) -> bool:
+    """Whether the pods begin with the very objects that are given first."""
+    return len(first) <= len(pods) and all(pod is other for pod, other in zip(pods, first, strict=False))

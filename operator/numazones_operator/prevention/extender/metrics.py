@@ -1,0 +1,100 @@
+"""Metrics of the scheduler extender; kube-scheduler itself has none of its calls to extenders."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+
+from numazones_operator.prevention.held_room import HeldRoom
+from numazones_program.gauges import gauge
+
+VERBS = ("filter", "prioritize", "preempt", "bind")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class ExtenderMetrics:
+    """Counters and histograms."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self.seconds = Histogram(
+            "numazones_extender_request_duration_seconds",
+            "Time to answer kube-scheduler, by verb; the scheduler does nothing else during filter, "
+            "prioritize and preempt.",
+            ("verb",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.errors = counter(
+            "numazones_extender_errors_total",
+            "Requests that were answered with an error, by verb.",
+            ("verb",),
+        )
+        self.rejected_nodes = counter(
+            "numazones_extender_rejected_nodes_total",
+            "Nodes that filter took away, by what stands in the way, once per pod and request.",
+            ("reason",),
+        )
+        self.rejected_pods = counter(
+            "numazones_extender_rejected_pods_total", "Filter requests in which no node passed."
+        )
+        self.sampled = counter(
+            "numazones_extender_sampled_requests_total",
+            "Those of them in which a node that would admit the pod was not among the nodes named: set "
+            "percentageOfNodesToScore to 100.",
+        )
+        self.repeated = counter(
+            "numazones_extender_repeated_requests_total",
+            "Filter requests for one pod within 10 s beyond 20 and the changes of bound pods meanwhile: "
+            "something requeues it again and again.",
+        )
+        self.unread = counter(
+            "numazones_extender_unread_answers_total",
+            "Answers that nobody waited for any more: the scheduler's httpTimeout is too short, or this "
+            "process too slow; by verb.",
+            ("verb",),
+        )
+        self.vetoed = counter(
+            "numazones_extender_vetoed_preemptions_total",
+            "Nodes on which preempt allowed no eviction: they would not admit the pod after it either.",
+        )
+        self.bind_conflicts = counter(
+            "numazones_extender_bind_conflicts_total",
+            "Bindings that were refused because the node had changed since it was chosen.",
+        )
+        self.woken = counter(
+            "numazones_extender_woken_pods_total",
+            "Pods that were annotated to have them tried again, since a node would admit them now.",
+        )
+        self.serving = Gauge(
+            "numazones_extender_serving",
+            "1 on a replica that listens for a kube-scheduler, 0 on the others.",
+            registry=registry,
+        )
+        for verb in VERBS:
+            self.seconds.labels(verb)
+            self.errors.labels(verb)
+            self.unread.labels(verb)
+
+
+class HeldRoomGauges:
+    """Gauge of the pods that room is held for."""
+
+    def __init__(self, held: HeldRoom) -> None:
+        self._held = held
+        self._pods = 0
+
+    def renew(self) -> None:
+        """Count."""
+        self._pods = len({pod.uid for pods in self._held.by_node().values() for pod in pods})
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauge as it was renewed last."""
+        yield gauge(
+            "numazones_held_room_pods",
+            "Pods on their way to a node for which room is held: released from the gate, being bound, "
+            "or nominated.",
+            (),
+            [((), self._pods)],
+        )

@@ -1,0 +1,154 @@
+"""Has a rejected pod tried again when a node would take it, and only then.
+
+kube-scheduler tries a pod again upon events of nodes and pods, never upon those of custom resources, and a
+node's zones are what our verdicts come from. A patch of an annotation on the waiting pod makes it try at once
+(specs/scheduler-extender.md, section 4). Of many pods that wait for one slot only the first is woken.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import Kind, NodeVerdict
+from numazones_client import APIError, Client, NotFound
+from numazones_client.resources import PODS
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.prevention.extender.decisions import may_take
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics
+from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
+from numazones_operator.prevention.extender.verdicts import CurrentVerdicts
+from numazones_operator.prevention.held_room import HeldRoom
+
+TRY_AGAIN = "numazones.io/admissible-since"
+"""Annotation of a pod that no node admitted: when one would again."""
+
+_PERIOD = 0.2
+_UNCHANGED_PERIOD = 1.0
+"""Seconds after which one looks again though no node has changed: held room ends by time alone."""
+_UNSEEN_SECONDS = 60.0
+"""Seconds for which a pod is remembered that the mirror does not show."""
+
+_log = logging.getLogger(__name__)
+
+
+class RejectedPods:
+    """The pods that filter rejected on every node, until one would take them."""
+
+    def __init__(
+        self,
+        client: Client,
+        state: ClusterState,
+        held: HeldRoom,
+        verdicts: CurrentVerdicts,
+        *,
+        unknown: UnknownNodes,
+        metrics: ExtenderMetrics,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Watch over pods.
+
+        Args:
+            client: how pods are annotated.
+            state: the mirror.
+            held: room held for others.
+            verdicts: what nodes say.
+            unknown: whether nodes of unknown state count as a chance.
+            metrics: where pods that are woken are counted.
+            clock: tells how long something has been so, in seconds.
+            wall: the time of day that pods are annotated with.
+        """
+        self._client = client
+        self._state = state
+        self._held = held
+        self._verdicts = verdicts
+        self._unknown = unknown
+        self._metrics = metrics
+        self._clock = clock
+        self._wall = wall
+        self._rejected: dict[str, float] = {}
+        """UID → when it was rejected last, by the clock."""
+        self._woken: set[str] = set()
+        self._seen = (-1, 0.0)
+        """What the state's version was when one looked last, and when that was."""
+
+    def add(self, pod: ClusterPod) -> None:
+        """Remember a pod that no node takes."""
+        self._rejected[pod.uid] = self._clock()
+        self._woken.discard(pod.uid)
+
+    def discard(self, uid: str) -> None:
+        """Forget a pod: a node takes it."""
+        self._rejected.pop(uid, None)
+        self._woken.discard(uid)
+
+    async def run(self) -> None:
+        """Wake pods until cancelled."""
+        while True:
+            await asyncio.sleep(_PERIOD)
+            await self.look()
+
+    async def look(self) -> None:
+        """Wake pods, unless one has just looked and no node has changed since."""
+        now = self._clock()
+        if self._seen[0] != self._state.version or now - self._seen[1] >= _UNCHANGED_PERIOD:
+            self._seen = (self._state.version, now)
+            await self.wake()
+
+    async def wake(self) -> None:
+        """Wake the pods that a node would take now, the more important first, then the older ones."""
+        pods = sorted(self._waiting(), key=lambda pod: (-(pod.priority or 0), pod.created, pod.full_name))
+        nodes_of: dict[Kind | None, list[str]] = {}
+        promised = self._held.by_node()
+        for pod in pods:
+            kind = Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+            if kind not in nodes_of:
+                nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
+            node = self._first(pod, nodes_of[kind], promised)
+            if node is None:
+                self._woken.discard(pod.uid)
+                continue
+            promised.setdefault(node, []).append(pod)
+            if pod.uid not in self._woken:
+                await self._annotate(pod)
+
+    def _waiting(self) -> Iterable[ClusterPod]:
+        now = self._clock()
+        for uid, rejected in list(self._rejected.items()):
+            pod = self._state.pods.get(uid)
+            if pod is None:
+                if now - rejected > _UNSEEN_SECONDS:
+                    self.discard(uid)
+            elif pod.node or pod.terminal or pod.deleting:
+                self.discard(uid)
+            else:
+                yield pod
+
+    def _first(
+        self, pod: ClusterPod, names: Iterable[str], promised: dict[str, list[ClusterPod]]
+    ) -> str | None:
+        for name in names:
+            others = [other for other in promised.get(name, ()) if other.uid != pod.uid]
+            if self._may_take(self._verdicts.beside(pod, name, others)):
+                return name
+        return None
+
+    def _may_take(self, verdict: NodeVerdict) -> bool:
+        return may_take(verdict, self._unknown)
+
+    async def _annotate(self, pod: ClusterPod) -> None:
+        moment = timestamp.format_micro(datetime.fromtimestamp(self._wall(), UTC))
+        metadata = {"uid": pod.uid, "annotations": {TRY_AGAIN: moment}}
+        try:
+            await self._client.patch(PODS, pod.name, {"metadata": metadata}, namespace=pod.namespace)
+        except NotFound:
+            self.discard(pod.uid)
+        except APIError as error:
+            _log.warning("pod %s waits though a node would take it now: %s", pod.full_name, error)
+        else:
+            self._woken.add(pod.uid)
+            self._metrics.woken.inc()

@@ -1,0 +1,149 @@
+"""Serves the extender's verbs over HTTP.
+
+Whoever may call ``bind`` may put any pod on any node, so the server listens on loopback, where the scheduler
+whose pod it shares is the only client, or demands client certificates of a CA that signs nobody else's.
+Connections stay open for longer than the 90 s after which kube-scheduler closes them itself: it does not
+repeat a request on a connection that the server closes, and the pod fails (specs/scheduler-extender.md,
+section 2).
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Any
+
+from aiohttp import web
+
+from numazones.errors import NumazonesError
+from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.extender import Extender
+from numazones_operator.prevention.extender.messages import UnreadableRequest, encode
+from numazones_operator.prevention.extender.metrics import ExtenderMetrics
+from numazones_program.addresses import parse_address
+from numazones_program.settings import InvalidSetting
+
+KEEP_ALIVE = 300.0
+"""Seconds that an idle connection is kept; kube-scheduler closes it after 90."""
+MAX_BODY = 128 * 2**20
+"""Bytes of the largest request that is read; 5,000 nodes by name are 236 kB, whole ones some 60 MB."""
+_RELOAD_PERIOD = 60.0
+_PATIENCE = 5.0
+"""Seconds that requests under way are waited for at the end."""
+
+_log = logging.getLogger(__name__)
+
+_Verb = Callable[[bytes], Awaitable[Any]]
+
+
+class ExtenderServer:
+    """The HTTP server of an extender."""
+
+    def __init__(
+        self, extender: Extender, *, metrics: ExtenderMetrics, certificates: Certificates | None = None
+    ) -> None:
+        """Without ``certificates`` it serves loopback addresses only."""
+        self._extender = extender
+        self._metrics = metrics
+        self._certificates = certificates
+
+    @asynccontextmanager
+    async def serve(self, address: str) -> AsyncIterator[int]:
+        """Serve on ``host:port`` and yield the port; port 0 picks a free one.
+
+        Raises:
+            InvalidSetting: it cannot be listened on, or others than the scheduler could call it there.
+        """
+        host, port = parse_address(address)
+        if self._certificates is None and not _is_loopback(host):
+            raise InvalidSetting(
+                f"the extender would let everybody who reaches {address!r} bind pods: listen on loopback, "
+                "such as 127.0.0.1:9409, or demand client certificates (--extender-client-ca)"
+            )
+        context = None if self._certificates is None else self._certificates.context()
+        runner = web.AppRunner(
+            self.application(),
+            access_log=None,
+            keepalive_timeout=KEEP_ALIVE,
+            shutdown_timeout=_PATIENCE,
+        )
+        await runner.setup()
+        reload = asyncio.create_task(self._renew_certificates(context))
+        try:
+            try:
+                await web.TCPSite(runner, host or None, port, ssl_context=context).start()
+            except OSError as error:
+                raise InvalidSetting(
+                    f"cannot serve the extender on {address!r}: {error.strerror or error}; "
+                    "choose another address"
+                ) from error
+            yield runner.addresses[0][1]
+        finally:
+            reload.cancel()
+            await runner.cleanup()
+
+    def application(self) -> web.Application:
+        """Return the application that is served."""
+        application = web.Application(client_max_size=MAX_BODY)
+        verbs: dict[str, _Verb] = {
+            "filter": self._extender.filter,
+            "prioritize": self._extender.prioritize,
+            "preempt": self._extender.preempt,
+            "bind": self._extender.bind,
+        }
+        for name, verb in verbs.items():
+            application.router.add_post(f"/{name}", self._handler(name, verb))
+        return application
+
+    def _handler(self, name: str, verb: _Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            if "Origin" in request.headers:
+                # Browsers alone say so: a page that somebody visits must not bind pods.
+                return web.Response(status=403, text="this address is for kube-scheduler alone\n")
+            started = time.perf_counter()
+            response = await self._answer(name, verb, await request.read())
+            self._metrics.seconds.labels(name).observe(time.perf_counter() - started)
+            if request.transport is None or request.transport.is_closing():
+                self._metrics.unread.labels(name).inc()
+            return response
+
+        return handle
+
+    async def _answer(self, name: str, verb: _Verb, body: bytes) -> web.Response:
+        try:
+            answer = await verb(body)
+        except UnreadableRequest as error:
+            self._metrics.errors.labels(name).inc()
+            return web.Response(status=400, text=f"{error}\n")
+        except NumazonesError as error:
+            self._metrics.errors.labels(name).inc()
+            return web.Response(status=500, text=f"{error}\n")
+        if _is_error(answer):
+            self._metrics.errors.labels(name).inc()
+        return web.Response(body=encode(answer), content_type="application/json")
+
+    async def _renew_certificates(self, context: ssl.SSLContext | None) -> None:
+        """Read certificates that were changed, now and then."""
+        while context is not None and self._certificates is not None:
+            await asyncio.sleep(_RELOAD_PERIOD)
+            try:
+                self._certificates.load_into(context)
+            except (OSError, ssl.SSLError) as error:
+                _log.warning("the extender goes on with its old certificate: %s", error)
+
+
+def _is_error(answer: Any) -> bool:
+    """Whether an answer says that something failed."""
+    if isinstance(answer, dict):
+        return bool(answer.get("Error"))
+    return bool(getattr(answer, "error", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

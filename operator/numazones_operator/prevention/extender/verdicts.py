@@ -1,0 +1,183 @@
+"""What each node says to a pod at this moment, with the room that is held for others taken away.
+
+A filter call may be the first that is heard of a pod, and it stops the scheduler until it is answered, so the
+verdicts of all nodes on each kind of pod are kept, and only nodes that changed since are asked again.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement import Unknown
+from numazones.prediction.forecast import (
+    UNKNOWN_SOURCE,
+    UNREADABLE_POD,
+    Forecast,
+    Kind,
+    NodeVerdict,
+    Standing,
+    ask,
+)
+from numazones.prediction.held_room import with_held
+from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.prevention.held_room import HeldRoom
+
+_MAX_KINDS = 64
+_SLICE = 0.02
+"""Seconds of asking after which others have their turn."""
+
+_MISSING = NodeVerdict(
+    Standing.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
+)
+_HELD = NodeVerdict(Standing.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
+
+
+NEVER = -(1 << 62)
+"""Before all versions."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The verdicts of all nodes on one kind of pod, and the state's version that they were made of."""
+
+    forecast: Forecast
+    version: int = NEVER
+    without_leavers: dict[str, tuple[ClusterNode, NodeVerdict]] = field(default_factory=dict)
+    """Node from which pods leave → as it is without them, and its verdict then."""
+
+
+class CurrentVerdicts:
+    """Asks nodes about pods."""
+
+    def __init__(self, state: ClusterState, held: HeldRoom) -> None:
+        self._state = state
+        self._held = held
+        self._kinds: OrderedDict[Kind, _Known] = OrderedDict()
+
+    async def of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
+        """Return node → verdict, for the nodes named."""
+        kind = self._kind(pod)
+        if kind is None:
+            return dict.fromkeys(names, _unreadable(pod))
+        verdicts = (await self._renewed(kind)).verdicts
+        found = {name: verdicts.get(name, _MISSING) for name in names}
+        held = self._held.by_node(pod)
+        for name, pods in held.items():
+            if name in found and (node := self._state.node(name)) is not None:
+                found[name] = _beside(kind, node, found[name], pods)
+        for name in self._state.left_by_pods:
+            if name in found:
+                found[name] = self._unless_spoilt(kind, name, found[name], held.get(name, ()))
+        return found
+
+    def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
+        """Return the verdict of one node, decided now."""
+        return self.beside(pod, name, self._held.by_node(pod).get(name, ()))
+
+    def beside(self, pod: ClusterPod, name: str, held: Sequence[ClusterPod]) -> NodeVerdict:
+        """Return the verdict of one node with room held for others, decided now."""
+        kind = self._kind(pod)
+        verdict = self.at(pod, self._state.node(name), held)
+        return verdict if kind is None else self._unless_spoilt(kind, name, verdict, held)
+
+    def _unless_spoilt(
+        self, kind: Kind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
+    ) -> NodeVerdict:
+        """Return the verdict, or that of the node without pods that leave, where they take their room along.
+
+        What becomes free may lead a kubelet to give a pod's first container CPUs of a NUMA node that has
+        none left for the next one, and what became free may have led it to put later pods elsewhere. Pods
+        that leave may have gone or not: a node must admit in either case, and one of unknown state must not
+        be known to reject in either.
+        """
+        if verdict.standing is Standing.REJECTS or verdict.would_reject:
+            return verdict
+        node = self._state.without_leavers(name)
+        if node is None:
+            return verdict
+        asked = self._known(kind).without_leavers
+        if name not in asked or asked[name][0] is not node:
+            asked[name] = (node, ask(kind, node))
+        after = _beside(kind, node, asked[name][1], held)
+        if verdict.standing is Standing.UNKNOWN:
+            return replace(verdict, would_reject=after.would_reject)
+        return verdict if after.standing is Standing.ADMITS else after
+
+    def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
+        """Return the verdict of a node as it is given, with room held for others."""
+        kind = self._kind(pod)
+        if node is None or kind is None:
+            return _MISSING if node is None else _unreadable(pod)
+        return _beside(kind, node, ask(kind, node), held)
+
+    async def passing(self, pod: ClusterPod, passes: Callable[[NodeVerdict], bool]) -> list[str]:
+        """Return the nodes of the whole cluster whose verdicts pass, whatever is held there."""
+        kind = self._kind(pod)
+        if kind is None:
+            return []
+        verdicts = (await self._renewed(kind)).verdicts
+        return [name for name, one in verdicts.items() if passes(one)]
+
+    def _kind(self, pod: ClusterPod) -> Kind | None:
+        # It is asked about nodes that the scheduler's own filters, its allocator's too, have left.
+        return Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+
+    async def _renewed(self, kind: Kind) -> Forecast:
+        """Ask the nodes that changed; those that change while others have their turn, once more."""
+        known = self._known(kind)
+        while known.version != self._state.version:
+            version, started = self._state.version, time.monotonic()
+            for name in self._state.changed_since(known.version):
+                node = self._state.node(name)
+                known.without_leavers.pop(name, None)
+                if node is None:
+                    known.forecast.forget(name)
+                else:
+                    known.forecast.renew((node,))
+                if time.monotonic() - started > _SLICE:
+                    await asyncio.sleep(0)
+                    started = time.monotonic()
+            known.version = version
+        return known.forecast
+
+    def _known(self, kind: Kind) -> _Known:
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _Known(Forecast(kind))
+            if len(self._kinds) > _MAX_KINDS:
+                self._kinds.popitem(last=False)
+        self._kinds.move_to_end(kind)
+        return known
+
+
+def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
+    """Return the verdict of a node that room is held on, given the one without."""
+    if held and alone.standing is Standing.UNKNOWN:
+        return _beside_unknown(kind, node, alone, held)
+    if not held or alone.standing is not Standing.ADMITS:
+        return alone
+    after = with_held(node, held)
+    if after is None:
+        return _HELD
+    verdict = ask(kind, after)
+    return verdict if verdict.standing is Standing.ADMITS else _HELD
+
+
+def _beside_unknown(
+    kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]
+) -> NodeVerdict:
+    """Return the same for a node of unknown state, by what was known of it last."""
+    unknown = node.placement
+    if alone.would_reject or not isinstance(unknown, Unknown) or unknown.believed is None:
+        return alone
+    believed = node.with_placement(unknown.believed)
+    beside = _beside(kind, believed, ask(kind, believed), held)
+    return replace(alone, would_reject=beside.standing is Standing.REJECTS)
+
+
+def _unreadable(pod: ClusterPod) -> NodeVerdict:
+    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((UNREADABLE_POD, pod.problem),), model=None)

@@ -1,0 +1,66 @@
+"""Gauges of the pods that wait: at the admission gate, and for which scheduler."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.prevention.admission_gates import AdmissionGates
+from numazones_operator.prevention.lost_releases import LostReleases
+from numazones_program.gauges import gauge
+
+
+class GateGauges:
+    """Gauges of the pods that carry the admission gate, or were released from it in vain."""
+
+    def __init__(self, gates: AdmissionGates, lost: LostReleases) -> None:
+        self._gates = gates
+        self._lost = lost
+        self._waiting = self._unserved = self._stranded = 0
+
+    def renew(self) -> None:
+        """Count."""
+        self._waiting, self._unserved = self._gates.gated_pod_counts()
+        self._stranded = self._lost.count()
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges as they were renewed last."""
+        yield gauge(
+            "numazones_gated_pods",
+            "Pods with the admission gate: true where the operator releases them, false where nobody does.",
+            ("served",),
+            [(("true",), self._waiting), (("false",), self._unserved)],
+        )
+        yield gauge(
+            "numazones_released_pods_without_nodes",
+            "Pods without a node that the gate released to nodes which are all gone, cordoned or tainted.",
+            (),
+            [((), self._stranded)],
+        )
+
+
+class WaitingPodsGauges:
+    """Gauge of the pods that wait for a scheduler."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._waiting: Counter[str] = Counter()
+
+    def renew(self) -> None:
+        """Count."""
+        self._waiting = Counter(
+            pod.constraints.scheduler_name
+            for pod in self._state.pending.values()
+            if not pod.constraints.scheduling_gates
+        )
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauge as it was renewed last."""
+        waiting = {"default-scheduler": 0} | self._waiting
+        yield gauge(
+            "numazones_waiting_pods",
+            "Pods that NUMA placement concerns, without a node and without gates, by scheduler.",
+            ("scheduler",),
+            (((name,), count) for name, count in waiting.items()),
+        )

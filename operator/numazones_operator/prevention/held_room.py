@@ -1,0 +1,140 @@
+"""The room that is held for pods on their way to a node, so that one slot is never promised twice.
+
+Between the moment a pod is given a choice of nodes and the moment the mirror shows it on one, no node counts
+it. Three kinds of pods are on their way: those that the gate released, for a minute, on every node they may
+go to; those whose binding is under way; and those that a scheduler nominated for a node, which count for
+pods that are not more important, as in kube-scheduler (``RunFilterPluginsWithNominatedPods``, 1.36). What
+this process did itself is known at once; the rest is read from the pods, so that it outlives a restart and
+is known to other processes. Pods that NUMA placement does not concern hold room only on nodes that may
+reject even those. Whatever is held ends by itself.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.held_room import MAX_NODES, Held, Way, by_node, release_ends
+from numazones_operator.mirror.cluster_state import ClusterState
+
+BINDING_SECONDS = 60.0
+"""Seconds after which a binding that the watch does not show no longer holds room."""
+NOMINATION_SECONDS = 600.0
+"""Seconds for which a nomination holds room: victims may take minutes to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """A pod that this process sent on its way."""
+
+    pod: ClusterPod
+    nodes: tuple[str, ...]
+    way: Way
+    until: float
+    mirrored: bool
+    """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
+
+
+class HeldRoom:
+    """Who is on the way to which node."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with."""
+        self._state = state
+        self._clock = clock
+        self._wall = wall
+        self._own: dict[str, _Hold] = {}
+        self._nominated: dict[str, tuple[str, float]] = {}
+        """UID → node that the pod is nominated for, and since when that is known here."""
+        self._chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
+        """UID → a released pod, and the nodes that its affinity leaves it."""
+
+    def hold(self, pod: ClusterPod, nodes: Iterable[str], way: Way, *, seconds: float) -> None:
+        """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
+        mirrored = self._state.pods.get(pod.uid) is not None
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._clock() + seconds, mirrored)
+
+    def drop(self, uid: str) -> None:
+        """Hold nothing more for a pod that this process sent on its way."""
+        self._own.pop(uid, None)
+
+    def holds(self, uid: str) -> bool:
+        """Whether this process sent the pod on its way, and the mirror doesn't show yet where it went."""
+        return uid in self.uids()
+
+    def uids(self) -> AbstractSet[str]:
+        """Return all pods of which ``holds`` is true."""
+        self._forget()
+        return self._own.keys()
+
+    def by_node(self, asking: ClusterPod | None = None) -> dict[str, list[ClusterPod]]:
+        """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""
+        return by_node(self.on_their_way(asking))
+
+    def on_their_way(self, asking: ClusterPod | None = None) -> Iterator[Held]:
+        """Yield the room that is held, whom a pod that asks has to leave it."""
+        self._forget()
+        own = (hold.pod.uid for hold in self._own.values())
+        uids = dict.fromkeys((*own, *self._state.on_their_way))
+        for uid in uids:
+            if asking is not None and uid == asking.uid:
+                continue
+            hold = self._own.get(uid)
+            if hold is not None:
+                yield Held(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
+                continue
+            pod = self._state.on_their_way[uid]
+            if found := self._nomination(pod, asking) or self._release(pod):
+                yield found
+
+    def _nomination(self, pod: ClusterPod, asking: ClusterPod | None) -> Held | None:
+        """Return the room that a pod is nominated for, where that counts for who asks."""
+        if not pod.nominated:
+            return None
+        if asking is not None and (pod.priority or 0) < (asking.priority or 0):
+            return None
+        now = self._clock()
+        node, since = self._nominated.get(pod.uid, ("", now))
+        if node != pod.nominated:
+            since = now
+            self._nominated[pod.uid] = (pod.nominated, now)
+        until = since + NOMINATION_SECONDS
+        if now >= until or not self._state.nodes_to_ask(pod, [pod.nominated]):
+            return None
+        return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until))
+
+    def _release(self, pod: ClusterPod) -> Held | None:
+        """Return the room that a pod was released to, not long ago."""
+        until = release_ends(pod, self._wall())
+        if until is None:
+            return None
+        known = self._chosen.get(pod.uid)
+        if known is None or known[0] is not pod:
+            selects = pod.constraints.selects
+            nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
+            asked = self._state.nodes_to_ask(pod, nodes)
+            known = self._chosen[pod.uid] = (pod, tuple(asked) if len(asked) <= MAX_NODES else ())
+        return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
+
+    def _time_of(self, moment: float) -> float:
+        """Return the time of day at a moment of the clock, seconds since the epoch."""
+        return self._wall() + moment - self._clock()
+
+    def _forget(self) -> None:
+        """Drop what has ended: the pod has a node, or is gone, or its time is up."""
+        now = self._clock()
+        for uid, hold in list(self._own.items()):
+            pod = self._state.pods.get(uid)
+            gone = hold.mirrored if pod is None else bool(pod.node) or pod.terminal or pod.deleting
+            if gone or now >= hold.until:
+                del self._own[uid]
+        for remembered in (self._nominated, self._chosen):
+            for uid in remembered.keys() - self._state.on_their_way.keys():
+                del remembered[uid]

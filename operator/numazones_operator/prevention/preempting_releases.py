@@ -1,0 +1,90 @@
+"""Where a gated pod that fits nowhere may go because kube-scheduler would preempt less important pods for it.
+
+The scheduler preempts only for pods that it is asked about, and a gated pod it is not. So a pod that is more
+important than others is released to a node on which the scheduler's own choice of victims makes room that the
+node's kubelet finds, too; where it would evict in vain, the pod goes on waiting. Of several nodes the one is
+taken that the scheduler would take. Whoever waits for a few seconds only is not worth anybody's eviction.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+
+from numazones.cluster.cluster import ClusterPod
+from numazones.prediction.forecast import INADMISSIBLE, Kind, relevant
+from numazones.rebalance.budgets import Budget
+from numazones.rebalance.preemption import Victims, best, useful_victims
+from numazones_operator.mirror.cluster_state import ClusterState
+from numazones_operator.predictions.live_forecasts import LiveForecasts
+
+PERIOD = 5.0
+"""Seconds for which pods of a kind fit nowhere before the first search, and between searches."""
+_REMEMBERED = 600.0
+"""Seconds after which kinds that nobody asks about any more are forgotten."""
+_SLICE = 0.02
+
+
+class PreemptingReleases:
+    """Searches, for one kind of pods at a time."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        forecasts: LiveForecasts,
+        *,
+        budgets: Callable[[], Sequence[Budget]] | None,
+        may_go: Callable[[ClusterPod, str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``budgets``: the PodDisruptionBudgets; None: they are not known, and nothing is searched."""
+        self._state = state
+        self._forecasts = forecasts
+        self._budgets = budgets
+        self._may_go = may_go
+        self._clock = clock
+        self._due: dict[tuple[Kind, int], float] = {}
+
+    async def victims_for(self, pod: ClusterPod, held: Container[str]) -> Victims | None:
+        """Return where the pod may go and who has to leave; ``held``: nodes with others on their way."""
+        if self._budgets is None or not self._is_due(pod):
+            return None
+        budgets, found, started = tuple(self._budgets()), [], time.monotonic()
+        for name in [node.name for node in self._state.all_nodes()]:
+            if time.monotonic() - started > _SLICE:
+                await asyncio.sleep(0)
+                started = time.monotonic()
+            node = None if name in held or not self._may_go(pod, name) else self._state.node(name)
+            if node is not None and (here := useful_victims(pod, node, budgets)) is not None:
+                found.append(here)
+        choice = best(found)
+        node = None if choice is None else self._state.node(choice.node)
+        # Others had their turn meanwhile.
+        return choice if node is not None and useful_victims(pod, node, budgets) == choice else None
+
+    def _is_due(self, pod: ClusterPod) -> bool:
+        """Whether it is certain that the pod fits nowhere, and has been for long enough."""
+        kind = self._kind(pod)
+        if kind is None or not pod.preempts:
+            return False
+        prediction = self._forecasts.prediction_of(pod.uid)
+        key, now = (kind, pod.priority or 0), self._clock()
+        if prediction is not None and prediction.verdict != INADMISSIBLE:
+            self._due.pop(key, None)
+            return False
+        if now < self._due.setdefault(key, now + PERIOD):
+            return False
+        self._due = {known: due for known, due in self._due.items() if due > now - _REMEMBERED}
+        self._due[key] = now + PERIOD
+        return True
+
+    def _kind(self, pod: ClusterPod) -> Kind | None:
+        """Return the kind of a pod of which it can be told whether it fits."""
+        if not relevant(pod):  # nothing is predicted for it
+            return Kind.of(pod)
+        forecast = self._forecasts.forecast_of(pod.uid)
+        return None if forecast is None or self._forecasts.prediction_of(pod.uid) is None else forecast.kind
+
+
+def names(victims: Victims) -> Iterator[str]:
+    """Yield NAMESPACE/NAME of each victim."""
+    return (pod.full_name for pod in victims.pods)

@@ -1,0 +1,48 @@
+"""Where a gated pod may go that most nodes admit unasked: a Burstable or BestEffort one without devices.
+
+A model that places pods of every kind may find no CPU for such a pod, and reject it. Where a pod may go to
+few nodes of such a model, those without room are left out, and it keeps the choice of all others. It cannot
+name the many nodes of a large cluster, so there it is released to a few that have room, as others are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode
+from numazones.prediction.forecast import Kind, is_open
+from numazones.prediction.held_room import MAX_NODES
+from numazones_operator.prevention.release import CHOICE, Reach, Release
+
+REASON = "unconcerned"
+"""Why such a pod is released."""
+
+
+def release_of(
+    kind: Kind,
+    asked: Sequence[ClusterNode],
+    others: Iterable[ClusterNode],
+    has_room: Callable[[ClusterNode], bool],
+) -> Release | None:
+    """Return how a pod is released; None: every node that would take it now might reject it.
+
+    Args:
+        kind: of the pod.
+        asked: the nodes that may reject it.
+        others: those that do not.
+        has_room: whether one of ``asked`` admits it beside all that may be on their way.
+    """
+    asked = [node for node in asked if not scheduling.placement_obstacles(kind.constraints, node)]
+    if not asked:
+        return Release(REASON)
+    elsewhere = (node.name for node in others if is_open(kind, node))
+    if len(asked) <= MAX_NODES:
+        free = tuple(node.name for node in asked if has_room(node))
+        full = tuple(node.name for node in asked if node.name not in free)
+        if free or next(elsewhere, None) is not None:
+            return Release(REASON, free, Reach.ANYWHERE, without=full)
+        return None
+    emptiest = sorted(asked, key=lambda node: node.pod_count)
+    few = tuple(islice((node.name for node in emptiest if has_room(node)), CHOICE))
+    few = few or tuple(islice(elsewhere, CHOICE))
+    return Release(REASON, few, Reach.ONLY) if few else None
