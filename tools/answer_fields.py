@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from kubectl_numazones.printing.documents import DOCUMENTS
+from kubectl_numazones.documents import DOCUMENTS
 from numazones.apimachinery.answer import parts_of, title_of
 
 _NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", type(None): "null", Any: "any"}

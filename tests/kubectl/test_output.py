@@ -16,9 +16,9 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubectl_numazones.documents import DOCUMENTS
 from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
-from kubectl_numazones.printing.documents import DOCUMENTS
 from kubectl_numazones.printing.output import _OutputType, filled
 from kubectl_numazones.printing.zone_figures import Zone
 from numazones.api.rebalance import Place
