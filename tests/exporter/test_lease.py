@@ -11,8 +11,7 @@ from numazones_client import NO_RETRY, Client, ClusterConfig
 from numazones_exporter.lease import LeaseKeeper, lease, lease_name
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.publishing import Writer
-
-from .fake_api import FakeAPI
+from tests.exporter.fake_api import FakeAPI
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/numazones-system/leases/numazones-exporter-worker-3"
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)

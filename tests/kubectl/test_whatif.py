@@ -23,12 +23,13 @@ from numazones.whatif.experiment import Experiment, Run, Variant, make_runs
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.workload import Group, Recipe
 from tests.kubectl.small_cluster import node_body, pod_body, written
+from tests.places import DATA
 
 Invoke = Callable[..., Result]
 
 MACHINE = ("--machine", "sockets=2,numa=2,cores=8,threads=2,memory=32Gi")
 PODS = ("--pods", "8xcpu=1-6,memory=1Gi", "--churn", "10")
-RECORDING = Path(__file__).parents[1] / "data/recordings/one-node"
+RECORDING = DATA / "recordings/one-node"
 POLICIES = ("--vary", "topologyManagerPolicy=restricted", "--vary", "topologyManagerPolicy=single-numa-node")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import click
-import yaml
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
@@ -176,6 +175,8 @@ def _shape_goal(text: str) -> Goal:
 
 
 def _policy_body(path: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - slow to import
+
     try:
         body = yaml_depth.load(path.read_text(encoding="utf-8"))
     except (OSError, RecursionError, yaml.YAMLError, ValueError) as error:

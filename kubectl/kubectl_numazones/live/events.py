@@ -10,6 +10,8 @@ from rich.text import Text
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.said import reference_of
 from numazones.cluster.waiting import last_seen
+from numazones_client import APIError
+from numazones_client.resources import EVENTS
 
 if TYPE_CHECKING:
     from numazones_client import Client
@@ -53,9 +55,6 @@ def events_about(client: "Client", kind: str, namespace: str, names: Sequence[st
     """Return what asks the API server for the events of some objects of a kind."""
 
     async def ask() -> Sequence[Object]:
-        from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
-        from numazones_client.resources import EVENTS  # noqa: PLC0415
-
         found: list[Object] = []
         for name in names:
             selector = f"involvedObject.kind={kind},involvedObject.name={name}"

@@ -12,6 +12,8 @@ from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import objects_of_files
 from kubectl_numazones.reading.source import Source, connect
 from numazones.whatif.wrong_prediction import WrongPrediction, read
+from numazones_client import NotFound
+from numazones_client.resources import CONFIG_MAPS
 
 _NAME = "numazones-operator-misses"
 _NAMESPACE = "numazones-operator"
@@ -56,9 +58,6 @@ def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
 
 
 async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
-    from numazones_client import NotFound  # noqa: PLC0415 - files need no client
-    from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
-
     async with await connect(source) as client:
         try:
             body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)

@@ -19,8 +19,7 @@ from cryptography.x509.oid import NameOID
 from numazones_exporter.observation import KUBELET_CONFIG, NODE, PODS, Observation, Problem
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
-
-from .sysfs_tree import Tree
+from tests.exporter.sources.sysfs_tree import Tree
 
 CONFIGURATION = {"kubeletconfig": {"kind": "KubeletConfiguration", "topologyManagerPolicy": "restricted"}}
 TOKEN = "token-of-the-exporter"

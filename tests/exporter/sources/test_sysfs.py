@@ -10,11 +10,10 @@ from numazones import cpuset
 from numazones_exporter.observation import Hardware, Problem
 from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
-
-from .sysfs_tree import CPU, NODE, Tree
+from tests.exporter.sources.sysfs_tree import CPU, NODE, Tree
+from tests.places import ROOT
 
 KIB = 1024
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def read(tree: Tree) -> tuple[Hardware, list[Problem]]:

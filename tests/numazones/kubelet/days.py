@@ -11,8 +11,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
-
-from .building import GI, container, gpus, machine, node, pod
+from tests.numazones.kubelet.building import GI, container, gpus, machine, node, pod
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 OPTIONS: tuple[dict[str, str], ...] = (

@@ -20,6 +20,7 @@ from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
 from numazones.placement.fragmentation import zones_of
 from numazones.prediction.forecast import Forecast, Kind, ask
+from tests.laws import examples
 from tests.numazones.kubelet.building import configuration, container, machine, node, pod
 
 NIC = "vendor/nic"
@@ -100,7 +101,7 @@ def told(found: Node, newcomer: Pod) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]
@@ -114,7 +115,7 @@ def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.
 
 
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_forecast_of_many_nodes_says_what_each_says_alone(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]

@@ -10,8 +10,8 @@ from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.rejection import KubeletHang, Rejection
-
-from .building import machine
+from tests.laws import examples
+from tests.numazones.kubelet.building import machine
 
 PACKED = Strategy()
 SPREAD = Strategy(spread=True)
@@ -132,7 +132,7 @@ def machines(draw: st.DrawFn) -> Machine:
 strategies = st.sampled_from([PACKED, SPREAD, UNCORE, DISTRIBUTED])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(machines(), strategies, st.integers(0), st.data())
 def test_exactly_the_number_wanted_is_taken_from_what_is_free(
     hardware: Machine, strategy: Strategy, free: int, data: st.DataObject
@@ -144,7 +144,7 @@ def test_exactly_the_number_wanted_is_taken_from_what_is_free(
     assert cpus.bit_count() == count
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(machines(), st.data())
 def test_distribution_uses_no_more_numa_nodes_than_packing_needs_on_an_empty_machine(
     hardware: Machine, data: st.DataObject

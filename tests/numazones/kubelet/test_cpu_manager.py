@@ -9,8 +9,7 @@ from numazones.kubelet.cpu_manager import CPUManager, CPUState
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import Hint
-
-from .building import configuration, container, machine, node, pod, sidecar
+from tests.numazones.kubelet.building import configuration, container, machine, node, pod, sidecar
 
 TWO = machine(2, cores=4)
 

@@ -11,8 +11,7 @@ from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.versions import UnsupportedVersion, release
-
-from .building import configuration, container, machine, node, pod
+from tests.numazones.kubelet.building import configuration, container, machine, node, pod
 
 
 @pytest.mark.parametrize(
