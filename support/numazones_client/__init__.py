@@ -30,6 +30,7 @@ from numazones_client.errors import (
 )
 from numazones_client.resources import Resource
 from numazones_client.table import Table
+from numazones_client.transport import Transport
 
 if TYPE_CHECKING:
     from numazones_client.client import Client
@@ -65,6 +66,7 @@ __all__ = [
     "ServerError",
     "Table",
     "TooManyRequests",
+    "Transport",
     "Unauthorized",
     "UndeclaredField",
     "UnknownResource",

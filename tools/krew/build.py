@@ -65,7 +65,7 @@ def contents(target: Target, wheels: Sequence[Path], pythons: Sequence[str] = PY
     """Path and bytes of each file of the archive for a target.
 
     Raises:
-        scripts.targets.MissingWheel: a wheel is not there.
+        tools.targets.MissingWheel: a wheel is not there.
     """
     files = {_PROGRAM: (HERE / f"{_PROGRAM}.py").read_bytes()}
     files |= {name: (ROOT / name).read_bytes() for name in ("LICENSE", "NOTICE")}
@@ -99,7 +99,7 @@ def write(
     Without it the manifest names the archives alone: krew needs both files then.
 
     Raises:
-        scripts.targets.MissingWheel: a wheel is not there.
+        tools.targets.MissingWheel: a wheel is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template, platforms, made = _templates(), [], []

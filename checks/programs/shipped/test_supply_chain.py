@@ -80,7 +80,7 @@ def test_two_builds_in_different_folders_at_different_times_are_alike_byte_for_b
 
 def package_chart(source: Path, folder: Path, *options: str, umask: int = 0o022) -> Path:
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.package_chart", str(folder), *options],
+        [sys.executable, "-m", "tools.package_chart", str(folder), *options],
         cwd=source,
         capture_output=True,
         text=True,
@@ -106,7 +106,7 @@ def test_a_wheel_that_an_older_lock_had_is_not_packed(tmp_path: Path) -> None:
 
 def bill(wheel: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.wheel_sbom", str(wheel)],
+        [sys.executable, "-m", "tools.wheel_sbom", str(wheel)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -51,7 +51,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
     for plan in plans:
         if plan in fresh:
             click.echo(f"{plan.name}: {plan.promise}")
-            screen.print_table(("POD", "FROM", "TO", "WHY"), plan.rows())
+            screen.print_table(plan_decisions.MOVES, plan.spec.moves)
         else:
             click.echo(plan_decisions.already(plan, decision))
     if dry_run or not fresh:

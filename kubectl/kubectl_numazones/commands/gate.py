@@ -18,6 +18,7 @@ from kubectl_numazones.stuck import gate_control
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.wording import pluralize
 from numazones_client import Client
+from numazones_program.columns import Column
 
 _T = TypeVar("_T")
 _EPILOG = """
@@ -81,8 +82,12 @@ def command(
         screen.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
-    rows = [(f"{it.namespace}/{it.name}", screen.age(it.since, now), it.why) for it in found.waiting]
-    screen.print_table(("POD", "AGE", "WHY"), rows)
+    columns: tuple[Column[gate_control.GatedPod], ...] = (
+        Column("POD", lambda pod: f"{pod.namespace}/{pod.name}"),
+        Column("AGE", lambda pod: screen.age(pod.since, now)),
+        Column("WHY", lambda pod: pod.why),
+    )
+    screen.print_table(columns, found.waiting)
     return 0
 
 

@@ -14,6 +14,7 @@ from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import misses
 from numazones.whatif.wrong_prediction import Answer, replay
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 _EPILOG = """
 \b
@@ -104,7 +105,7 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
         return int(differs)
     screen.say(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
-        ("WHO", "SAID"),
+        _SAID,
         (
             (f"numazones {miss.version}", _outcome_text(miss.predicted)),
             ("the kubelet", _outcome_text(miss.actual)),
@@ -113,6 +114,12 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
     )
     screen.echo("the model still differs: please report it" if differs else "the model agrees now")
     return int(differs)
+
+
+_SAID: tuple[Column[tuple[str, str]], ...] = (
+    Column("WHO", lambda row: row[0]),
+    Column("SAID", lambda row: row[1]),
+)
 
 
 def _outcome_text(answer: Answer) -> str:

@@ -1,6 +1,6 @@
 """``size``: how many machines a list of pods needs, under which policy, with which CPUs reserved."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
 from numazones.whatif.workload import Group
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 _EPILOG = """
 \b
@@ -118,24 +119,27 @@ def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Gro
         )
         screen.say(f"{pods} on {pluralize(found.machines, 'machine')}, {least}; with {settings}")
     screen.echo()
-    heads = _HEADS if any(one.misfit for one in sizes) else _HEADS[:-1]
-    screen.print_table(heads, [_row(one)[: len(heads)] for one in sizes], right=_HEADS[2:7])
+    columns = _COLUMNS if any(one.misfit for one in sizes) else _COLUMNS[:-1]
+    screen.print_table(columns, sizes)
 
 
-_HEADS = ("POLICY", "RESERVED", "MACHINES", "AT LEAST", "CPUS LEFT", "STRANDED", "ACROSS NUMA", "WHY NOT")
+def _unless_misfit(figure: Callable[[Size], int | None]) -> Callable[[Size], str]:
+    """Say a figure of what some machines hold."""
+
+    def text(one: Size) -> str:
+        found = None if one.misfit else figure(one)
+        return "-" if found is None else str(found)
+
+    return text
 
 
-def _row(one: Size) -> tuple[str, ...]:
-    settings = (one.settings["topologyManagerPolicy"], one.settings["reservedSystemCPUs"])
-    if one.misfit:
-        return (*settings, *("-",) * 5, one.misfit)
-    stranded = "-" if one.stranded is None else str(one.stranded)
-    return (
-        *settings,
-        str(one.machines),
-        str(one.at_least),
-        str(one.left),
-        stranded,
-        str(one.crossing),
-        "",
-    )
+_COLUMNS: tuple[Column[Size], ...] = (
+    Column("POLICY", lambda one: one.settings["topologyManagerPolicy"]),
+    Column("RESERVED", lambda one: one.settings["reservedSystemCPUs"]),
+    Column("MACHINES", _unless_misfit(lambda one: one.machines), right=True),
+    Column("AT LEAST", _unless_misfit(lambda one: one.at_least), right=True),
+    Column("CPUS LEFT", _unless_misfit(lambda one: one.left), right=True),
+    Column("STRANDED", _unless_misfit(lambda one: one.stranded), right=True),
+    Column("ACROSS NUMA", _unless_misfit(lambda one: one.crossing), right=True),
+    Column("WHY NOT", lambda one: one.misfit),
+)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
@@ -22,12 +22,39 @@ from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones_program.columns import Column
 
-_COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
-_NOT_ALIGNED = "NOT ALIGNED"
 _KIND = f"numazone.{GROUP}"
-_EXPENDABLE = (7, 2, 4, 6)
-"""Columns that a narrow terminal goes without, the first first: memory's bar, policy, CPUs' bar, memory."""
+
+
+_COLUMNS: tuple[Column[Zone], ...] = (
+    Column("NODE", lambda zone: zone.node),
+    Column("NUMA", lambda zone: str(zone.numa), right=True),
+    Column("POLICY", lambda zone: zone.policy, expendable=2),
+    Column("CPU", lambda zone: _part(zone.cpus, lambda used, of: f"{used}/{of}"), right=True),
+    Column("", lambda zone: _bar(zone.cpus), expendable=3),
+    Column("FREE", lambda zone: _part(zone.cpus, lambda used, of: str(of - used)), right=True),
+    Column("MEMORY", lambda zone: _part(zone.memory, lambda _, of: format_rounded(of)), expendable=4),
+    Column("", lambda zone: _bar(zone.memory), expendable=1),
+    Column(
+        "MEM-FREE", lambda zone: _part(zone.memory, lambda used, of: format_rounded(of - used)), right=True
+    ),
+    Column("NOT ALIGNED", lambda zone: _or_dash(zone.not_aligned), right=True, wide=True),
+    Column("DEVICES", lambda zone: zone.devices_text),
+)
+
+
+def _part(used: tuple[int, int] | None, text: Callable[[int, int], str]) -> str:
+    """Say something of (in use, allocatable)."""
+    return text(*used) if used else "-"
+
+
+def _bar(used: tuple[int, int] | None) -> str | Text:
+    return screen.bar(share(used)) if used else ""
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)
 
 
 _EPILOG = """
@@ -98,7 +125,7 @@ def command(
             for zone in zones:
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
-            _print_all(zones, unknown, held or (), wide=wide)
+            _print(TopDocument(zones, unknown, held), wide=wide)
         if not watch:
             return 0
         time.sleep(interval)
@@ -134,49 +161,17 @@ def _with_misaligned(zones: list[Zone], nodes: list[ClusterNode]) -> list[Zone]:
     ]
 
 
-def _print_all(zones: list[Zone], unknown: list[UnknownNode], held: Iterable[Coming], *, wide: bool) -> None:
-    if zones:
-        _print(zones, wide=wide)
-    elif not unknown:
+def _print(found: TopDocument, *, wide: bool) -> None:
+    if found.items:
+        screen.print_table(_COLUMNS, found.items, wide=wide, fold=not wide)
+    elif not found.unknown:
         screen.echo("no node has these labels", err=True)
-    for name, message in unknown:
+    for name, message in found.unknown:
         screen.say(f"{name}: {message}")
-    for item in held:
+    for item in found.held or ():
         screen.say(f"{item.node}: {item.sentence}")
-
-
-def _print(zones: list[Zone], *, wide: bool) -> None:
-    """Print the table; unless ``wide``, a narrow terminal goes without columns, so that names stay whole."""
-    rows = list(map(_row, zones))
-    columns: tuple[str, ...] = _COLUMNS
-    if wide:
-        told = ("-" if zone.not_aligned is None else str(zone.not_aligned) for zone in zones)
-        rows = [(*row[:-1], count, row[-1]) for row, count in zip(rows, told, strict=True)]
-        columns = (*columns[:-1], _NOT_ALIGNED, columns[-1])
-    kept = screen.columns_that_fit(columns, rows, expendable=() if wide else _EXPENDABLE)
-    screen.print_table(
-        [columns[index] for index in kept],
-        ([row[index] for index in kept] for row in rows),
-        right=("NUMA", "CPU", "FREE", "MEM-FREE", _NOT_ALIGNED),
-        fold=not wide,
-    )
 
 
 def _held(comers: list[ClusterPod], nodes: Mapping[str, ClusterNode]) -> list[Coming]:
     """Return the room that is held on nodes, by node."""
     return [one for _, found in sorted(coming(comers, nodes, datetime.now(UTC)).items()) for one in found]
-
-
-def _row(zone: Zone) -> tuple[str | Text, ...]:
-    return (
-        zone.node,
-        str(zone.numa),
-        zone.policy,
-        f"{zone.cpus[0]}/{zone.cpus[1]}" if zone.cpus else "-",
-        screen.bar(share(zone.cpus)) if zone.cpus else "",
-        str(zone.free) if zone.cpus else "-",
-        format_rounded(zone.memory[1]) if zone.memory else "-",
-        screen.bar(share(zone.memory)) if zone.memory else "",
-        format_rounded(zone.memory[1] - zone.memory[0]) if zone.memory else "-",
-        zone.devices_text,
-    )

@@ -427,7 +427,7 @@ def test_the_explanation_tells_request_ranking_and_verdict() -> None:
 def test_the_hardware_that_a_kubelet_s_machine_tells_has_l3_pools() -> None:
     cached = hardware(caches=2).machine
     cpus = tuple(
-        CPU(one.id, one.core, one.socket, one.die, one.numa, uncore=one.id // 2) for one in cached.cpus
+        CPU(one.id, one.core, one.socket, one.die, one.numa, uncore_cache=one.id // 2) for one in cached.cpus
     )
     names = [
         pool.name for pool in Node.fresh(Hardware.of(Machine(cpus, cached.numa_nodes)), configuration()).pools
