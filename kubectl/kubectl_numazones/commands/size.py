@@ -6,14 +6,12 @@ from typing import Annotated
 
 import click
 
-from kubectl_numazones.experiments.experiment import with_settings
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
 from kubectl_numazones.reading.recording import history
 from kubectl_numazones.reading.source import Source
-from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
@@ -53,7 +51,6 @@ class SizeDocument:
     metavar="CPUS",
     help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
-@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have.")
 @output_option()
 @source_options
 def command(
@@ -63,7 +60,6 @@ def command(
     machine: str | None,
     name: str | None,
     reserve: int | None,
-    given: tuple[str, ...],
     output: Output,
 ) -> int:
     """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
@@ -74,7 +70,6 @@ def command(
     if (machine is None) == (name is None):
         raise click.UsageError("name the machine: either --machine TYPE or --node NODE")
     base = node_template(machine, name="machine") if machine is not None else _of_node(source, str(name))
-    base = with_settings(base, kubelet_settings.parse(given))
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
