@@ -7,6 +7,7 @@ help, has been tried on a copy.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from numazones import cpuset
 from numazones.advice.misfits import misfits
@@ -34,14 +35,14 @@ _EFFORT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Misalignment:
-    """Why a pod is not aligned."""
+    """Why a pod that runs is not aligned."""
 
-    found: PodAlignment
-    alignable: Alignable
-    why: tuple[str, ...]
-    """Sentences: how it lies, what let it in, whether its node could hold it aligned."""
-    help: tuple[str, ...]
-    """What would help, the cheapest first; each was tried on a copy."""
+    TITLE: ClassVar = "WhyNotAligned"
+    alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
+    sentence: Annotated[str, "The same in few words."]
+    alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    why: Annotated[tuple[str, ...], "How it lies, what let it in, what its node could do."]
+    help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
 
 
 def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | None:
@@ -58,7 +59,8 @@ def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | Non
     trials = alignable.trials_on(node, pod)
     could = Alignable.UNKNOWN if trials is None else trials.alignable
     why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, trials))
-    return Misalignment(found, could, why, tuple(_help(node, pod, situation, known=trials is not None)))
+    help_ = tuple(_help(node, pod, situation, known=trials is not None))
+    return Misalignment(found.alignment, found.sentence, could, why, help_)
 
 
 def _worst(found: PodAlignment) -> Iterator[ContainerAlignment]:

@@ -18,7 +18,8 @@ from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation, parse_time
+from numazones.rebalance.recommendation import Recommendation, parse_time
+from numazones_operator.rebalance.objects import PolicyObject
 
 
 @dataclass(frozen=True, slots=True)
