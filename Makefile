@@ -38,7 +38,7 @@ format: venv  ## let ruff rewrite what it can
 types: venv
 	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
-	  tools/wheels.py
+	  tools/sbom.py tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -106,7 +106,7 @@ audit: venv  ## known vulnerabilities of what is locked, and the workflows linte
 
 sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
 	$(BIN)/python -m hatchling build --target wheel --directory dist
-	$(BIN)/python -m tools.wheel_sbom dist/*.whl > dist/numazones.cdx.json
+	$(BIN)/python -m tools.sbom dist/*.whl > dist/numazones.cdx.json
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m tools.pictures

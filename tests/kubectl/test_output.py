@@ -24,9 +24,10 @@ from kubectl_numazones.printing.output import _OutputType, filled
 from kubectl_numazones.printing.zone_figures import Zone
 from numazones.apimachinery.jsonpath import InvalidJSONPath
 from numazones.errors import NumazonesError
+from tests import plugin
 from tests.follow_advice import objects_of
 from tests.kubectl.documented import differences, objects_in
-from tests.kubectl.terminal import PROGRAM, on_terminal
+from tests.kubectl.terminal import on_terminal
 from tests.kubectl.test_advice_followed import REQUESTS, pod
 from tests.laws import examples
 from tests.places import DATA
@@ -149,12 +150,7 @@ def test_a_template_that_is_none_is_an_error(template: str) -> None:
 
 
 def program(*arguments: object) -> tuple[int, str]:
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = plugin.ended(*arguments)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -7,7 +7,10 @@ import pytest
 from numazones.placement import models
 from tests.places import ROOT
 
-FOLDERS = ("exporter", "kubectl", "lab", "numazones", "operator", "support")
+FOLDERS = (
+    *("exporter", "kubectl", "numazones", "operator", "support"),
+    *("lab/numazones_apiserver", "lab/numazones_simulator"),  # benchmarks measure models by name
+)
 FILES = [
     path
     for folder in FOLDERS

@@ -17,12 +17,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from checks.clusters.chaos.checker import Event
 from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_apiserver.store import Collection, Record
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import NAMESPACES
@@ -85,8 +84,8 @@ class WatchedServer(ApiServer):
         self.history = history
         self.store.listeners.append(self._note)
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        text = "" if info.verb in _READS or info.resource not in _TOLD else await request.text()
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
+        text = "" if info.verb in _READS or info.resource not in _TOLD else request.body.decode()
         _REQUEST.set(
             {
                 "client": request.headers.get("User-Agent", ""),

@@ -17,13 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
+from multidict import CIMultiDict
 from prometheus_client import CollectorRegistry
 
 from checks.clusters.exporter.topologies import TOPOLOGIES
 from numazones.kubelet import machines
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.config import FileToken, StaticToken
 from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS, Resource
@@ -62,7 +64,7 @@ class RecordingServer(ApiServer):
         self.ready: list[str] = []
         """What the condition Ready said in each status of a zone that was written."""
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         ours = request.headers.get("User-Agent") == "numazones-exporter"
         claims = token_claims(request.headers.get("Authorization", ""))
@@ -72,11 +74,12 @@ class RecordingServer(ApiServer):
                 f"Impersonate-Extra-authentication.kubernetes.io%2F{key}": value
                 for key, value in (("node-name", claims.node), ("node-uid", claims.node_uid))
             }
-            request = request.clone(headers={**request.headers, "Impersonate-User": account, **extra})
+            headers = CIMultiDict({**request.headers, "Impersonate-User": account, **extra})
+            request = replace(request, headers=headers)
         if ours:
             self.asked.append((info.verb, info.group, resource))
         if resource == "numazones/status":
-            status = yaml.load(await request.text(), yaml.CSafeLoader)["status"]
+            status = yaml.load(request.body, yaml.CSafeLoader)["status"]
             self.ready += [said["status"] for said in status["conditions"] if said["type"] == "Ready"]
         answer = await super()._answer(request, info)
         if ours and info.verb == "patch" and answer.status == 201:  # applying made a new object

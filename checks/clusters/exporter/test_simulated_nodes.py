@@ -66,7 +66,7 @@ def configuration(kubelet: dict[str, Any]) -> dict[str, Any]:
 def hardware(machine: Machine) -> list[tuple[int, int, int, int | None, int]]:
     """CPUs with the threads of their core; zones keep which threads are a core, not the core's number."""
     return [
-        (cpu.id, cpu.numa, cpu.socket, cpu.uncore, machine.cpus_of_core[cpu.numa, cpu.socket, cpu.core])
+        (cpu.id, cpu.numa, cpu.socket, cpu.uncore_cache, machine.cpus_of_core[cpu.numa, cpu.socket, cpu.core])
         for cpu in machine.cpus
     ]
 

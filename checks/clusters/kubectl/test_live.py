@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,11 +19,10 @@ from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import PODS
 from numazones_simulator import node_kinds
+from tests import plugin
 from tests.kubectl.live_screen import DUMP, press, shown, until, until_gone, view
 from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
 from tests.operator.closed_loop import closed_loop, eventually
-
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 
 
 def recommending(directory: Path) -> Path:
@@ -161,9 +158,7 @@ async def test_ctrl_c_ends_it_as_it_ends_programs_also_from_details() -> None:
 
 
 def test_without_a_terminal_it_says_what_to_use() -> None:
-    ended = subprocess.run(
-        [PROGRAM, "live", "-f", DUMP], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    ended = plugin.ended("live", "-f", DUMP)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "error: live needs a terminal to draw on; in a pipe use top, why and plan\n"
 

@@ -87,6 +87,7 @@ async def test_ten_seconds_without_an_api_server_change_no_answer(tmp_path: Path
     async with busy_cluster(tmp_path) as (loop, operator):
         await storm(loop, pods=20)
         await assert_state_equals_a_fresh_list(loop, operator)
+        await loop.server.settle()  # predictions of deleted pods are collected
         before = {name: {**said, "changed": ""} for name, said in (await loop.predictions()).items()}
         await loop.server.stop()
         await asyncio.sleep(10.0)

@@ -57,7 +57,7 @@ def test_the_console_script_works_without_an_api_server(sample: Recorded) -> Non
     script = Path(sys.executable).parent / "numazones-exporter"
     done = subprocess.run(
         [script, *sample.flags()],
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        env={"PATH": os.environ["PATH"], "HOME": "/dev/null"},
         capture_output=True,
         text=True,
         check=False,

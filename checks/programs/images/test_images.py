@@ -109,8 +109,8 @@ def context(tmp_path: Path) -> Path:
 
 def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     stamp = {"VERSION": "9.8.7", "SOURCE_DATE_EPOCH": "1767225600"}
-    bill = python("tools/images/sbom.py", "exporter", str(context), "amd64", **stamp)
-    assert bill == python("tools/images/sbom.py", "exporter", str(context), "amd64", **stamp)
+    bill = python("-m", "tools.sbom", "exporter", str(context), "amd64", **stamp)
+    assert bill == python("-m", "tools.sbom", "exporter", str(context), "amd64", **stamp)
     read = Bom.from_json(json.loads(bill))  # type: ignore[attr-defined] # made by a decorator
     assert read.metadata.component.name == "numazones-exporter"
     assert read.metadata.component.version == "9.8.7"
@@ -125,7 +125,7 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     assert [item.content for item in compiled.hashes] == [hashlib.sha256(b"{}").hexdigest()]
     assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
     assert all(len(item.hashes) == 1 for item in found.values())
-    other = json.loads(python("tools/images/sbom.py", "exporter", str(context), "arm64", **stamp))
+    other = json.loads(python("-m", "tools.sbom", "exporter", str(context), "arm64", **stamp))
     assert other["serialNumber"] != json.loads(bill)["serialNumber"]
     assert {item["purl"] for item in other["components"]} == {
         "pkg:pypi/example@1.2",

@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubectl_numazones import main as program
+from tests import plugin
 from tests.kubectl.healthy_cluster import healthy
 from tests.kubectl.terminal import on_terminal
 from tests.laws import examples
 from tests.places import DATA
 
 DUMP = DATA / "kubectl/dump.json"
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
 SETTING = "topologyManagerPolicy=restricted"
 
 READERS: dict[str, tuple[str, ...]] = {
@@ -43,6 +43,8 @@ READERS: dict[str, tuple[str, ...]] = {
 }
 """Commands that read a cluster, with arguments that the guide's cluster answers."""
 OTHERS = {"replay", "record", "gate", "approve", "reject", "completion", "version"}
+QUICK = ("top", "who", "tree", "aligned", "why", "fit", "plan", "doctor")
+"""Commands that people wait for."""
 SHOWN = {name: arguments for name, arguments in READERS.items() if name != "live"}  # live needs a terminal
 
 
@@ -50,18 +52,25 @@ def test_no_command_is_left_out_here() -> None:
     assert set(program._COMMANDS) == set(READERS) | OTHERS
 
 
-def ended(
-    *arguments: object, stdout: int = subprocess.PIPE, **options: Any
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        check=False,
-        **options,
+def test_on_a_dump_no_command_loads_what_clusters_screens_and_yaml_need() -> None:
+    slow = {"aiohttp", "asyncio", "kubernetes", "textual", "yaml"}
+    loaded = (
+        "import contextlib, sys\nfrom kubectl_numazones.main import main\n"
+        f"for arguments in {[READERS[name] for name in QUICK]!r}:\n"
+        f"    with contextlib.suppress(SystemExit): main([*arguments, '-f', {str(DUMP)!r}])\n"
+        f"    assert not {slow!r} & set(sys.modules), arguments\n"
     )
+    subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=True)
+
+
+def test_version_loads_neither_tables_nor_custom_resources() -> None:
+    loaded = "import sys; from kubectl_numazones.commands import version; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "rich"} & set(done.stdout.split())
+
+
+def ended(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = plugin.ended(*arguments, **options)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -218,12 +227,13 @@ def test_a_terminal_that_lacks_characters_gets_others(name: str, encoding: str, 
     dump = tmp_path / "dump.json"
     dump.write_text(DUMP.read_text().replace("web-1", "wéb-日"))
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run(
-        [PROGRAM, *SHOWN[name], "-f", dump], capture_output=True, env=environment, check=False
+    process = plugin.started(
+        *SHOWN[name], "-f", dump, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
-    assert done.returncode in {0, 1}
-    assert b"rror" not in done.stderr
-    assert done.stdout
+    output, errors = process.communicate()
+    assert process.returncode in {0, 1}
+    assert b"rror" not in errors
+    assert output
 
 
 def test_a_tree_is_drawn_with_what_the_terminal_has() -> None:
@@ -246,14 +256,12 @@ def interrupted(
 
     A signal that comes just before a system call blocks is seen when that returns: ``release`` has it return.
     """
-    process = subprocess.Popen(
-        [PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = plugin.started(*arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     begun()
     process.send_signal(signal.SIGINT)
     release()
     _, errors = process.communicate()
-    assert "Traceback" not in errors
+    assert b"Traceback" not in errors
     assert process.returncode == 130
 
 
@@ -294,14 +302,12 @@ def test_ctrl_c_while_a_cluster_is_asked_ends_with_130(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_watch_with_130() -> None:
-    process = subprocess.Popen(
-        [PROGRAM, "top", "--watch", "-f", DUMP], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = plugin.started("top", "--watch", "-f", DUMP, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
-    assert (process.returncode, "Traceback" in errors) == (130, False)
+    assert (process.returncode, b"Traceback" in errors) == (130, False)
 
 
 @pytest.mark.parametrize(
@@ -322,5 +328,11 @@ def test_a_manifest_that_is_none_is_named(
 def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None:
     # Its first import of another project's module sends Ctrl-C, at a moment that no user can aim at.
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    done = ended("version", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    done = subprocess.run(
+        [plugin.PROGRAM, "version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import pytest
 from click.testing import Result
 
 from checks.programs.kubectl.test_fuzzed_input import whole
+from tests import plugin
 from tests.kubectl.live_screen import press, shown, until, view
 from tests.kubectl.small_cluster import written
-from tests.kubectl.terminal import PROGRAM, sent_to_terminal
+from tests.kubectl.terminal import sent_to_terminal
 
 NAME = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\x08<b>[bold]&\nfake line"
 TEXT = f"{NAME}</script><script>alert(1)</script>"
@@ -52,8 +52,8 @@ def dump(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_pipe_gets_no_command(command: tuple[str, ...], dump: Path) -> None:
-    done = subprocess.run([PROGRAM, *command, "-f", dump], capture_output=True, check=False)
-    said = (done.stdout + done.stderr).decode()
+    done = plugin.ended(*command, "-f", dump)
+    said = done.stdout + done.stderr
     assert said.strip()
     assert "Traceback" not in said
     assert "\x1b" not in said
@@ -70,9 +70,10 @@ def test_a_terminal_gets_colours_and_no_other_command(command: tuple[str, ...], 
 
 def test_documents_hold_what_was_written_and_command_nothing(dump: Path) -> None:
     for form in ("json", "yaml"):
-        done = subprocess.run([PROGRAM, "top", "-o", form, "-f", dump], capture_output=True, check=True)
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", done.stdout.decode())
-    done = subprocess.run([PROGRAM, "top", "-o", "json", "-f", dump], capture_output=True, check=True)
+        done = plugin.ended("top", "-o", form, "-f", dump)
+        assert done.returncode == 0
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", done.stdout)
+    done = plugin.ended("top", "-o", "json", "-f", dump)
     assert {item["node"] for item in json.loads(done.stdout)["items"]} >= {f"worker-1{NAME}"}
 
 

@@ -19,7 +19,6 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.specifiers import SpecifierSet
 
 from tests.places import ROOT
-from tools import wheels
 from tools.targets import PYTHONS
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -80,7 +79,7 @@ def test_two_builds_in_different_folders_at_different_times_are_alike_byte_for_b
 
 def package_chart(source: Path, folder: Path, *options: str, umask: int = 0o022) -> Path:
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.package_chart", str(folder), *options],
+        [sys.executable, "-m", "tools.package_chart", str(folder), *options],
         cwd=source,
         capture_output=True,
         text=True,
@@ -99,14 +98,9 @@ def test_two_archives_of_the_chart_are_alike_byte_for_byte(elsewhere: Path, tmp_
     assert (other.name, sha256(other)) == (one.name, sha256(one))
 
 
-def test_a_wheel_that_an_older_lock_had_is_not_packed(tmp_path: Path) -> None:
-    (tmp_path / "aiohttp-1.0-cp311-cp311-manylinux_2_28_x86_64.whl").write_bytes(b"of another day")
-    assert wheels.pinned(tmp_path) == []
-
-
 def bill(wheel: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.wheel_sbom", str(wheel)],
+        [sys.executable, "-m", "tools.sbom", str(wheel)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -20,7 +20,9 @@ SHAPES = {
     "two sockets": Shape(),
     "interleaved": Shape(cores_per_numa=12, interleaved=True, hugepages_per_numa=((2048, 512),)),
     "four NUMA nodes on two sockets": Shape(numa_per_socket=2, cores_per_numa=8),
-    "eight NUMA nodes with split caches": Shape(numa_per_socket=4, cores_per_numa=8, cores_per_cache=4),
+    "eight NUMA nodes with split caches": Shape(
+        numa_per_socket=4, cores_per_numa=8, cores_per_uncore_cache=4
+    ),
     "one NUMA node without hyper-threading": Shape(sockets=1, cores_per_numa=4, threads_per_core=1),
 }
 

@@ -302,7 +302,9 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_caches_of_the_hardware_and_of_the_kubelet_are_told_apart() -> None:
-    machine = Machine(tuple(CPU(cpu, cpu, 0, 0, 0, uncore=cpu // 2) for cpu in range(4)), (NUMANode(0, GIB),))
+    machine = Machine(
+        tuple(CPU(cpu, cpu, 0, 0, 0, uncore_cache=cpu // 2) for cpu in range(4)), (NUMANode(0, GIB),)
+    )
     caches = (KnownCache(3, 0, 0b0011), KnownCache(3, 1, 0b1100), KnownCache(4, 0, 0b1111))
     topology = build_zones(NodeSnapshot("worker", machine, caches=caches))[0].to_api()["status"]["topology"]
     assert topology["caches"] == [

@@ -18,22 +18,20 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.versions import NEWEST, Release
 from numazones.placement.fragmentation import zones_of
 from numazones.prediction.forecast import Forecast, Kind, ask
 from tests.laws import examples
-from tests.numazones.kubelet.building import configuration, container, machine, node, pod
+from tests.numazones.kubelet.building import (
+    configuration,
+    container,
+    cpu_option_sets,
+    machine,
+    node,
+    pod,
+)
 
 NIC = "vendor/nic"
-OPTIONS: tuple[dict[str, str], ...] = (
-    {},
-    {"full-pcpus-only": "true"},
-    {"distribute-cpus-across-numa": "true"},
-    {"distribute-cpus-across-cores": "true"},
-    {"align-by-socket": "true"},
-    {"prefer-align-cpus-by-uncorecache": "true"},
-    {"strict-cpu-reservation": "true"},
-    {"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"},
-)
 
 
 @st.composite
@@ -42,14 +40,13 @@ def configurations(draw: st.DrawFn) -> tuple[Machine, KubeletConfiguration]:
     policy = draw(
         st.sampled_from(("single-numa-node", "single-numa-node", "restricted", "best-effort", "none"))
     )
-    hardware = machine(numas, cores=4, cores_per_cache=2, sockets=draw(st.sampled_from((1, numas))))
-    choices = [one for one in OPTIONS if policy != "single-numa-node" or "align-by-socket" not in one]
+    hardware = machine(numas, cores=4, cores_per_uncore_cache=2, sockets=draw(st.sampled_from((1, numas))))
     closest = draw(st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"})))
     config = configuration(
         policy,
         scope=draw(st.sampled_from(("container", "pod"))),
         memory=draw(st.sampled_from(("Static", "None"))),
-        cpu_options=draw(st.sampled_from(choices)),
+        cpu_options=draw(st.sampled_from(cpu_option_sets(Release(NEWEST), policy=policy))),
         options={} if policy == "none" else closest,
     )
     return hardware, config

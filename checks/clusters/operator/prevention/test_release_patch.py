@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster.waiting import GATE, RELEASED
-from numazones_apiserver import ApiServer
-from numazones_client import APIError, Client, ClusterConfig, Conflict
+from numazones_apiserver import ApiServer, InProcess
+from numazones_client import APIError, Client, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
 from numazones_operator.prevention.release_patch import Target, release_patch
@@ -33,7 +33,7 @@ OWN = [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server, Client(ClusterConfig(server=server.url)) as client:
+    async with ApiServer(host=None) as server, Client(transport=InProcess(server)) as client:
         yield client
 
 

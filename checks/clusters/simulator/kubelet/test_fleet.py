@@ -10,7 +10,7 @@ import pytest
 
 from numazones.kubelet import checkpoints, machines
 from numazones.kubelet.machines import Shape
-from numazones_apiserver import ApiServer
+from numazones_apiserver import ApiServer, InProcess
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
 from numazones_exporter.sources.podresources import SocketReader
@@ -61,7 +61,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running(fleet_of: list[NodeSpec], directory: Path | None = None) -> AsyncIterator[Cluster]:
-    async with ApiServer() as server, Client(ClusterConfig(server=server.url)) as client:
+    async with ApiServer(host=None) as server, Client(transport=InProcess(server)) as client:
         fleet = Fleet(client, fleet_of, directory=directory)
         server.node_proxy = fleet.answer
         async with asyncio.TaskGroup() as tasks:

@@ -35,7 +35,6 @@ _DECODERS: tuple[Decoder[Any], ...] = (
     decoding.TOPOLOGIES,
     decoding.DEVICE_CLASSES,
     decoding.MODEL_OBJECTS,
-    decoding.NAMESPACES,
     Decoder(ClusterPod.from_api),
     Decoder(PublishedPrediction.from_api),
     Decoder(Budget.from_api),

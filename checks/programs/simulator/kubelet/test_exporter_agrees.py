@@ -65,7 +65,7 @@ def layout(machine: Machine) -> tuple[Any, ...]:
         machine.numa_nodes,
         machine.cpus_of_numa,
         machine.cpus_of_socket,
-        machine.cpus_of_uncore,
+        machine.cpus_of_uncore_cache,
         sorted(machine.cpus_of_core.values()),
     )
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
+from checks.clusters.exporter.fake_api import ZONES, FakeAPI
 from numazones.api.meta import Condition, ObjectMeta, OwnerReference
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones_apiserver import InProcess
 from numazones_client import (
     NO_RETRY,
     APIError,
@@ -27,12 +28,13 @@ from numazones_client import (
     UnknownResource,
     Unreachable,
 )
-from numazones_client.config import FileToken, TokenSource
+from numazones_client.config import FileToken, StaticToken, TokenSource
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.publishing import RESYNC_SECONDS, MissingOwner, Writer, ZonePublisher
-from tests.exporter.fake_api import ZONES, FakeAPI
 
 NODE = "worker-3"
+NO_TOKEN = StaticToken()
+SILENCE = {"state": "Silent", "message": "it is silent"}
 OWNER = OwnerReference(api_version="v1", kind="Node", name=NODE, uid="node-uid")
 
 
@@ -77,15 +79,8 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[tuple[FakeAPI, str]]:
-    fake = FakeAPI()
-    async with TestServer(fake.application) as server:
-        yield fake, str(server.make_url("/")).rstrip("/")
-
-
-@pytest.fixture
-def fake(api: tuple[FakeAPI, str]) -> FakeAPI:
-    return api[0]
+async def fake() -> FakeAPI:
+    return await FakeAPI().define()
 
 
 @pytest.fixture
@@ -93,16 +88,14 @@ def metrics() -> Metrics:
     return Metrics(CollectorRegistry())
 
 
-def client(url: str, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSource | None = None) -> Client:
-    config = ClusterConfig(url) if credentials is None else ClusterConfig(url, credentials=credentials)
-    return Client(config, retry=retry, timeout=120)
+def client(fake: FakeAPI, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSource = NO_TOKEN) -> Client:
+    config = ClusterConfig("http://in-process.invalid", credentials=credentials)
+    return Client(config, transport=InProcess(fake), retry=retry, timeout=120)
 
 
 @pytest.fixture
-async def publisher(
-    api: tuple[FakeAPI, str], metrics: Metrics, clocks: Clocks
-) -> AsyncIterator[ZonePublisher]:
-    async with client(api[1]) as connection:
+async def publisher(fake: FakeAPI, metrics: Metrics, clocks: Clocks) -> AsyncIterator[ZonePublisher]:
+    async with client(fake) as connection:
         yield ZonePublisher(Writer(connection, metrics), NODE, now=clocks.now, clock=clocks.clock)
 
 
@@ -114,7 +107,7 @@ def new_publisher(old: ZonePublisher, clocks: Clocks) -> ZonePublisher:
 async def test_a_zone_is_written_object_before_status(publisher: ZonePublisher, fake: FakeAPI) -> None:
     assert await publisher.publish([zone(1), zone(0)]) == 4
     for numa_id in (0, 1):
-        of_zone = [write for write in fake.writes if write[1].startswith(path(numa_id))]
+        of_zone = [write for write in fake.writes_asked if write[1].startswith(path(numa_id))]
         assert of_zone == [("PATCH", path(numa_id)), ("PATCH", path(numa_id, status=True))]
     assert fake.zones["worker-3-numa-0"] == {
         "apiVersion": "numazones.io/v1alpha1",
@@ -153,9 +146,8 @@ async def test_nothing_is_written_after_a_restart_when_nothing_changed(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0), zone(1)])
-    for stored in fake.zones.values():  # what a server adds is not ours
-        stored["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [], "generation": 1}
-        stored["metadata"]["labels"]["somebody.example/else"] = "x"
+    for name in fake.zones:
+        fake.change(name, {"metadata": {"labels": {"somebody.example/else": "x"}}})
     fake.requests.clear()
     assert await new_publisher(publisher, clocks).publish([zone(0), zone(1)]) == 0
     assert fake.requests == [("GET", ZONES)]
@@ -165,7 +157,7 @@ async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0)])
-    fake.zones["worker-3-numa-0"]["status"]["silence"] = {"state": "Silent", "message": "it is silent"}
+    fake.change("worker-3-numa-0", {"status": {"silence": SILENCE}})
     fake.requests.clear()
     assert await new_publisher(publisher, clocks).publish([zone(0)]) == 0
     assert fake.requests == [("GET", ZONES)]
@@ -182,7 +174,7 @@ async def test_what_the_operator_says_of_models_and_devices_is_left_to_the_opera
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, field: str, said: dict[str, Any]
 ) -> None:
     await publisher.publish([zone(0)])
-    fake.zones["worker-3-numa-0"]["status"][field] = said
+    fake.change("worker-3-numa-0", {"status": {field: said}})
     fake.requests.clear()
     again = new_publisher(publisher, clocks)
     assert await again.publish([zone(0)]) == 0
@@ -198,8 +190,7 @@ async def test_a_mark_of_a_silent_exporter_that_an_operator_left_behind_is_remov
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, snapshot: str
 ) -> None:
     await publisher.publish([zone(0)])
-    status = fake.zones["worker-3-numa-0"]["status"]
-    status["silence"] = {"state": "Silent", "message": "it is silent"}
+    fake.change("worker-3-numa-0", {"status": {"silence": SILENCE}})
     back = new_publisher(publisher, clocks)
     await back.publish([zone(0, snapshot=snapshot)])
     assert "silence" in fake.zones["worker-3-numa-0"]["status"]  # an operator takes it back within seconds
@@ -241,21 +232,20 @@ async def test_zones_that_vanished_are_deleted_after_the_others_are_written(
     await publisher.publish([zone(0), zone(1), zone(2)])
     fake.requests.clear()
     await new_publisher(publisher, clocks).publish([zone(0, snapshot="s2")])
-    assert fake.writes == [("PATCH", path(0, status=True)), ("DELETE", path(1)), ("DELETE", path(2))]
+    assert fake.writes_asked == [("PATCH", path(0, status=True)), ("DELETE", path(1)), ("DELETE", path(2))]
     assert fake.zones.keys() == {"worker-3-numa-0"}
 
 
 async def test_deleting_a_zone_that_is_gone_already_succeeds(publisher: ZonePublisher, fake: FakeAPI) -> None:
     await publisher.publish([zone(0), zone(1)])
-    fake.zones.pop("worker-3-numa-1")
+    fake.remove("worker-3-numa-1")
     assert await publisher.publish([zone(0)]) == 1
     assert await publisher.publish([zone(0)]) == 0
 
 
 async def test_zones_of_other_nodes_are_left_alone(publisher: ZonePublisher, fake: FakeAPI) -> None:
-    fake.zones["worker-4-numa-0"] = {
-        "metadata": {"name": "worker-4-numa-0", "labels": {"numazones.io/node": "worker-4"}}
-    }
+    metadata = {"name": "worker-4-numa-0", "labels": {"numazones.io/node": "worker-4"}}
+    fake.change("worker-4-numa-0", {"metadata": metadata, "spec": {"nodeName": "worker-4", "numaID": 0}})
     await publisher.publish([zone(0)])
     assert "worker-4-numa-0" in fake.zones
 
@@ -264,8 +254,8 @@ async def test_what_others_did_to_a_zone_is_repaired_at_the_next_resync(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0), zone(1)])
-    fake.zones["worker-3-numa-0"]["status"]["snapshot"] = "forged"
-    del fake.zones["worker-3-numa-1"]
+    fake.change("worker-3-numa-0", {"status": {"snapshot": "forged"}})
+    fake.remove("worker-3-numa-1")
     clocks.monotonic += RESYNC_SECONDS
     assert await publisher.publish([zone(0), zone(1)]) == 3
     assert fake.zones["worker-3-numa-0"]["status"]["snapshot"] == "s1"
@@ -331,7 +321,7 @@ async def test_a_zone_that_is_deleted_while_it_is_published_is_created_again(
     publisher: ZonePublisher, fake: FakeAPI
 ) -> None:
     await publisher.publish([zone(0)])
-    fake.zones.clear()
+    fake.remove("worker-3-numa-0")
     with pytest.raises(APIError, match="it does not exist, or no longer"):
         await publisher.publish([zone(0, snapshot="s2")])
     assert await publisher.publish([zone(0, snapshot="s2")]) == 2
@@ -342,7 +332,7 @@ async def test_without_owner_nothing_is_published_and_the_cure_is_named(
 ) -> None:
     with pytest.raises(MissingOwner, match=r"worker-3-numa-0: .* uid of Node worker-3, which owns it"):
         await publisher.publish([zone(0, owners=())])
-    assert fake.writes == []
+    assert fake.writes_asked == []
 
 
 @pytest.mark.parametrize(
@@ -428,23 +418,19 @@ async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_repeated_late
 
 
 async def test_too_many_requests_are_repeated_after_the_time_asked_for(
-    api: tuple[FakeAPI, str], metrics: Metrics
+    fake: FakeAPI, metrics: Metrics
 ) -> None:
-    fake, url = api
-    async with client(url, retry=RetryPolicy(attempts=3, initial=0.001)) as connection:
+    async with client(fake, retry=RetryPolicy(attempts=3, initial=0.001)) as connection:
         publisher = ZonePublisher(Writer(connection, metrics), NODE)
         fake.fail(429, "slow down", after=1, retry_after=1)
         assert await publisher.publish([zone(0)]) == 2
-    assert fake.writes == [("PATCH", path(0)), ("PATCH", path(0)), ("PATCH", path(0, status=True))]
+    assert fake.writes_asked == [("PATCH", path(0)), ("PATCH", path(0)), ("PATCH", path(0, status=True))]
 
 
-async def test_an_expired_token_is_read_again(
-    api: tuple[FakeAPI, str], metrics: Metrics, tmp_path: Path
-) -> None:
-    fake, url = api
+async def test_an_expired_token_is_read_again(fake: FakeAPI, metrics: Metrics, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
-    async with client(url, credentials=FileToken(token)) as connection:
+    async with client(fake, credentials=FileToken(token)) as connection:
         publisher = ZonePublisher(Writer(connection, metrics), NODE)
         await publisher.publish([zone(0)])
         token.write_text("new")  # as the kubelet does before the old one expires
@@ -455,7 +441,7 @@ async def test_an_expired_token_is_read_again(
 
 
 async def test_an_api_server_that_is_away_is_named(metrics: Metrics, unused_tcp_port: int) -> None:
-    async with client(f"http://127.0.0.1:{unused_tcp_port}") as connection:
+    async with Client(ClusterConfig(f"http://127.0.0.1:{unused_tcp_port}"), retry=NO_RETRY) as connection:
         publisher = ZonePublisher(Writer(connection, metrics), NODE)
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1.*check the server's address, the network"):
             await publisher.publish([zone(0)])

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import kubernetes_validate
 import pytest
-from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
-from numazones_client import NO_RETRY, Client, ClusterConfig
+from checks.clusters.exporter.fake_api import FakeAPI
+from numazones_apiserver import InProcess
+from numazones_client import NO_RETRY, Client
 from numazones_exporter.lease import LeaseKeeper, lease, lease_name
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.publishing import Writer
-from tests.exporter.fake_api import FakeAPI
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/numazones-system/leases/numazones-exporter-worker-3"
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
@@ -40,11 +40,9 @@ def test_times_are_written_in_utc_whatever_the_time_zone() -> None:
 
 @pytest.fixture
 async def api() -> AsyncIterator[tuple[FakeAPI, Writer]]:
-    fake = FakeAPI()
-    async with TestServer(fake.application) as server:
-        config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
-        async with Client(config, retry=NO_RETRY) as client:
-            yield fake, Writer(client, Metrics(CollectorRegistry()))
+    fake = await FakeAPI().define()
+    async with Client(transport=InProcess(fake), retry=NO_RETRY) as client:
+        yield fake, Writer(client, Metrics(CollectorRegistry()))
 
 
 class Health:
@@ -88,7 +86,7 @@ async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
     await until(lambda: len(fake.requests) >= 3)
     task.cancel()
     assert set(fake.requests) == {("PATCH", PATH)}
-    assert fake.others[PATH]["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
+    assert fake.lease["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
 
 
 async def test_an_exporter_that_cannot_read_the_node_lets_its_lease_expire(
@@ -124,7 +122,7 @@ async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
         "the node's Lease was not renewed: patch leases.coordination.k8s.io numazones-system/" in caplog.text
     )
     assert 'namespaces "numazones-system" not found' in caplog.text
-    assert PATH in fake.others
+    assert fake.lease
 
 
 @pytest.mark.parametrize("rejected", [True, False], ids=["a renewal failed", "the zones were not up to date"])
@@ -144,7 +142,7 @@ async def test_after_trouble_it_is_renewed_long_before_its_usual_time(
     task = asyncio.create_task(lease_keeper.run())
     await until(lambda: rejected or health.asked > 2)
     health.good = True
-    await until(lambda: PATH in fake.others)
+    await until(lambda: fake.lease)
     renewed = len(fake.requests)
     await asyncio.sleep(0.2)
     task.cancel()
