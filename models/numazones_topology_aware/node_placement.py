@@ -143,6 +143,10 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
             "that can be read have been published for the node; see whether the exporter runs there"
         )
     uncreated = {pod.kubelet_uid: pod.uncreated for pod in objects.pods if pod.uncreated}
+    # Pods are Pending until their containers are created (``getPhase`` in ``pkg/kubelet/kubelet_pods.go``).
+    silent = {pod.kubelet_uid for pod in objects.pods if pod.phase == "Pending" and not pod.uncreated}
     hardware = Hardware.of(objects.kubelet.machine)
-    node = node_from_cluster(hardware, config, topology, bound, uncreated=uncreated, record=objects.record)
+    node = node_from_cluster(
+        hardware, config, topology, bound, uncreated=uncreated, silent=silent, record=objects.record
+    )
     return TopologyAwarePlacement(node, KubeletPlacement(objects.kubelet))

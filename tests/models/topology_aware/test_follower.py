@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numazones.cluster.cluster import ClusterPod
@@ -120,6 +120,8 @@ def test_pods_created_in_the_same_second_are_read_in_the_order_that_was_followed
         st.tuples(st.sampled_from(["come", "come", "go"]), st.integers(0, 9), st.booleans()), max_size=14
     )
 )
+@example([("come", 0, False)] * 4 + [("come", 6, False)] * 2 + [("go", 0, False)])
+@example([("come", 0, False)] * 4 + [("come", 6, False)] * 2 + [("come", 0, False)])
 def test_whatever_came_and_went_a_node_is_read_from_the_record_as_it_was_followed(
     history: list[tuple[str, int, bool]],
 ) -> None:
