@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from numazones.api.snapshot import KnownDevice
 from numazones_exporter.holdings import Holdings
-from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation, Problem
+from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
+from numazones_node.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

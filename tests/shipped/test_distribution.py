@@ -27,6 +27,7 @@ PACKAGES = {
     "numazones_client",
     "numazones_program",
     "numazones_page",
+    "numazones_node",
     "numazones_exporter",
     "numazones_operator",
     "kubectl_numazones",
@@ -43,18 +44,6 @@ PROGRAMS = {
 }
 """Extra → the package of its program."""
 SHARED = PACKAGES - set(PROGRAMS.values()) - {"numazones_apiserver"}
-BORROWED = {
-    # It serves podresources in the exporter's wire format.
-    "numazones_simulator": {"numazones_exporter", "numazones_exporter.podresources_pb2"},
-    # It replays recordings, whose machines it reads as the exporter does.
-    "kubectl_numazones": {
-        "numazones_exporter",
-        "numazones_exporter.observation",
-        "numazones_exporter.sources",
-        "numazones_exporter.sources.problems",
-        "numazones_exporter.sources.sysfs",
-    },
-}
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -180,8 +169,7 @@ def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
     allowed = mine | (SHARED if extra else set())
     if extra == "simulator":
         allowed |= {"numazones_apiserver"}  # it stands in for the API server too
-    borrowed = BORROWED.get(PROGRAMS.get(extra or "", ""), set())
-    assert {name for name in ours if name.partition(".")[0] not in allowed} == borrowed
+    assert {name.partition(".")[0] for name in ours} <= allowed
     if extra in (None, "exporter"):
         assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
 

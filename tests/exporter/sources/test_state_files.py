@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.state_files import StateFiles
+from numazones_node.problems import SourceError
 
 SAMPLE = Path(__file__).parents[2] / "data/recordings/one-node/rig-b"
 FILES = {
