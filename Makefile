@@ -4,10 +4,10 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := numazones support exporter operator kubectl models lab docs/examples tests tools
+SOURCES := numazones support exporter operator kubectl models lab docs/examples tests checks conftest.py tools
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports tools test laws fuzz mutation chaos coverage demo docs audit sbom pictures crds dashboards reference version images \
+.PHONY: help venv lock lint format types imports tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
   chart plugin clean
 
 help:  ## list the targets
@@ -38,7 +38,7 @@ format: venv  ## let ruff rewrite what it can
 types: venv
 	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
-	  tools/wheels.py
+	  tools/sbom.py tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -46,19 +46,44 @@ imports: venv
 tools: venv  ## the programs that tests start, in .cache/tools
 	tools/test-tools "$(CURDIR)/.cache"
 
-# Four at a time, even on two cores: half of their time tests wait for other processes and for the clock.
 # Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
-test: venv  ## lint, then every test
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tools
-	PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest -n 4 --dist worksteal $(ARGS)
+PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest --dist worksteal
+# Pure computation wants one worker per core; who waits for programs and clocks half the time wants more.
+BUSY := -n $(shell nproc)
+WAITING := -n $(shell expr 2 \* $$(nproc))
+ALL := --hypothesis-profile=all
+
+test: venv lint  ## lint, and all tests that start no cluster, program or browser; ARGS="-k name"
+	$(PYTEST) $(BUSY) --processor-budget=300 tests checks/clusters/simulator/test_predictions_come_true.py $(ARGS)
+	@echo "Not run: all examples of the laws, all vectors, clusters, programs, pages and docs. \`make check\` runs them, or one row each:"
+	@echo "  make check-laws check-clusters check-programs check-seen"
+
+check: check-laws check-clusters check-programs check-seen  ## everything that make test leaves out, row by row
+
+check-laws: venv  ## all examples of the laws, all vectors, exhaustive search, fuzz corpus, coverage of the library
+	rm -f .coverage .coverage.*
+	PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest --dist worksteal $(BUSY) $(ALL) --processor-budget=600 \
+	  tests/numazones tests/conformance checks/laws $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	$(PYTEST) $(BUSY) $(ALL) --processor-budget=120 -m hypothesis --ignore=tests/numazones tests $(ARGS)
+
+check-clusters: venv tools  ## operator end to end, simulator, API server, extender, plugin against a cluster, chaos
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=480 checks/clusters $(ARGS)
+
+check-programs: venv tools  ## the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=360 checks/programs $(ARGS)
+
+check-seen: venv tools  ## what people see: the commands of the docs, pages in a browser, dashboards, benchmarks
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=360 checks/seen $(ARGS)
 
 laws: venv  ## look for counterexamples to the laws, with other random examples each time
-	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws $(ARGS)
+	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws tests checks $(ARGS)
 
 # Both tools are for this alone, and atheris has wheels for Linux on x86-64 only: they are no part of the environment.
 fuzz: venv  ## look for input that breaks a parser; TARGET=name (default all), MINUTES=1 for each
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/fuzz/requirements.txt
-	$(BIN)/python -m tests.fuzz.run $(TARGET) --minutes $(or $(MINUTES),1) $(ARGS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r checks/laws/fuzz/requirements.txt
+	$(BIN)/python -m checks.laws.fuzz.run $(TARGET) --minutes $(or $(MINUTES),1) $(ARGS)
 
 mutation: venv  ## test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/mutation.txt
@@ -68,11 +93,7 @@ SEED ?= $(shell echo $$RANDOM)
 MINUTES ?= 10
 
 chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…, DEFECT=… puts one in
-	$(BIN)/python -m tests.chaos $(SEED) $(MINUTES) $(if $(DEFECT),--defect $(DEFECT))
-
-coverage: venv  ## branches of the library that its own tests run, at least 97 %
-	$(BIN)/coverage run -m pytest -q tests/numazones tests/scripts
-	$(BIN)/coverage report
+	$(BIN)/python -m checks.clusters.chaos $(SEED) $(MINUTES) $(if $(DEFECT),--defect $(DEFECT))
 
 demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl
 	$(BIN)/numazones-simulator demo
@@ -85,7 +106,7 @@ audit: venv  ## known vulnerabilities of what is locked, and the workflows linte
 
 sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
 	$(BIN)/python -m hatchling build --target wheel --directory dist
-	$(BIN)/python -m tools.wheel_sbom dist/*.whl > dist/numazones.cdx.json
+	$(BIN)/python -m tools.sbom dist/*.whl > dist/numazones.cdx.json
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m tools.pictures

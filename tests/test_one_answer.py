@@ -24,6 +24,7 @@ from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Heartbeat, ModelObject, TopologyReport, ZoneReport
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_page.documents import node_documents
+from tests.laws import examples
 from tests.random_clusters import SimulatedNode, clusters, installed
 
 SHAPES = tuple(Shape.parse(text) for text in ("cpu=6", "cpu=8,memory=2Gi", "cpu=16"))
@@ -88,7 +89,7 @@ def said_by_page(node: ClusterNode) -> dict[str, Any]:
     return dict(document)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_a_dump_and_the_live_cluster_are_read_alike(
     cluster: tuple[list[SimulatedNode], list[dict[str, Any]]],
@@ -106,7 +107,7 @@ def test_a_dump_and_the_live_cluster_are_read_alike(
         assert said_by_page(node) == said_by_page(mirrored)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters())
 def test_page_metrics_fit_plans_and_top_say_the_same(
     cluster: tuple[list[SimulatedNode], list[dict[str, Any]]],
@@ -153,7 +154,7 @@ def test_page_metrics_fit_plans_and_top_say_the_same(
             assert top[zone["id"]].free == (zone["free"] if said_by_page(node)["exclusive"] else 0)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.sampled_from(["cpu=1", "cpu=4", "cpu=6,memory=1Gi", "cpu=24"]))
 async def test_why_and_the_operator_predict_alike(
     cluster: tuple[list[SimulatedNode], list[dict[str, Any]]], text: str

@@ -49,8 +49,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "numazones/kubelet/cpu_manager.py": _KUBELET,
     "numazones/kubelet/memory_manager.py": _KUBELET,
     "numazones/kubelet/device_manager.py": _KUBELET,
-    "numazones/prediction/held_room.py": ("tests/numazones/test_held_room.py",),
-    "operator/numazones_operator/prevention/held_room.py": ("tests/operator/placement/test_held_room.py",),
+    "numazones/prediction/held_room.py": ("tests/numazones/prediction/test_held_room.py",),
+    "operator/numazones_operator/prevention/held_room.py": ("tests/operator/prevention/test_held_room.py",),
     "numazones/rebalance/filter.py": ("tests/numazones/rebalance/test_filter.py",),
     "numazones/rebalance/protections.py": (
         "tests/numazones/rebalance/test_filter.py",

@@ -4,7 +4,7 @@ A decision is one field of a RebalanceRecommendation; the operator acts on it. W
 beforehand: a missing right, a policy that asks for no approval, a plan whose time is up or that has ended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -15,10 +15,12 @@ from kubectl_numazones.reading.access import may
 from numazones.api.rebalance import (
     ACTIVE,
     Mode,
+    Place,
     PlanPhase,
     RebalanceRecommendation,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
+    RecommendedMove,
 )
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import tally_of
@@ -27,6 +29,7 @@ from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
 from numazones_client.errors import UnknownResource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_program.columns import Column
 
 _MAX_NAMED = 5
 _TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
@@ -86,14 +89,17 @@ class Plan:
         before, after = (tally_of(self.spec.goal, count) for count in (gain.before, gain.after))
         return f"{self.spec.goal}: {before} now, {after} after {evictions}"
 
-    def rows(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield (pod, from, to, why) for each move."""
-        for move in self.spec.moves:
-            places = (
-                f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
-                for place in (move.source, move.target)
-            )
-            yield move.pod.full_name, *places, move.why  # type: ignore[misc] # two places
+
+def _place(place: Place) -> str:
+    return f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
+
+
+MOVES: tuple[Column[RecommendedMove], ...] = (
+    Column("POD", lambda move: move.pod.full_name),
+    Column("FROM", lambda move: _place(move.source)),
+    Column("TO", lambda move: _place(move.target)),
+    Column("WHY", lambda move: move.why),
+)
 
 
 async def find(client: Client, name: str) -> Plan:

@@ -6,6 +6,7 @@ custom resources go; docs/reference/embedded-api-server.md says what it does and
 
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.faults import Fault, Faults
+from numazones_apiserver.in_process import InProcess
 from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopback
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
 
@@ -15,6 +16,7 @@ __all__ = [
     "DeleteOptions",
     "Fault",
     "Faults",
+    "InProcess",
     "NodeProxy",
     "NotLoopback",
     "WriteOptions",

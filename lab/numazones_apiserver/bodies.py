@@ -5,12 +5,11 @@ from typing import Any
 
 import orjson
 import yaml
-from aiohttp import web
 
 from numazones_apiserver import errors, patches, protobuf
 from numazones_apiserver.errors import ApiError
 from numazones_apiserver.objects import Validation
-from numazones_apiserver.requests import RequestInfo, flag, number
+from numazones_apiserver.requests import HTTPRequest, RequestInfo, flag, number
 from numazones_apiserver.responses import JSON
 from numazones_apiserver.users import user_of
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
@@ -19,9 +18,9 @@ YAML = "application/yaml"
 PATCHES = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
 
 
-async def read_body(request: web.Request, *, patch: bool = False) -> Any:
+def read_body(request: HTTPRequest, *, patch: bool = False) -> Any:
     """The request's body as an object; None when there is none. Raises ApiError 400 or 415."""
-    raw = await request.read()
+    raw = request.body
     if not raw:
         return None
     media = request.content_type
@@ -71,7 +70,7 @@ def _dry_run(values: list[str], options: str) -> bool:
     return "All" in values
 
 
-def write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
+def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
     """What the query says about a write; raises ApiError 422."""
     query = request.query
     manager = (
@@ -94,7 +93,7 @@ def write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
     )
 
 
-def delete_options(request: web.Request, body: Any) -> DeleteOptions:
+def delete_options(request: HTTPRequest, body: Any) -> DeleteOptions:
     """What body and query say about a deletion; raises ApiError 400 or 422."""
     options = body if isinstance(body, dict) else {}
     query = request.query

@@ -10,7 +10,7 @@ from typing import Any
 
 from numazones_apiserver import errors
 from numazones_apiserver.errors import ApiError
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
 
 
 class ConnectionBroken(Exception):
@@ -51,12 +51,17 @@ class OpenWatch:
     """A watch that is being served, and how to end it."""
 
     info: RequestInfo
-    wake: asyncio.Event
+    request: HTTPRequest
+    """As its client made it."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     ending: ApiError | ConnectionBroken | None = None
-    client: str = ""
-    """The client's User-Agent."""
     silent: bool = False
     """Whether it is as if the client were no longer there: nothing is sent, not even its end."""
+
+    @property
+    def client(self) -> str:
+        """The client's User-Agent."""
+        return self.request.headers.get("User-Agent", "")
 
     def end(self, how: ApiError | ConnectionBroken) -> None:
         """End it with an ERROR event, or by cutting the connection."""

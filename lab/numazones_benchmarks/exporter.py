@@ -34,13 +34,13 @@ from typing import Any
 import aiohttp
 import psutil
 import yaml
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES, PODS
 from numazones_exporter.lease import RENEWALS_PER_DURATION
@@ -124,7 +124,7 @@ class CountingServer(ApiServer):
         self.requests: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         answer = await super()._answer(request, info)
         if request.headers.get("User-Agent", "").startswith("numazones-exporter"):
             kind = (
@@ -132,8 +132,7 @@ class CountingServer(ApiServer):
             )
             what = f"{kind} {'reads' if info.verb in READS else 'writes'}"
             self.requests[what] += 1
-            body = answer.body if isinstance(answer, web.Response) else b""
-            self.bytes[what] += (request.content_length or 0) + (len(body) if isinstance(body, bytes) else 0)
+            self.bytes[what] += len(request.body) + len(answer.body)
         return answer
 
 

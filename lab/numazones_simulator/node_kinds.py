@@ -37,7 +37,7 @@ _CHIPLETS = Shape(
     cores_per_numa=8,
     memory_per_numa=32 * _GIB,
     hugepages_per_numa=((2048, 512), (1048576, 2)),
-    cores_per_cache=4,
+    cores_per_uncore_cache=4,
 )
 
 Kind = Callable[[str, str], NodeSpec]

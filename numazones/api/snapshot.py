@@ -19,7 +19,7 @@ from numazones.kubelet.versions import GATES, STRICT_CPU_RESERVATION
 
 @dataclass(frozen=True, slots=True)
 class KnownCache:
-    """A last-level cache of the hardware and all CPUs that share it."""
+    """A last-level cache of the hardware and all CPUs that share it; not every one is an uncore cache."""
 
     level: int
     id: int

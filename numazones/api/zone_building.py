@@ -136,7 +136,7 @@ def _groups(pairs: Iterable[tuple[int, int]], own: CPUSet) -> tuple[CPUGroup, ..
 
 def _caches(snapshot: NodeSnapshot, own: CPUSet) -> Iterator[Cache]:
     """Yield the hardware's caches, then those that only the kubelet knows."""
-    seen = {key: cpus & own for key, cpus in snapshot.machine.cpus_of_uncore.items() if cpus & own}
+    seen = {key: cpus & own for key, cpus in snapshot.machine.cpus_of_uncore_cache.items() if cpus & own}
     for cache in sorted(snapshot.caches, key=lambda cache: (cache.level, cache.id)):
         if cpus := cache.cpus & own:
             uncore = seen.get(cache.id) == cpus

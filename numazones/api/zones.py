@@ -281,7 +281,7 @@ def _cpus(numa: int, topology: Topology) -> list[CPU]:
     """Return the zone's CPUs; a core is in one socket, die and cache, and is known by its lowest thread."""
     sockets = _members((group.id, group.cpus) for group in topology.sockets)
     dies = _members((group.id, group.cpus) for group in topology.dies)
-    uncores = _members((cache.id, cache.cpus) for cache in topology.caches if cache.uncore)
+    uncore_caches = _members((cache.id, cache.cpus) for cache in topology.caches if cache.uncore)
     missing = cpuset.parse(topology.cpus)
     cpus = []
     for text in topology.cores:
@@ -289,9 +289,9 @@ def _cpus(numa: int, topology: Topology) -> list[CPU]:
         if not threads:
             continue
         core = threads[0]
-        socket, die, uncore = _of(sockets, core) or 0, _of(dies, core) or 0, _of(uncores, core)
+        socket, die, uncore_cache = _of(sockets, core) or 0, _of(dies, core) or 0, _of(uncore_caches, core)
         for cpu in threads:
-            cpus.append(CPU(cpu, core, socket, die, numa, uncore))
+            cpus.append(CPU(cpu, core, socket, die, numa, uncore_cache))
             missing &= ~(1 << cpu)
     if missing:
         raise ZonesNotReady(

@@ -25,8 +25,8 @@ class Shape:
     """Bytes, hugepages included."""
     hugepages_per_numa: tuple[tuple[int, int], ...] = ((2048, 0), (1048576, 0))
     """(page size in KiB, pages)."""
-    cores_per_cache: int | None = None
-    """Cores that share an L3 cache; None: one cache per NUMA node."""
+    cores_per_uncore_cache: int | None = None
+    """Cores that share an uncore cache; None: one cache per NUMA node."""
     interleaved: bool = False
     """CPU ids alternate between NUMA nodes."""
 
@@ -46,7 +46,7 @@ def build(shape: Shape) -> Machine:
                     socket=numa // shape.numa_per_socket,
                     die=0,
                     numa=numa,
-                    uncore=_cache(shape, numa=numa, core=index),
+                    uncore_cache=_cache(shape, numa=numa, core=index),
                 )
                 for thread in range(shape.threads_per_core)
             )
@@ -56,9 +56,10 @@ def build(shape: Shape) -> Machine:
 
 
 def _cache(shape: Shape, *, numa: int, core: int) -> int | None:
-    if shape.cores_per_cache is None or shape.cores_per_cache >= shape.cores_per_numa:
+    size = shape.cores_per_uncore_cache
+    if size is None or size >= shape.cores_per_numa:
         return None
-    return numa * -(-shape.cores_per_numa // shape.cores_per_cache) + core // shape.cores_per_cache
+    return numa * -(-shape.cores_per_numa // size) + core // size
 
 
 def _numa_node(shape: Shape, numa: int, numas: int) -> NUMANode:

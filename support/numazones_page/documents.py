@@ -134,7 +134,7 @@ def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:
 
 
 def machine_document(occupancy: Occupancy) -> Document:
-    """Sockets → zones → last-level caches → cores → CPUs; zones without CPUs are in a socket of no id."""
+    """Sockets → zones → uncore caches → cores → CPUs; zones without CPUs are in a socket of no id."""
     return _machine(occupancy)[1]
 
 
@@ -154,7 +154,7 @@ def _machine_of(
     sockets: dict[int, dict[int, dict[int | None, dict[int, list[int]]]]] = {}
     for cpu in cpus:
         caches = sockets.setdefault(cpu.socket, {}).setdefault(cpu.numa, {})
-        caches.setdefault(cpu.uncore, {}).setdefault(cpu.core, []).append(cpu.id)
+        caches.setdefault(cpu.uncore_cache, {}).setdefault(cpu.core, []).append(cpu.id)
     listed = [
         {
             "id": socket,

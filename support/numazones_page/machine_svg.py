@@ -6,9 +6,9 @@ colours say. Every name is escaped; characters that XML does not know are replac
 
 import re
 from collections.abc import Iterator, Mapping
+from html import escape
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from xml.sax.saxutils import escape
 
 from numazones import cpuset
 from numazones.alignment.pod_alignment import PodAlignment
@@ -311,4 +311,4 @@ def _cut(text: str, most: int) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text))
+    return escape(_NO_XML.sub("\N{REPLACEMENT CHARACTER}", text), quote=False)

@@ -12,8 +12,9 @@ import pytest
 from tests.conformance.__main__ import main
 from tests.conformance.comparison import compared_steps, differences
 from tests.conformance.results import replay
+from tests.places import DATA
 
-SAMPLES = Path(__file__).parents[1] / "data/conformance"
+SAMPLES = DATA / "conformance"
 
 
 def scenarios(*names: str) -> list[dict[str, Any]]:

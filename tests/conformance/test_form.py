@@ -5,15 +5,15 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance import form
 from tests.conformance.models import MODELS
+from tests.places import DATA
 
-SAMPLES = Path(__file__).parents[1] / "data/conformance"
+SAMPLES = DATA / "conformance"
 FILES = {"kubelet": "releases", "koordinator": "koordinator", "topology-aware": "topology-aware-sample"}
 ODD: tuple[Any, ...] = (None, -1, 0, 2**70, 1.5, "", "x", "0-", True, [], {}, ["x"], {"x": 1}, [None])
 SCHEMA = "no scenario in the vectors' schema: "

@@ -9,6 +9,7 @@ from numazones.api.amounts import Amounts
 from numazones_exporter.metrics import Metrics
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_program.gauges import unit
+from tests.places import ROOT
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
 
 def test_the_reference_lists_every_metric_and_no_other(tmp_path: Path) -> None:
     metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
-    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "exporter-metrics.md").read_text()
+    page = (ROOT / "docs" / "reference" / "exporter-metrics.md").read_text()
     served = re.findall(r"^# TYPE (\S+) ", generate_latest(metrics.registry).decode(), re.MULTILINE)
     listed = re.findall(r"^\| `(numazones_\w+)`", page, re.MULTILINE)
     assert sorted(listed) == sorted(name for name in served if not name.endswith("_created"))

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from numazones_exporter.main import main
 from numazones_exporter.options import Options
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ORIGINS = ("default", "file", "environment", "flag")
 
 

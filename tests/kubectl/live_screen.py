@@ -9,8 +9,9 @@ from kubectl_numazones.live.app import Live
 from kubectl_numazones.reading.cluster import read
 from kubectl_numazones.reading.source import Source
 from tests.operator.closed_loop import eventually
+from tests.places import DATA
 
-DUMP = Path(__file__).parents[1] / "data/kubectl/dump.json"
+DUMP = DATA / "kubectl/dump.json"
 
 
 def shown(app: Live) -> str:

@@ -5,7 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "data"
+from tests.places import DATA
 
 
 def recorded_day(folder: Path) -> Path:

@@ -6,11 +6,10 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
-from pathlib import Path
 
-PROGRAM = Path(sys.executable).with_name("kubectl-numazones")
+from tests import plugin
+
 _SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -28,8 +27,8 @@ def sent_to_terminal(columns: int, *arguments: object, lines: int = 40, typed: s
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}}
-    process = subprocess.Popen(
-        [PROGRAM, *map(str, arguments)],
+    process = plugin.started(
+        *arguments,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs if typed else subprocess.PIPE,

@@ -22,10 +22,12 @@ from numazones.kubelet.machines import Shape
 from numazones.rebalance.dump import situation_of
 from numazones_simulator.node_spec import NodeSpec, configuration
 from tests.follow_advice import Nodes, Object, copy_of, follow, objects_of, placed, replacement_runs, runs
+from tests.laws import examples
+from tests.places import DATA
 from tests.random_clusters import SimulatedNode, clusters
 from tests.test_one_answer import MOMENT
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "stuck-pods"
+GOLDEN = DATA / "golden" / "stuck-pods"
 Run = Callable[..., Result]
 GPU, NIC = "nvidia.com/gpu", "vendor.example/nic"
 _GIB = 1 << 30
@@ -139,7 +141,9 @@ REQUESTS = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(
     cluster=clusters(most_pods=24),

@@ -1,8 +1,6 @@
 """Bad input ends with one line that names the thing and the cure, and with a fitting exit code."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from kubectl_numazones.main import main
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import NotThere
 from numazones.errors import NumazonesError
+from tests import plugin
 from tests.kubectl.small_cluster import TIME, cluster, written
 
 Run = Callable[..., Result]
@@ -127,8 +126,7 @@ def test_the_program_ends_with_one_line_on_stderr(
     dump: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     extra = ("-f", str(dump)) if arguments[0] != "wy" else ()
-    program = str(Path(sys.executable).with_name("kubectl-numazones"))
-    ended = subprocess.run([program, *arguments, *extra], capture_output=True, text=True, check=False)
+    ended = plugin.ended(*arguments, *extra)
     assert ended.returncode == code
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr

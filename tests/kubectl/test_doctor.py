@@ -24,6 +24,7 @@ from tests.kubectl.healthy_cluster import (
 )
 from tests.kubectl.small_cluster import TIME, pod_body, written
 from tests.numazones.kubelet import building
+from tests.places import ROOT
 
 Run = Callable[..., Result]
 
@@ -462,9 +463,7 @@ def test_a_kubelet_newer_than_what_is_modelled_is_named(
     assert output.count(f"its kubelet {version} is newer than 1.") == named
 
 
-CONFIGURATION = yaml.safe_load(
-    (Path(__file__).resolve().parents[2] / "manifests" / "scheduler" / "configuration.yaml").read_text()
-)
+CONFIGURATION = yaml.safe_load((ROOT / "manifests" / "scheduler" / "configuration.yaml").read_text())
 
 
 def configured(change: Callable[[dict[str, Any]], object], *, ready: bool = True) -> list[Item]:

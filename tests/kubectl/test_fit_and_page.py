@@ -26,7 +26,7 @@ from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from tests.models.koordinator import building as koordinator
 from tests.models.topology_aware.machines import configuration, hardware
 from tests.numazones.kubelet import building
-from tests.page.clusters import dump
+from tests.support.page.clusters import dump
 
 SHAPES = tuple(
     map(

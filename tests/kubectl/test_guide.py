@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +10,12 @@ from click.testing import Result
 from numazones.placement import models
 from tests.kubectl.best_effort_cluster import best_effort_cluster
 from tests.kubectl.guide_cluster import guide_cluster
+from tests.places import DATA, ROOT
 
 Run = Callable[..., Result]
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/kubectl.md"
-DATA = Path(__file__).parents[1] / "data/kubectl"
+GUIDE = ROOT / "docs/guides/kubectl.md"
+DATA = DATA / "kubectl"
 DUMP = DATA / "dump.json"
 
 

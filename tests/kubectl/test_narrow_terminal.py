@@ -11,14 +11,16 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checks.programs.kubectl.test_every_command import DUMP, SETTING
 from numazones.cluster.dump import Object
 from tests.follow_advice import objects_of
 from tests.kubectl.test_advice_followed import REQUESTS, pod
-from tests.kubectl.test_every_command import DUMP, SETTING
+from tests.laws import examples
+from tests.places import DATA
 from tests.random_clusters import SimulatedNode, clusters, installed
 
 Run = Callable[..., Result]
-RECORDINGS = Path(__file__).parents[1] / "data"
+RECORDINGS = DATA
 COLUMNS = 80
 LONG = "ip-10-0-131-42.eu-central-1.compute.internal"
 LONG_POD = "the-team-with-the-long-name/inference-of-the-large-model-7d4b9c5f6d-x2x07"
@@ -102,7 +104,7 @@ def with_long_names(items: list[Object]) -> list[Any]:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -16,6 +16,7 @@ from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checks.programs.kubectl.test_every_command import DUMP, READERS
 from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
 from kubectl_numazones.printing.documents import DOCUMENTS, Place
@@ -23,14 +24,16 @@ from kubectl_numazones.printing.output import _OutputType, filled
 from kubectl_numazones.printing.zone_figures import Zone
 from numazones.apimachinery.jsonpath import InvalidJSONPath
 from numazones.errors import NumazonesError
+from tests import plugin
 from tests.follow_advice import objects_of
 from tests.kubectl.documented import differences, objects_in
-from tests.kubectl.terminal import PROGRAM, on_terminal
+from tests.kubectl.terminal import on_terminal
 from tests.kubectl.test_advice_followed import REQUESTS, pod
-from tests.kubectl.test_every_command import DUMP, READERS
+from tests.laws import examples
+from tests.places import DATA
 from tests.random_clusters import SimulatedNode, clusters
 
-RECORDING = Path(__file__).parents[1] / "data/recordings/one-node"
+RECORDING = DATA / "recordings/one-node"
 DOCUMENT = {"items": [{"node": "a", "free": 1, "in": {"x": 2}}, {"node": "b", "free": None}]}
 
 
@@ -58,7 +61,7 @@ def test_an_answer_has_the_fields_that_are_described_and_no_others(
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -147,12 +150,7 @@ def test_a_template_that_is_none_is_an_error(template: str) -> None:
 
 
 def program(*arguments: object) -> tuple[int, str]:
-    done = subprocess.run(
-        [PROGRAM, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = plugin.ended(*arguments)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -1,13 +1,12 @@
 """Doctor has a cure for every reason that the exporter gives, and the documentation has the same."""
 
 import ast
-from pathlib import Path
 
 from kubectl_numazones.doctor.reading_cures import CURES
 from numazones_exporter import observation
 from numazones_node import sysfs
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"Complete", "SourcesAgree", "NoNUMANodes"}
 
 

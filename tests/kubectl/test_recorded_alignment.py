@@ -17,8 +17,9 @@ import pytest
 from click.testing import Result
 
 from tests.kubectl.small_cluster import written
+from tests.places import DATA
 
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "kubectl" / "aligned.jsonl.gz"
+RECORDED = DATA / "kubectl" / "aligned.jsonl.gz"
 UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 

@@ -19,8 +19,8 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.kubelet.node import Node
 from numazones_node import podresources_pb2 as pb
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "tests/data/recordings/one-node"
 Run = Callable[..., Result]
 Held = dict[tuple[str, str], tuple[frozenset[int], frozenset[str]]]

@@ -18,8 +18,9 @@ import pytest
 from click.testing import Result
 
 from tests.kubectl.small_cluster import written
+from tests.places import DATA
 
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "kubectl" / "restarts.jsonl.gz"
+RECORDED = DATA / "kubectl" / "restarts.jsonl.gz"
 
 
 def cases() -> list[dict[str, Any]]:

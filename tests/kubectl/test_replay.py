@@ -18,10 +18,9 @@ from numazones_node.sysfs import SysfsReader
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed
+from tests.places import DATA
 
 Run = Callable[..., Result]
-
-DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture

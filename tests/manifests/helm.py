@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .kustomizations import ROOT
+from tests.places import ROOT
 
 LOCAL = ROOT / ".cache" / "tools" / "bin" / "helm"
 

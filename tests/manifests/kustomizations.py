@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from tests import yaml_files
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 COMPONENTS = sorted(f"components/{folder.name}" for folder in (MANIFESTS / "components").iterdir())
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.manifests.kustomizations import MANIFESTS
+from tests.places import ROOT
 from tests.yaml_files import document
-
-from .kustomizations import MANIFESTS, ROOT
 
 RULES = document(MANIFESTS / "prometheus" / "prometheusrule.yaml")["spec"]["groups"]
 RUNBOOKS = ROOT / "docs" / "runbooks" / "index.md"

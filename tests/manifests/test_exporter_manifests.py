@@ -6,8 +6,7 @@ import yaml
 from click.testing import CliRunner
 
 from numazones_exporter.main import main
-
-from .kustomizations import MANIFESTS, documents, the, variables
+from tests.manifests.kustomizations import MANIFESTS, documents, the, variables
 
 BASE = MANIFESTS / "exporter"
 PARTS = MANIFESTS / "components"

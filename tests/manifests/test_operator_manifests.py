@@ -6,8 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from numazones_operator.main import main
-
-from .kustomizations import MANIFESTS, documents, the, variables
+from tests.manifests.kustomizations import MANIFESTS, documents, the, variables
 
 BASE = MANIFESTS / "operator"
 PARTS = MANIFESTS / "components"

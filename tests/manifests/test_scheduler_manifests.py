@@ -7,8 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 from numazones_operator.main import main
-
-from .kustomizations import MANIFESTS, documents, the
+from tests.manifests.kustomizations import MANIFESTS, documents, the
 
 BASE = MANIFESTS / "scheduler"
 HIGHEST_OF_PLUGINS = 1200

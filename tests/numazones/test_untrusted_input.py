@@ -16,8 +16,8 @@ from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
-
-from .kubelet.building import machine
+from tests.laws import examples
+from tests.numazones.kubelet.building import machine
 
 WORDS = st.sampled_from(
     ["1", "1Gi", "static", "Static", "restricted", "0-3", "true", "x", "500m", "5%", "Always"]
@@ -45,7 +45,7 @@ DOCUMENTS = st.dictionaries(
 
 
 @pytest.mark.parametrize("read", [Pod.from_api, Pod.from_manifest])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(document=DOCUMENTS)
 def test_any_document_is_a_pod_or_an_error_of_the_library(
     read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]
@@ -63,7 +63,7 @@ OBJECTS = st.builds(
 
 
 @pytest.mark.parametrize("read", [ClusterNode.from_api, ClusterPod.from_api])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(document=DOCUMENTS | OBJECTS | LEAVES)
 def test_any_document_is_an_object_of_the_cluster_or_an_error_of_the_library(
     read: Callable[[Any], object], document: object
@@ -72,7 +72,7 @@ def test_any_document_is_an_object_of_the_cluster_or_an_error_of_the_library(
         read(document)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(DOCUMENTS)
 def test_any_document_is_a_configuration_or_an_error_of_the_library(document: dict[str, Any]) -> None:
     with suppress(NumazonesError):

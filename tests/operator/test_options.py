@@ -7,6 +7,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from numazones_operator.main import main
+from tests.places import ROOT
 
 
 def dump(*arguments: str, **environment: str) -> Result:
@@ -105,7 +106,7 @@ def test_help_tells_of_every_setting() -> None:
 
 
 def test_every_setting_is_in_the_reference() -> None:
-    reference = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "operator.md").read_text()
+    reference = (ROOT / "docs" / "reference" / "operator.md").read_text()
     flags = {option for param in main.params for option in param.opts if option.startswith("--")}
     assert {flag for flag in flags if f"`{flag}`" not in reference} <= {
         "--config",

@@ -1,6 +1,6 @@
 """``aligned``: which running pods lie across NUMA nodes or far from their devices, the worst first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -18,12 +18,8 @@ from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_bytes, format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
-_COLUMNS = ("POD", "NODE", "ALIGNMENT", "CPUS", "MEMORY", "DEVICES", "ALIGNABLE")
-_EXPENDABLE = (4, 5)
-_OWNER_COLUMNS = ("OWNER", "PODS", "SPANNING", "REMOTE", "REMOTE CPUS", "REMOTE MEMORY", "ALIGNABLE")
-_EXPENDABLE_OF_OWNERS = (5, 4)
-_FIGURES = _OWNER_COLUMNS[1:6]
 _POD = "Pod"
 """Stands for the kind of an owner where nobody owns a pod."""
 _EPILOG = """
@@ -97,10 +93,10 @@ def command(
         for name in names if by_owner else [f"pod/{row.pod.name}" for row in shown]:
             screen.echo(name)
         return 0
-    if by_owner:
-        _print(_OWNER_COLUMNS, list(map(_owner_cells, named.items())), () if wide else _EXPENDABLE_OF_OWNERS)
-    else:
-        _print(_COLUMNS, list(map(_cells, shown)), () if wide else _EXPENDABLE)
+    if named:
+        screen.print_table(_OWNERS, named.items(), wide=wide)
+    elif shown and not by_owner:
+        screen.print_table(_PODS, shown, wide=wide)
     screen.echo(_summary(rows, "" if everywhere else seen.namespace))
     for node, message in unknown:
         screen.echo(f"{node}: {message}")
@@ -123,40 +119,32 @@ def _unknown(seen: Seen) -> list[tuple[str, str]]:
     return found
 
 
-def _print(columns: tuple[str, ...], rows: list[tuple[str, ...]], expendable: tuple[int, ...]) -> None:
-    if not rows:
-        return
-    kept = screen.columns_that_fit(columns, rows, expendable=expendable)
-    screen.print_table(
-        [columns[index] for index in kept], [[row[index] for index in kept] for row in rows], right=_FIGURES
-    )
+_PODS: tuple[Column[_Row], ...] = (
+    Column("POD", lambda row: row.found.name),
+    Column("NODE", lambda row: row.pod.node),
+    Column("ALIGNMENT", lambda row: row.found.sentence),
+    Column("CPUS", lambda row: _by_numa({numa: str(count) for numa, count in row.found.cpus.items()})),
+    Column("MEMORY", lambda row: _by_numa(_rounded(row.found.memory)), expendable=1),
+    Column("DEVICES", lambda row: _devices(row.found), expendable=2),
+    Column("ALIGNABLE", lambda row: row.alignable),
+)
+_OWNERS: tuple[Column[tuple[OwnerName, AlignmentSum]], ...] = (
+    Column("OWNER", lambda row: f"{row[0].namespace}/{row[0].kind.lower()}/{row[0].name}"),
+    Column("PODS", lambda row: str(row[1].total), right=True),
+    Column("SPANNING", lambda row: str(row[1].pods.get(Alignment.SPANNING, 0)), right=True),
+    Column("REMOTE", lambda row: str(row[1].pods.get(Alignment.REMOTE, 0)), right=True),
+    Column("REMOTE CPUS", lambda row: str(row[1].remote_cpus), right=True, expendable=2),
+    Column("REMOTE MEMORY", lambda row: format_rounded(row[1].remote_memory), right=True, expendable=1),
+    Column("ALIGNABLE", lambda row: _alignable(row[1].alignable)),
+)
 
 
-def _owner_cells(item: tuple[OwnerName, AlignmentSum]) -> tuple[str, ...]:
-    owner, found = item
-    return (
-        f"{owner.namespace}/{owner.kind.lower()}/{owner.name}",
-        str(found.total),
-        str(found.pods.get(Alignment.SPANNING, 0)),
-        str(found.pods.get(Alignment.REMOTE, 0)),
-        str(found.remote_cpus),
-        format_rounded(found.remote_memory),
-        ", ".join(f"{count} {could}" for could in Alignable if (count := found.alignable.get(could, 0)))
-        or "-",
-    )
+def _alignable(counts: Mapping[Alignable, int]) -> str:
+    return ", ".join(f"{count} {could}" for could in Alignable if (count := counts.get(could, 0))) or "-"
 
 
-def _cells(row: _Row) -> tuple[str, ...]:
-    found = row.found
-    return (
-        found.name,
-        row.pod.node,
-        found.sentence,
-        _by_numa({numa: str(count) for numa, count in found.cpus.items()}),
-        _by_numa({numa: format_rounded(size) for numa, size in found.memory.items()}),
-        _devices(found),
-        row.alignable,
-    )
+def _rounded(memory: Mapping[int, int]) -> dict[int, str]:
+    return {numa: format_rounded(size) for numa, size in memory.items()}
 
 
 def _by_numa(amounts: dict[int, str]) -> str:

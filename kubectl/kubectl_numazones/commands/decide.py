@@ -3,19 +3,20 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from kubectl_numazones import plan_decisions
+from kubectl_numazones.plan_decisions import Decision, Plan
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.source import Source, connect
+from numazones.api.rebalance import ACTIVE
 from numazones.errors import NumazonesError
-
-if TYPE_CHECKING:
-    from kubectl_numazones.plan_decisions import Decision, Plan
+from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 
 _COMPLETION_SECONDS = 2.0
 
@@ -45,15 +46,13 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
         raise BadDump(f"{verb} changes a live cluster; it cannot do that to a dump (-f)")
     if not (dry_run or yes or sys.stdin.isatty()):
         raise click.UsageError(f"there is no terminal to ask at; with --yes {verb} does not ask")
-    from kubectl_numazones import plan_decisions  # noqa: PLC0415 - help and completion need no client
-
-    decision = plan_decisions.Decision(verb)
+    decision = Decision(verb)
     plans = run_until_complete(_plans(source, names, decision))
     fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
     for plan in plans:
         if plan in fresh:
             click.echo(f"{plan.name}: {plan.promise}")
-            screen.print_table(("POD", "FROM", "TO", "WHY"), plan.rows())
+            screen.print_table(plan_decisions.MOVES, plan.spec.moves)
         else:
             click.echo(plan_decisions.already(plan, decision))
     if dry_run or not fresh:
@@ -67,10 +66,8 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
     return 0
 
 
-async def _plans(source: Source, names: tuple[str, ...], decision: "Decision") -> "list[Plan]":
+async def _plans(source: Source, names: tuple[str, ...], decision: Decision) -> list[Plan]:
     """Return the plans that were named; nothing speaks against the decision."""
-    from kubectl_numazones import plan_decisions  # noqa: PLC0415 - help and completion need no client
-
     async with await connect(source) as client:
         plans = [await plan_decisions.find(client, name) for name in dict.fromkeys(names)]
         fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
@@ -78,9 +75,7 @@ async def _plans(source: Source, names: tuple[str, ...], decision: "Decision") -
         return plans
 
 
-async def _write(source: Source, plans: "list[Plan]", decision: "Decision") -> None:
-    from kubectl_numazones import plan_decisions  # noqa: PLC0415 - help and completion need no client
-
+async def _write(source: Source, plans: list[Plan], decision: Decision) -> None:
     async with await connect(source) as client:
         for plan in plans:
             await plan_decisions.decide(client, plan, decision)
@@ -109,10 +104,6 @@ def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 
 async def _proposed(source: Source) -> list[tuple[str, str]]:
-    from kubectl_numazones.plan_decisions import Plan  # noqa: PLC0415 - help needs no client
-    from numazones.api.rebalance import ACTIVE  # noqa: PLC0415
-    from numazones_client.resources import REBALANCE_RECOMMENDATIONS  # noqa: PLC0415
-
     def read(bodies: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         for body in bodies:
             plan = Plan.of(body)

@@ -20,6 +20,7 @@ from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction
 from numazones.prediction.room import pod_of_shape
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 _EPILOG = """
 \b
@@ -34,6 +35,13 @@ Examples:
 
 _SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
 """What to write instead of options that people try."""
+
+
+_PLACED: tuple[Column[Placed], ...] = (
+    Column("NODE", lambda placed: placed.node.name),
+    Column("NUMA", lambda placed: ",".join(map(str, placed.decision.zones))),
+    Column("CPUS", lambda placed: cpuset.format(placed.decision.exclusive)),
+)
 
 
 class _Fit(click.Command):
@@ -119,25 +127,22 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
     screen.say(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
-        screen.print_table(("NODE", "NUMA", "CPUS"), (_row(item) for item in placed))
+        screen.print_table(_PLACED, placed)
     if len(placed) < replicas:
         screen.say(f"no further one: {last.sentence}" if placed else last.sentence)
     _print_refusals(refusals, answers.node_lines(pod, nodes, forecast) if output.form == "wide" else None)
     return answers.EXIT_CODES[verdict]
 
 
-def _print_refusals(
-    refusals: Sequence[answers.NodeGroup], lines: Iterable[tuple[str, str, str]] | None
-) -> None:
+def _print_refusals(refusals: Sequence[answers.NodeGroup], lines: Iterable[answers.NodeLine] | None) -> None:
     """Print the nodes that do not take the pod by what they say; with ``lines`` of all nodes, one by one."""
     if not refusals:
         return
     screen.echo(f"\nNot on {pluralize(sum(group.number for group in refusals), 'node')}:")
     if lines is None:
-        screen.print_node_groups(refusals)
+        screen.print_table(answers.NODE_GROUPS, refusals)
     else:
-        refusing = (line for line in lines if line[1] != ADMISSIBLE)
-        screen.print_table(("NODE", "VERDICT", "WHY"), refusing)
+        screen.print_table(answers.NODES, (line for line in lines if line.verdict != ADMISSIBLE))
 
 
 def _refusals(
@@ -147,12 +152,6 @@ def _refusals(
     for group in answers.node_groups(pod, nodes, prediction, forecast):
         if group.verdict != ADMISSIBLE:
             yield group
-
-
-def _row(placed: Placed) -> tuple[str, str, str]:
-    """Where a placed pod is: node, NUMA nodes, exclusive CPUs."""
-    decision = placed.decision
-    return placed.node.name, ",".join(map(str, decision.zones)), cpuset.format(decision.exclusive)
 
 
 def _of_shape(text: str) -> ClusterPod:

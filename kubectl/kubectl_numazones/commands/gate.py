@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -15,12 +15,11 @@ from kubectl_numazones.reading.cluster import source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.reading.source import Source, connect
+from kubectl_numazones.stuck import gate_control
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.wording import pluralize
-
-if TYPE_CHECKING:
-    from kubectl_numazones.stuck import gate_control
-    from numazones_client import Client
+from numazones_client import Client
+from numazones_program.columns import Column
 
 _T = TypeVar("_T")
 _EPILOG = """
@@ -84,8 +83,12 @@ def command(
         screen.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
-    rows = [(f"{it.namespace}/{it.name}", screen.age(it.since, now), it.why) for it in found.waiting]
-    screen.print_table(("POD", "AGE", "WHY"), rows)
+    columns: tuple[Column[gate_control.Waiting], ...] = (
+        Column("POD", lambda pod: f"{pod.namespace}/{pod.name}"),
+        Column("AGE", lambda pod: screen.age(pod.since, now)),
+        Column("WHY", lambda pod: pod.why),
+    )
+    screen.print_table(columns, found.waiting)
     return 0
 
 
@@ -123,9 +126,7 @@ def release(
         raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
     labels = "" if selector is None else str(selector)
 
-    async def act(client: "Client", source: Source) -> int:
-        from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
-
+    async def act(client: Client, source: Source) -> int:
         if pods:
             found = await gate_control.named(client, pods, source.namespace or "default")
         else:
@@ -148,9 +149,7 @@ def off(source: Source, *, dry_run: bool) -> int:
     if source.namespace:
         raise click.UsageError("gate off is about the whole cluster; gate release -n opens one namespace")
 
-    async def act(client: "Client", _source: Source) -> int:
-        from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
-
+    async def act(client: Client, _source: Source) -> int:
         injection = await gate_control.injection(client)
         binding = f"MutatingAdmissionPolicyBinding {gate_control.INJECTION}"
         if not injection.on:
@@ -166,7 +165,7 @@ def off(source: Source, *, dry_run: bool) -> int:
     return _on_cluster(source, act)
 
 
-def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]) -> _T:
+def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) -> _T:
     """Do something with a client of the live cluster."""
     if source.files:
         raise BadDump("gate asks a live cluster and opens its gates; it cannot do that to a dump (-f)")
@@ -178,13 +177,11 @@ def _on_cluster(source: Source, act: Callable[["Client", Source], Awaitable[_T]]
     return run_until_complete(connected())
 
 
-async def _status(client: "Client", namespace: str, labels: str) -> "gate_control.Status":
-    from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
-
+async def _status(client: Client, namespace: str, labels: str) -> gate_control.Status:
     return await gate_control.status(client, namespace, labels)
 
 
-def _document(found: "gate_control.Status") -> GateDocument:
+def _document(found: gate_control.Status) -> GateDocument:
     return {
         "injection": {"on": found.injection.on, "message": found.injection.said},
         "operator": found.operator,
@@ -195,10 +192,8 @@ def _document(found: "gate_control.Status") -> GateDocument:
     }
 
 
-async def _release(client: "Client", pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
+async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
     """Release pods and say what became of them; return the exit code."""
-    from kubectl_numazones.stuck import gate_control  # noqa: PLC0415 - dumps need no client
-
     if not pods:
         screen.echo("no pod waits at the gate")
         return 0

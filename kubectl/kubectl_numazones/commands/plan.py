@@ -2,11 +2,11 @@
 
 import json
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
@@ -26,6 +26,7 @@ from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Report, what_if
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -168,6 +169,8 @@ def _shape_goal(text: str) -> Goal:
 
 
 def _policy_body(path: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415 - slow to import
+
     try:
         body = yaml_depth.load(path.read_text(encoding="utf-8"))
     except (OSError, RecursionError, yaml.YAMLError, ValueError) as error:
@@ -178,28 +181,31 @@ def _policy_body(path: Path) -> dict[str, Any]:
     return body
 
 
+_MOVES: tuple[Column[tuple[int, Move]], ...] = (
+    Column("PLAN", lambda row: str(row[0])),
+    Column("POD", lambda row: row[1].pod.full_name),
+    Column("FROM", lambda row: _place(row[1].pod.node, row[1].zones)),
+    Column("TO", lambda row: _place(row[1].node, row[1].target_zones)),
+    Column("WHY", lambda row: row[1].why),
+)
+
+
+def _place(node: str, numas: Iterable[int]) -> str:
+    return f"{node} {','.join(map(str, numas))}".strip()
+
+
 def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
-    rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
+    rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
-        screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
+        screen.print_table(_MOVES, rows)
     if not _is_reached(goal, item):
         screen.say(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
             screen.say(
                 f"  {pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
             )
-
-
-def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
-    return (
-        str(number),
-        move.pod.full_name,
-        f"{move.pod.node} {','.join(map(str, move.zones))}".strip(),
-        f"{move.node} {','.join(map(str, move.target_zones))}".strip(),
-        move.why,
-    )
 
 
 def _script(goal: Goal, item: Report) -> None:

@@ -1,20 +1,31 @@
 """``replay``: history against model. Every difference is a defect, of the model or of what it was told."""
 
-from collections.abc import Iterable
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading import recording
-from kubectl_numazones.reading.cluster import source_options
-from kubectl_numazones.reading.source import Source
-from kubectl_numazones.stuck import misses
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere, source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.files import objects_of_files
+from kubectl_numazones.reading.source import Source, connect
 from numazones.whatif.history import Outcome
-from numazones.whatif.wrong_prediction import Answer, replay
+from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize
+from numazones_client import NotFound
+from numazones_client.resources import CONFIG_MAPS
+from numazones_program.columns import Column
 
+_NAME = "numazones-operator-misses"
+"""Of the ConfigMap in which the operator keeps predictions that came out wrong."""
+_NAMESPACE = "numazones-operator"
 _EPILOG = """
 \b
 Examples:
@@ -62,7 +73,7 @@ def command(source: Source, name: str, output: Output) -> int:
 
 
 def _replay_miss(name: str, source: Source, output: Output) -> int:
-    miss = misses.find(name, source)
+    miss = find_miss(name, source)
     now = replay(miss)
     differs = now.reason != miss.actual.reason
     pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
@@ -72,7 +83,7 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
         return int(differs)
     screen.say(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
-        ("WHO", "SAID"),
+        _SAID,
         (
             (f"numazones {miss.version}", _outcome_text(miss.predicted)),
             ("the kubelet", _outcome_text(miss.actual)),
@@ -81,6 +92,12 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
     )
     screen.echo("the model still differs: please report it" if differs else "the model agrees now")
     return int(differs)
+
+
+_SAID: tuple[Column[tuple[str, str]], ...] = (
+    Column("WHO", lambda row: row[0]),
+    Column("SAID", lambda row: row[1]),
+)
 
 
 def _outcome_text(answer: Answer) -> str:
@@ -108,3 +125,50 @@ def _write(
             ],
         }
     )
+
+
+def find_miss(name: str, source: Source) -> WrongPrediction:
+    """Read a miss from a file of that name, else under that key in the operator's ConfigMap.
+
+    Raises:
+        BadDump: the file cannot be read, or the ConfigMap is damaged.
+        NotThere: there is neither such a file nor such a key.
+        numazones.whatif.wrong_prediction.InvalidRecord: it is none.
+    """
+    path = Path(name)
+    if path.is_file():
+        try:
+            return read(path.read_bytes())
+        except OSError as error:
+            raise BadDump(f"{path}: {error.strerror or error}") from error
+    namespace = source.namespace or _NAMESPACE
+    kept = _in_files(source, namespace) if source.files else run_until_complete(_live(source, namespace))
+    if name not in kept:
+        known = ", ".join(sorted(kept)) or "none"
+        raise NotThere(
+            f"{name} is no file or directory, and no key of ConfigMap {namespace}/{_NAME} (there: {known})"
+        )
+    try:
+        return read(base64.b64decode(str(kept[name]), validate=True))
+    except binascii.Error as error:
+        raise BadDump(f"ConfigMap {namespace}/{_NAME}, {name}: no base64: {error}") from error
+
+
+def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
+    for item in objects_of_files(source.files):
+        metadata = item["metadata"]
+        if item["kind"] == "ConfigMap" and (metadata.get("namespace"), metadata["name"]) == (
+            namespace,
+            _NAME,
+        ):
+            return item.get("binaryData") or {}
+    raise NotThere(f"the dump holds no ConfigMap {namespace}/{_NAME}; add configmaps to kubectl get")
+
+
+async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
+    async with await connect(source) as client:
+        try:
+            body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
+        except NotFound:
+            return {}
+    return body.get("binaryData") or {}

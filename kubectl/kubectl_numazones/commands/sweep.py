@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import astuple
 from itertools import product
 from pathlib import Path
@@ -24,17 +23,9 @@ from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, VariantMeasures
 from numazones.whatif.settings import Settings
+from numazones_program.columns import Column
 
-_SHOWN = (
-    "admitted",
-    "rejected",
-    "largest pod",
-    "stranded CPUs",
-    "pods across NUMA nodes",
-    "spread over NUMA nodes",
-)
 _COLUMNS = ("measure", "mean", "low", "high", "difference", "differenceLow", "differenceHigh", "runs", "seed")
-_HEADS = ("ADMITTED", "REJECTED", "LARGEST", "STRANDED", "ACROSS", "SPREAD")
 
 _EPILOG = """
 \b
@@ -112,13 +103,7 @@ def command(
         return
     screen.say(summary(comparison, happens))
     screen.echo()
-    keys = _keys(varied)
-    rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
-    heads = (*(_short(key).upper() for key in keys), *_HEADS)
-    kept = screen.columns_that_fit(heads, rows, expendable=range(len(heads) - 1, len(keys), -1))
-    screen.print_table(
-        [heads[index] for index in kept], ([row[index] for index in kept] for row in rows), right=_HEADS
-    )
+    screen.print_table((*map(_setting, _keys(varied)), *_FIGURES), comparison.variants)
 
 
 def _keys(varied: tuple[str, ...]) -> list[str]:
@@ -138,15 +123,28 @@ def _short(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _settings(variant: VariantMeasures, keys: list[str]) -> Iterator[str]:
-    for key in keys:
-        yield variant.settings.get(key, "") or "-"
+def _setting(key: str) -> Column[VariantMeasures]:
+    return Column(_short(key).upper(), lambda variant: variant.settings.get(key, "") or "-")
 
 
-def _figures(variant: VariantMeasures) -> Iterator[str]:
-    for name in _SHOWN:
+def _figure(title: str, name: str, *, expendable: int = 0) -> Column[VariantMeasures]:
+    """A measure's mean, and half the width of its interval."""
+
+    def cell(variant: VariantMeasures) -> str:
         found = variant.measures.get(name)
-        yield "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
+        return "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
+
+    return Column(title, cell, right=True, expendable=expendable)
+
+
+_FIGURES = (
+    _figure("ADMITTED", "admitted"),
+    _figure("REJECTED", "rejected", expendable=5),
+    _figure("LARGEST", "largest pod", expendable=4),
+    _figure("STRANDED", "stranded CPUs", expendable=3),
+    _figure("ACROSS", "pods across NUMA nodes", expendable=2),
+    _figure("SPREAD", "spread over NUMA nodes", expendable=1),
+)
 
 
 def _json(comparison: Comparison) -> bytes:

@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import click
 from rich.text import Text
@@ -21,12 +22,46 @@ from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_bytes, format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones_program.columns import Column
 
-_COLUMNS = ("NODE", "NUMA", "POLICY", "CPU", "", "FREE", "MEMORY", "", "MEM-FREE", "DEVICES")
-_NOT_ALIGNED = "NOT ALIGNED"
 _KIND = f"numazone.{GROUP}"
-_EXPENDABLE = (7, 2, 4, 6)
-"""Columns that a narrow terminal goes without, the first first: memory's bar, policy, CPUs' bar, memory."""
+
+
+class _Row(NamedTuple):
+    """A zone, and how many of its pods are not aligned; None where that is not known."""
+
+    zone: Zone
+    not_aligned: int | None
+
+
+_COLUMNS: tuple[Column[_Row], ...] = (
+    Column("NODE", lambda row: row.zone.node),
+    Column("NUMA", lambda row: str(row.zone.numa), right=True),
+    Column("POLICY", lambda row: row.zone.policy, expendable=2),
+    Column("CPU", lambda row: _part(row.zone.cpus, lambda used, of: f"{used}/{of}"), right=True),
+    Column("", lambda row: _bar(row.zone.cpus), expendable=3),
+    Column("FREE", lambda row: _part(row.zone.cpus, lambda used, of: str(of - used)), right=True),
+    Column("MEMORY", lambda row: _part(row.zone.memory, lambda _, of: format_rounded(of)), expendable=4),
+    Column("", lambda row: _bar(row.zone.memory), expendable=1),
+    Column(
+        "MEM-FREE", lambda row: _part(row.zone.memory, lambda used, of: format_rounded(of - used)), right=True
+    ),
+    Column("NOT ALIGNED", lambda row: _or_dash(row.not_aligned), right=True, wide=True),
+    Column("DEVICES", lambda row: row.zone.devices_text),
+)
+
+
+def _part(used: tuple[int, int] | None, text: Callable[[int, int], str]) -> str:
+    """Say something of (in use, allocatable)."""
+    return text(*used) if used else "-"
+
+
+def _bar(used: tuple[int, int] | None) -> str | Text:
+    return screen.bar(share(used)) if used else ""
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)
 
 
 _EPILOG = """
@@ -87,7 +122,9 @@ def command(
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
             if zones:
-                _print(zones, _misaligned(nodes) if wide else None)
+                misaligned = _misaligned(nodes) if wide else {}
+                rows = [_Row(zone, _not_aligned(zone, misaligned)) for zone in zones]
+                screen.print_table(_COLUMNS, rows, wide=wide, fold=not wide)
             elif not unknown:
                 screen.echo("no node has these labels", err=True)
             for name, message in unknown:
@@ -129,50 +166,14 @@ def _misaligned(nodes: list[ClusterNode]) -> dict[str, Counter[int] | None]:
 
 
 def _not_aligned(zone: Zone, misaligned: Mapping[str, Counter[int] | None]) -> int | None:
-    counts = misaligned[zone.node]
+    counts = misaligned.get(zone.node)
     return None if counts is None else counts[zone.numa]
-
-
-def _print(zones: list[Zone], misaligned: Mapping[str, Counter[int] | None] | None) -> None:
-    """Print the table; on a narrow terminal columns are left out, so that names stay whole.
-
-    ``misaligned``: for the wide table, which is as wide as it is.
-    """
-    rows = list(map(_row, zones))
-    columns: tuple[str, ...] = _COLUMNS
-    if misaligned is not None:
-        counts = (_not_aligned(zone, misaligned) for zone in zones)
-        told = ("-" if count is None else str(count) for count in counts)
-        rows = [(*row[:-1], count, row[-1]) for row, count in zip(rows, told, strict=True)]
-        columns = (*columns[:-1], _NOT_ALIGNED, columns[-1])
-    kept = screen.columns_that_fit(columns, rows, expendable=_EXPENDABLE if misaligned is None else ())
-    screen.print_table(
-        [columns[index] for index in kept],
-        ([row[index] for index in kept] for row in rows),
-        right=("NUMA", "CPU", "FREE", "MEM-FREE", _NOT_ALIGNED),
-        fold=misaligned is None,
-    )
 
 
 def _print_held(held: Mapping[str, Sequence[Coming]]) -> None:
     for name, items in sorted(held.items()):
         for item in items:
             screen.say(f"{name}: {item.sentence}")
-
-
-def _row(zone: Zone) -> tuple[str | Text, ...]:
-    return (
-        zone.node,
-        str(zone.numa),
-        zone.policy,
-        f"{zone.cpus[0]}/{zone.cpus[1]}" if zone.cpus else "-",
-        screen.bar(share(zone.cpus)) if zone.cpus else "",
-        str(zone.free) if zone.cpus else "-",
-        format_rounded(zone.memory[1]) if zone.memory else "-",
-        screen.bar(share(zone.memory)) if zone.memory else "",
-        format_rounded(zone.memory[1] - zone.memory[0]) if zone.memory else "-",
-        zone.devices_text,
-    )
 
 
 def _document(

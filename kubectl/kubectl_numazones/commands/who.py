@@ -38,9 +38,9 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
         for name in dict.fromkeys(share.name for share in shares):
             click.echo(f"pod/{name.rpartition('/')[2]}")
         return 0
-    rows = [row for row in answers.holders(found) if zone is None or row[0] == str(zone)]
+    rows = [row for row in answers.holders(found) if zone is None or row.numa == str(zone)]
     if rows:
-        screen.print_table(answers.HOLDER_COLUMNS, rows)
+        screen.print_table(answers.HOLDERS, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         screen.say(f"nobody holds anything exclusively on {where}")

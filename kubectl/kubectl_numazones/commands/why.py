@@ -1,5 +1,7 @@
 """``why``: the one question everybody has. The answer first, then what would help, then the nodes."""
 
+from dataclasses import replace
+
 import click
 
 from kubectl_numazones.printing import answers, screen
@@ -105,9 +107,11 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
         if not is_running(pod):
             screen.echo()
             if output.form == "wide":
-                screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
+                screen.print_table(answers.NODES, answers.node_lines(pod, nodes, forecast))
             else:
-                screen.print_node_groups(answers.node_groups(pod, nodes, prediction, forecast))
+                groups = list(answers.node_groups(pod, nodes, prediction, forecast))
+                if groups:
+                    screen.print_table(answers.NODE_GROUPS, groups)
     return exit_code(pod, prediction.verdict, background)
 
 
@@ -129,4 +133,6 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         screen.echo("\nWho holds what:")
-        screen.print_table(answers.HOLDER_COLUMNS, rows, right=("CPUS", "MEMORY"))
+        figures = {"CPUS", "MEMORY"}
+        columns = (replace(column, right=column.title in figures) for column in answers.HOLDERS)
+        screen.print_table(columns, rows)

@@ -14,10 +14,13 @@ from kubectl_numazones.reading.access import may
 from kubectl_numazones.reading.cluster import Seen, read_cluster
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, distinct_objects
+from kubectl_numazones.reading.kinds import DOCTORS, Kind, rights
 from kubectl_numazones.reading.source import Source, connect, list_objects
 from numazones.api import crd
 from numazones.cluster.cluster import is_true
 from numazones.errors import NumazonesError
+from numazones_client import NotFound
+from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, EVENTS, PODS
 
 if TYPE_CHECKING:
     from numazones_client import Client
@@ -90,9 +93,6 @@ def _evidence(
 
 
 async def _gather(source: Source) -> Evidence:
-    from kubectl_numazones.reading.kinds import DOCTORS, Kind  # noqa: PLC0415
-    from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
-
     unseen: dict[str, str] = {}
 
     def leave_out(kind: Kind, error: NumazonesError) -> None:
@@ -128,9 +128,6 @@ async def _gather(source: Source) -> Evidence:
 
 async def _definitions(client: "Client") -> list[Object]:
     """The definitions of our kinds that are installed, one by one: all of a cluster's are large."""
-    from numazones_client import NotFound  # noqa: PLC0415
-    from numazones_client.resources import DEFINITIONS  # noqa: PLC0415
-
     found: list[Object] = []
     for kind in crd.KINDS:
         try:
@@ -143,9 +140,6 @@ async def _definitions(client: "Client") -> list[Object]:
 
 async def _scheduler_configuration(client: "Client", items: Sequence[Object]) -> list[Object]:
     """What our scheduler's pods mount as their configuration, by name: ConfigMaps may hold anything."""
-    from numazones_client import NotFound  # noqa: PLC0415
-    from numazones_client.resources import CONFIG_MAPS  # noqa: PLC0415
-
     mounted = {
         (str(item["metadata"].get("namespace")), str(volume["configMap"]["name"]))
         for item in items
@@ -165,8 +159,6 @@ async def _scheduler_configuration(client: "Client", items: Sequence[Object]) ->
 
 async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Object]:
     """What kubelets say of exporters whose containers are not created yet; answers do without it."""
-    from numazones_client.resources import EVENTS  # noqa: PLC0415
-
     namespaces = sorted(
         {
             str(item["metadata"].get("namespace"))
@@ -186,8 +178,6 @@ async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Objec
 
 async def _denied_rights(client: "Client") -> list[str] | None:
     """What the user may not do of what commands need; None where the API server does not say."""
-    from kubectl_numazones.reading.kinds import rights  # noqa: PLC0415
-
     denied = []
     try:
         for verb, resource, subresource in rights():
@@ -200,8 +190,6 @@ async def _denied_rights(client: "Client") -> list[str] | None:
 
 async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
     """Namespaces with exporters that serve recordings, which the user may not fetch through their pods."""
-    from numazones_client.resources import PODS  # noqa: PLC0415
-
     namespaces = sorted(
         {str(item["metadata"].get("namespace")) for item in items if _serves_recordings(item)}
     )
@@ -213,8 +201,6 @@ async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
 
 async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str, dict[str, float]], str]:
     """What extenders have counted, asked through their pods, and why that of some is not known."""
-    from numazones_client.resources import PODS  # noqa: PLC0415
-
     found: dict[str, dict[str, float]] = {}
     why = ""
     for item in items:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from kubectl_numazones.doctor.evidence import SCHEDULERS_PODS, Evidence, program_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
 from kubectl_numazones.reading.files import Object
@@ -113,6 +111,8 @@ def _configuration(text: str) -> Mapping[str, Any] | None:
     """Return a configuration of our scheduler; None if the text is something else."""
     if "KubeSchedulerConfiguration" not in text:
         return None
+    import yaml  # noqa: PLC0415 - slow to import
+
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned
@@ -10,6 +10,7 @@ from kubectl_numazones.live.events import latest_first
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.printing.zone_figures import ORDERS
 from kubectl_numazones.reading.files import Object
+from numazones_program.columns import Column, shown
 
 ZONES, STUCK, PLANS, EVENTS = "zones", "stuck", "plans", "events"
 _MANY_ZONES = 200
@@ -56,17 +57,21 @@ def listing(
     *,
     roomy: bool,
 ) -> tuple[tuple[str, ...], list[Line]]:
-    """Return the columns of a list, and its lines."""
+    """Return the titles of a list's columns, and its lines."""
     if view.tab == STUCK:
-        return lines.stuck_columns(roomy=roomy), _stuck(view, board, roomy=roomy)
+        return _titles(lines.STUCK_COLUMNS, roomy=roomy), _stuck(view, board, roomy=roomy)
     if view.tab == PLANS:
-        return lines.PLAN_COLUMNS, view.picked(map(lines.plan_line, plans))
+        return _titles(lines.PLAN_COLUMNS), view.picked(map(lines.plan_line, plans))
     if view.tab == EVENTS:
         shown = latest_first(events)[:_MAX_EVENTS]
-        return lines.EVENT_COLUMNS, view.picked(
+        return _titles(lines.EVENT_COLUMNS), view.picked(
             lines.event_line(event, number) for number, event in enumerate(shown)
         )
-    return lines.zone_columns(roomy=roomy), _zones(view, board, roomy=roomy)
+    return _titles(lines.ZONE_COLUMNS, roomy=roomy), _zones(view, board, roomy=roomy)
+
+
+def _titles(columns: Iterable[Column[Any]], *, roomy: bool = False) -> tuple[str, ...]:
+    return tuple(column.title for column in shown(columns, wide=roomy))
 
 
 def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:

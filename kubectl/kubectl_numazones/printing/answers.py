@@ -32,6 +32,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.room import copy_of
 from numazones.wording import some_of
+from numazones_program.columns import Column
 
 if TYPE_CHECKING:
     from numazones.rebalance.candidates import Situation
@@ -121,19 +122,34 @@ EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 """Verdict → exit code of the commands that answer a question."""
 
 
+class NodeLine(NamedTuple):
+    """What one node says to a pod."""
+
+    node: str
+    verdict: str
+    why: str
+
+
+NODES: tuple[Column[NodeLine], ...] = (
+    Column("NODE", lambda line: line.node),
+    Column("VERDICT", lambda line: line.verdict),
+    Column("WHY", lambda line: line.why),
+)
+
+
 def node_lines(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None = None
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (node, verdict, why) for every node, by name; ``forecast``: what they have said already."""
+) -> Iterator[NodeLine]:
+    """Yield a line for every node, by name; ``forecast``: what they have said already."""
     forecast = forecast or forecast_of(pod, nodes)
     for name, node in sorted(nodes.items()):
         obstacles = scheduler_obstacles(pod, node)
         if obstacles:
-            yield name, "Excluded", "; ".join(obstacles)
+            yield NodeLine(name, "Excluded", "; ".join(obstacles))
         elif forecast is None:
-            yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
+            yield NodeLine(name, UNKNOWN, f"the pod cannot be read: {pod.problem}")
         else:
-            yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
+            yield NodeLine(name, *_line(forecast.verdicts[name], deciding(pod.constraints, node)))
 
 
 class NodeGroup(NamedTuple):
@@ -146,6 +162,14 @@ class NodeGroup(NamedTuple):
     why: str
 
 
+NODE_GROUPS: tuple[Column[NodeGroup], ...] = (
+    Column("NODES", lambda group: str(group.number), right=True),
+    Column("NEAREST", lambda group: group.node),
+    Column("VERDICT", lambda group: group.verdict),
+    Column("WHY", lambda group: group.why),
+)
+
+
 def node_groups(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
 ) -> Iterator[NodeGroup]:
@@ -154,8 +178,8 @@ def node_groups(
     counts += [(reason.count, reason.node) for reason in prediction.reasons]
     for count, name in counts:
         if name:
-            ((_, verdict, why),) = node_lines(pod, {name: nodes[name]}, forecast)
-            yield NodeGroup(count, name, verdict, why)
+            (line,) = node_lines(pod, {name: nodes[name]}, forecast)
+            yield NodeGroup(count, *line)
 
 
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
@@ -173,17 +197,36 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     return ADMISSIBLE, f"{where}, by {placement.decider}"
 
 
-HOLDER_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT")
+class Holder(NamedTuple):
+    """What somebody holds of a NUMA node."""
+
+    numa: str
+    pod: str
+    cpus: str
+    memory: str
+    devices: str
+    alignment: str
+    """The whole pod's."""
 
 
-def holders(node: ClusterNode) -> Iterator[tuple[str, ...]]:
-    """Yield cells for ``HOLDER_COLUMNS``, of whoever holds something, NUMA node by NUMA node.
+HOLDERS: tuple[Column[Holder], ...] = (
+    Column("NUMA", lambda held: held.numa),
+    Column("POD", lambda held: held.pod),
+    Column("CPUS", lambda held: held.cpus),
+    Column("MEMORY", lambda held: held.memory),
+    Column("DEVICES", lambda held: held.devices),
+    Column("ALIGNMENT", lambda held: held.alignment),
+)
 
-    Devices that are near no NUMA node in particular come last, on ``any``. The alignment is the whole pod's.
+
+def holders(node: ClusterNode) -> Iterator[Holder]:
+    """Yield whoever holds something, NUMA node by NUMA node.
+
+    Devices that are near no NUMA node in particular come last, on ``any``.
     """
     occupancy, lying = node.occupancy, by_name(node)
     for share in () if occupancy is None else occupancy.shares():
-        yield (
+        yield Holder(
             "any" if share.numa is None else str(share.numa),
             share.name,
             cpuset.format(share.cpus),

@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from typing import Any
 
 import click
-import yaml
 from click.shell_completion import CompletionItem
 
 from numazones.apimachinery.jsonpath import InvalidJSONPath, compile_path, find
@@ -55,6 +54,8 @@ class Output:
 
 def _yaml(document: Any) -> str:
     """Write YAML, with characters of all languages unless some would command a terminal."""
+    import yaml  # noqa: PLC0415 - slow to import, and few ask for YAML
+
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     if _COMMANDING.search(text) is not None:
         text = yaml.safe_dump(document, sort_keys=False, allow_unicode=False)

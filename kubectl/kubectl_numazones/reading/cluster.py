@@ -17,6 +17,7 @@ import click
 
 from kubectl_numazones.garbage_collection import without_collection
 from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, Objects, objects_of_files, with_objects_of
 from kubectl_numazones.reading.source import Source, listed
 from numazones.apimachinery.api_object import CURE, MALFORMED, InvalidObject
@@ -28,7 +29,7 @@ from numazones.errors import NumazonesError
 from numazones.placement.occupancy import Occupancy
 from numazones.wording import pluralize
 
-if TYPE_CHECKING:  # dumps need no client
+if TYPE_CHECKING:  # most commands do without
     from numazones.api.rebalance import Goals
     from numazones.rebalance.candidates import Situation
 
@@ -307,8 +308,6 @@ def _may_hold_room(pod: Object) -> bool:
 def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _Result:
     """Give the objects to ``take``, and the namespace that names without one are looked for in."""
     if not source.files:
-        from kubectl_numazones.reading.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
-
         items, namespace = run_until_complete(listed(source))
         return take(Objects.of(items), source.namespace or namespace)
     with without_collection():

@@ -1,6 +1,5 @@
 """Asking a cluster, in a program that is not otherwise asynchronous."""
 
-import asyncio
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -18,6 +17,8 @@ def run_until_complete(coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
     Raises:
         KeyboardInterrupt: Ctrl-C; the coroutine was cancelled.
     """
+    import asyncio  # noqa: PLC0415 - dumps need no event loop
+
     interrupts: list[None] = []
 
     async def ask() -> _Answer:

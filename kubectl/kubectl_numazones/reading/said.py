@@ -5,11 +5,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.source import Source, connect
 from numazones.cluster.cluster import ClusterPod
+from numazones_client import APIError
+from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS
 
-if TYPE_CHECKING:  # dumps need no client
+if TYPE_CHECKING:
     from numazones_client import Client
 
 _EVENT, _PREDICTION = "Event", "AdmissionPrediction"
@@ -19,8 +22,6 @@ def said_about(pods: Collection[ClusterPod], seen: Seen, source: Source) -> dict
     """Return events and AdmissionPredictions by UID of their pod, as far as they may be read."""
     items: Iterable[Object] = seen.said
     if pods and not source.files:
-        from kubectl_numazones.reading.event_loop import run_until_complete  # noqa: PLC0415 - dumps need no event loop
-
         items = run_until_complete(_list_said(pods, source))
     by_name = {(pod.namespace, pod.name): pod for pod in pods}
     found: dict[str, list[Object]] = {pod.uid: [] for pod in pods}
@@ -51,9 +52,6 @@ async def _list_said(pods: Collection[ClusterPod], source: Source) -> list[Objec
 
 async def _said(client: "Client", pods: Collection[ClusterPod]) -> AsyncIterator[Object]:
     """Yield what is said about one pod, or in the namespaces of several; answers do without it."""
-    from numazones_client import APIError  # noqa: PLC0415 - dumps need no client
-    from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS  # noqa: PLC0415
-
     one = next(iter(pods)) if len(pods) == 1 else None
     events = "involvedObject.kind=Pod" if one is None else f"involvedObject.name={one.name}"
     predictions = "" if one is None else f"metadata.name={one.name}"

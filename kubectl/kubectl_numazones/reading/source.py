@@ -3,16 +3,14 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numazones_client
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.kinds import KINDS, Kind
 from numazones.api.meta import NODE_LABEL
 from numazones.errors import NumazonesError
-
-if TYPE_CHECKING:  # dumps need no client
-    from kubectl_numazones.reading.kinds import Kind
-    from numazones_client import Client
+from numazones_client import Forbidden, NotFound
 
 _SIZE_OF_PAGE = 500
 _ZONE = "NUMAZone"
@@ -37,28 +35,23 @@ class Source:
     """Groups to act as a member of."""
 
 
-async def connect(source: Source) -> "Client":
+async def connect(source: Source) -> "numazones_client.Client":
     """Return a client of the source's cluster.
 
     Raises:
         NumazonesError: no API server is configured.
     """
-    from numazones_client import Client, load  # noqa: PLC0415 - dumps need no client
-
-    config = await load(source.kubeconfig, context=source.context)
+    config = await numazones_client.load(source.kubeconfig, context=source.context)
     if source.user:
         config = replace(config, user=source.user, groups=source.groups)
-    return Client(config, user_agent="kubectl-numazones")
+    return numazones_client.Client(config, user_agent="kubectl-numazones")
 
 
 async def listed(source: Source) -> tuple[list[Object], str]:
     """List all objects, zones that are just being written once more; with the namespace in use."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
-    from kubectl_numazones.reading.kinds import KINDS  # noqa: PLC0415
-    from numazones_client import NotFound  # noqa: PLC0415 - dumps need no client
-
-    def leave_out(kind: "Kind", error: NumazonesError) -> None:
+    def leave_out(kind: Kind, error: NumazonesError) -> None:
         if kind.needed:
             raise error
         if not (kind.foreign and isinstance(error, NotFound)):
@@ -93,11 +86,11 @@ def _node_of(zone: Object) -> str:
 
 
 async def list_objects(
-    client: "Client", kinds: "Iterable[Kind]", leave_out: "Callable[[Kind, NumazonesError], None]"
+    client: "numazones_client.Client",
+    kinds: Iterable[Kind],
+    leave_out: Callable[[Kind, NumazonesError], None],
 ) -> AsyncIterator[Object]:
     """Yield all objects of some kinds; told of a kind that is not there or must not be read, go on."""
-    from numazones_client.errors import Forbidden, NotFound  # noqa: PLC0415
-
     for kind in kinds:
         try:
             pages = client.pages(kind.resource, label_selector=kind.selector, limit=_SIZE_OF_PAGE)

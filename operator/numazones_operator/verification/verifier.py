@@ -339,7 +339,7 @@ def alignment(admission: Admission) -> tuple[list[tuple[str, str]], list[tuple[s
         return [], failed
     times = 1 if scope == SCOPE_POD else len(admission.containers)
     aligned = [(scope, "numa_node")] * times if single else []
-    caches = kubelet.cpus.topology.uncores.values()
+    caches = kubelet.cpus.topology.uncore_caches.values()
     for container in admission.containers.values():
         if not container.cpus:
             continue

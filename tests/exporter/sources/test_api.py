@@ -20,8 +20,7 @@ from numazones_exporter.observation import KUBELET_CONFIG, NODE, PODS, Observati
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_node.problems import Problem
-
-from .sysfs_tree import Tree
+from tests.exporter.sources.sysfs_tree import Tree
 
 CONFIGURATION = {"kubeletconfig": {"kind": "KubeletConfiguration", "topologyManagerPolicy": "restricted"}}
 TOKEN = "token-of-the-exporter"

@@ -25,10 +25,10 @@ from numazones_exporter.sources.reading import Sources, observe
 from numazones_node.problems import SourceError
 from numazones_node.sysfs import SYSFS
 from tests.event_loop import pass_time
+from tests.exporter.sources.sysfs_tree import Tree
+from tests.places import DATA
 
-from .sysfs_tree import Tree
-
-RECORDING = Path(__file__).parents[2] / "data/recordings/one-node"
+RECORDING = DATA / "recordings/one-node"
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import pytest
 
 from numazones_exporter.sources.state_files import StateFiles
 from numazones_node.problems import SourceError
+from tests.places import DATA
 
-SAMPLE = Path(__file__).parents[2] / "data/recordings/one-node/rig-b"
+SAMPLE = DATA / "recordings/one-node/rig-b"
 FILES = {
     "cpu_manager_state": StateFiles.cpu_manager,
     "memory_manager_state": StateFiles.memory_manager,

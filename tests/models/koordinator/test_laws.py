@@ -17,6 +17,7 @@ from numazones_koordinator.request import Request
 from numazones_koordinator.scheduler import Scheduler
 from numazones_koordinator.status import Rejected, SchedulerCrash
 from numazones_koordinator.trial import Trials, Uncountable
+from tests.laws import examples
 from tests.models.koordinator.building import GPU, detail, gpu, node_object, nrt, pod
 
 POLICIES = ("", "BestEffort", "Restricted", "SingleNUMANode")
@@ -122,7 +123,7 @@ def check_devices(admission: Admission) -> None:
             assert all(amount <= free[minor].get(name, 0) for name, amount in amounts.items() if name in GPU)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(nodes(), sequences)
 def test_what_is_given_was_free_and_no_cpu_is_given_twice(node: Node, asked: list[Pod]) -> None:
     held: dict[str, int] = {}
@@ -149,7 +150,7 @@ def cpuset_of(held: dict[str, int]) -> int:
     return union
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(nodes(), sequences, st.data())
 def test_release_restores_what_was_free(node: Node, asked: list[Pod], data: st.DataObject) -> None:
     fresh = node
@@ -170,7 +171,7 @@ def test_release_restores_what_was_free(node: Node, asked: list[Pod], data: st.D
     assert not any(node.requested.values())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(nodes(), sequences)
 def test_deciding_changes_nothing_and_is_repeatable(node: Node, asked: list[Pod]) -> None:
     for one in asked:
@@ -187,7 +188,7 @@ def test_deciding_changes_nothing_and_is_repeatable(node: Node, asked: list[Pod]
         node = first.node
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(nodes(), sequences)
 def test_what_is_written_reads_back(node: Node, asked: list[Pod]) -> None:
     """A scheduler that starts anew and reads the pods' annotations knows the same node."""
@@ -223,7 +224,7 @@ def test_siblings_of_whole_cores_stay_together_where_full_cores_are_required() -
     assert {cpu % 8 for cpu in cpuset.ids(admission.cpus)} == {0, 1}
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(nodes(), sequences)
 def test_what_fits_is_told_as_by_trying(node: Node, asked: list[Pod]) -> None:
     for one in asked:

@@ -12,11 +12,10 @@ from pydantic import Field
 
 from numazones.api import crd
 from numazones.api.meta import APIModel, APIObject, ResourceType, json_name
+from tests import real_apiserver
+from tests.places import ROOT
+from tests.real_apiserver import RealAPIServer
 
-from ... import real_apiserver  # noqa: TID252 - test folders are not packages
-from ...real_apiserver import RealAPIServer  # noqa: TID252
-
-ROOT = Path(__file__).parents[3]
 DEFINITIONS = {kind.RESOURCE.kind: crd.crd(kind) for kind in crd.KINDS}
 
 

@@ -20,8 +20,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-
-from .nodes import GIB, NIC, nodes, pod
+from tests.numazones.api.nodes import GIB, NIC, nodes, pod
 
 
 def attributes(body: dict[str, Any]) -> dict[str, str]:

@@ -15,9 +15,9 @@ from numazones.api.zones import node_from_zones
 from numazones.kubelet.node import Node
 from numazones_exporter.main import main
 from tests.numazones.kubelet.recorded_day import Day, day, operations
+from tests.places import DATA
 from tests.recorded_nodes import SAMPLE, SHARED, Recorded, unpack
 
-DATA = Path(__file__).parents[2] / "data"
 VERSION = "v1.36.2"
 
 

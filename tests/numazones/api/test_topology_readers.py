@@ -11,9 +11,8 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery import quantity
 from numazones.kubelet.node import Node
-
-from .nodes import nodes
-from .topology_readers import (
+from tests.numazones.api.nodes import nodes
+from tests.numazones.api.topology_readers import (
     ReaderFailed,
     cells,
     koordinator_numa_nodes,

@@ -34,8 +34,8 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.versions import UnsupportedVersion
 from tests.conformance import scenario as vectors
-
-from .nodes import GIB, NIC, TPM, amounts, nodes, pod
+from tests.laws import examples
+from tests.numazones.api.nodes import GIB, NIC, TPM, amounts, nodes, pod
 
 Names = Mapping[str, tuple[str, str]]
 
@@ -71,7 +71,7 @@ def assert_equal_decisions(restored: Node, node: Node, asked: Pod) -> None:
     assert_equal_states(answer.node, expected.node)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(node=nodes(), asked=st.lists(amounts, min_size=1, max_size=2), named=st.booleans())
 def test_zones_hold_the_exact_admission_state(node: Node, asked: list[dict[str, str]], named: bool) -> None:  # noqa: FBT001
     names = {uid: ("default", f"pod-{uid}") for uid in node.pods} if named else {}
@@ -302,7 +302,9 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_caches_of_the_hardware_and_of_the_kubelet_are_told_apart() -> None:
-    machine = Machine(tuple(CPU(cpu, cpu, 0, 0, 0, uncore=cpu // 2) for cpu in range(4)), (NUMANode(0, GIB),))
+    machine = Machine(
+        tuple(CPU(cpu, cpu, 0, 0, 0, uncore_cache=cpu // 2) for cpu in range(4)), (NUMANode(0, GIB),)
+    )
     caches = (KnownCache(3, 0, 0b0011), KnownCache(3, 1, 0b1100), KnownCache(4, 0, 0b1111))
     topology = build_zones(NodeSnapshot("worker", machine, caches=caches))[0].to_api()["status"]["topology"]
     assert topology["caches"] == [

@@ -11,12 +11,12 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
+from tests.laws import examples
+from tests.numazones.kubelet.building import container, gpus, machine, node, pod, sidecar
 from tests.numazones.kubelet.days import days, play
 
-from .building import container, gpus, machine, node, pod, sidecar
 
-
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(days())
 def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, list[Pod]]) -> None:
     _, after = play(*day)
@@ -35,7 +35,7 @@ def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, 
         assert sum(map(len, held)) == len(set().union(*held))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(days())
 def test_memory_is_never_lost(day: tuple[Node, list[Pod]]) -> None:
     _, after = play(*day)
@@ -45,7 +45,7 @@ def test_memory_is_never_lost(day: tuple[Node, list[Pod]]) -> None:
             assert after.memory.free[kind][position] + after.memory.reserved[kind][position] == total
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(days())
 def test_removing_all_pods_leaves_a_fresh_node(day: tuple[Node, list[Pod]]) -> None:
     start, arrivals = day
@@ -59,7 +59,7 @@ def test_removing_all_pods_leaves_a_fresh_node(day: tuple[Node, list[Pod]]) -> N
     assert after.pods == frozenset()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(days())
 def test_decisions_do_not_depend_on_names(day: tuple[Node, list[Pod]]) -> None:
     start, arrivals = day
@@ -75,7 +75,7 @@ def test_decisions_do_not_depend_on_names(day: tuple[Node, list[Pod]]) -> None:
     assert after.state_key == other.state_key
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(days())
 def test_a_decision_leaves_the_node_it_was_made_for_alone(day: tuple[Node, list[Pod]]) -> None:
     start, arrivals = day
@@ -87,7 +87,7 @@ def test_a_decision_leaves_the_node_it_was_made_for_alone(day: tuple[Node, list[
         assert repeated.node.state_key == admission.node.state_key
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(days())
 def test_every_rejection_is_explained_and_gives_its_cpus_back(day: tuple[Node, list[Pod]]) -> None:
     for admission in play(*day)[0]:
@@ -99,7 +99,7 @@ def test_every_rejection_is_explained_and_gives_its_cpus_back(day: tuple[Node, l
             assert admission.node.devices == admission.before.devices
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(days())
 def test_a_restarted_kubelet_admits_its_containers_again_from_its_state(day: tuple[Node, list[Pod]]) -> None:
     """Unless parts of cores are asked about first, or the pod as a whole is compared with one container."""

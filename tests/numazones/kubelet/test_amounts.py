@@ -18,21 +18,20 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.versions import NEWEST, Release
 from numazones.placement.fragmentation import zones_of
 from numazones.prediction.forecast import Forecast, Kind, ask
-from tests.numazones.kubelet.building import configuration, container, machine, node, pod
+from tests.laws import examples
+from tests.numazones.kubelet.building import (
+    configuration,
+    container,
+    cpu_option_sets,
+    machine,
+    node,
+    pod,
+)
 
 NIC = "vendor/nic"
-OPTIONS: tuple[dict[str, str], ...] = (
-    {},
-    {"full-pcpus-only": "true"},
-    {"distribute-cpus-across-numa": "true"},
-    {"distribute-cpus-across-cores": "true"},
-    {"align-by-socket": "true"},
-    {"prefer-align-cpus-by-uncorecache": "true"},
-    {"strict-cpu-reservation": "true"},
-    {"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"},
-)
 
 
 @st.composite
@@ -41,14 +40,13 @@ def configurations(draw: st.DrawFn) -> tuple[Machine, KubeletConfiguration]:
     policy = draw(
         st.sampled_from(("single-numa-node", "single-numa-node", "restricted", "best-effort", "none"))
     )
-    hardware = machine(numas, cores=4, cores_per_cache=2, sockets=draw(st.sampled_from((1, numas))))
-    choices = [one for one in OPTIONS if policy != "single-numa-node" or "align-by-socket" not in one]
+    hardware = machine(numas, cores=4, cores_per_uncore_cache=2, sockets=draw(st.sampled_from((1, numas))))
     closest = draw(st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"})))
     config = configuration(
         policy,
         scope=draw(st.sampled_from(("container", "pod"))),
         memory=draw(st.sampled_from(("Static", "None"))),
-        cpu_options=draw(st.sampled_from(choices)),
+        cpu_options=draw(st.sampled_from(cpu_option_sets(Release(NEWEST), policy=policy))),
         options={} if policy == "none" else closest,
     )
     return hardware, config
@@ -100,7 +98,7 @@ def told(found: Node, newcomer: Pod) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]
@@ -114,7 +112,7 @@ def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.
 
 
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_forecast_of_many_nodes_says_what_each_says_alone(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]

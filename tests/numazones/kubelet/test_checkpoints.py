@@ -30,8 +30,9 @@ from numazones.kubelet.checkpoints import (
     parse_memory_manager_state,
 )
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
+from tests.places import DATA
 
-SAMPLE = Path(__file__).parents[2] / "data" / "recordings"
+SAMPLE = DATA / "recordings"
 FORMATS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     CPU_MANAGER_STATE: (parse_cpu_manager_state, dump_cpu_manager_state),
     MEMORY_MANAGER_STATE: (parse_memory_manager_state, dump_memory_manager_state),

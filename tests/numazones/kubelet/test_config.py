@@ -7,8 +7,7 @@ from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.versions import UnsupportedVersion
-
-from .building import configuration, machine
+from tests.numazones.kubelet.building import configuration, machine
 
 
 def test_defaults_are_the_kubelets() -> None:

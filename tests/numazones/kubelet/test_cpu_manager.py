@@ -9,8 +9,7 @@ from numazones.kubelet.cpu_manager import CPUManager, CPUState
 from numazones.kubelet.cpu_packing import Strategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import Hint
-
-from .building import configuration, container, machine, node, pod, sidecar
+from tests.numazones.kubelet.building import configuration, container, machine, node, pod, sidecar
 
 TWO = machine(2, cores=4)
 
@@ -181,7 +180,7 @@ def test_hints_are_told_to_be_of_cpus() -> None:
             Strategy(distributed=True, group=2),
         ),
         ({"distribute-cpus-across-cores": "1"}, Strategy(spread=True)),
-        ({"prefer-align-cpus-by-uncorecache": "t"}, Strategy(align_uncore=True)),
+        ({"prefer-align-cpus-by-uncorecache": "t"}, Strategy(align_uncore_caches=True)),
         ({"strict-cpu-reservation": "true"}, Strategy()),
     ],
 )
@@ -194,7 +193,7 @@ def test_options_say_how_cpus_are_chosen(options: dict[str, str], strategy: Stra
 
 def test_caches_are_kept_together_if_asked_for() -> None:
     """Of 4 CPUs that share a cache 3 are left, of another all, which the option takes."""
-    hardware = machine(1, cores=8, threads=1, cores_per_cache=4)
+    hardware = machine(1, cores=8, threads=1, cores_per_uncore_cache=4)
     for options, given in (({}, "1-4"), ({"prefer-align-cpus-by-uncorecache": "true"}, "4-7")):
         start = node(hardware, policy="none", memory="None", cpu_options=options)
         admission = admit(start, pod("u", container("c", 4)))

@@ -17,8 +17,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import Rejection
 from numazones.kubelet.startup import Kubelet
-
-from .building import configuration, container, gpus, machine, node, pod, sidecar
+from tests.numazones.kubelet.building import configuration, container, gpus, machine, node, pod, sidecar
 
 
 def device_node(policy: str, devices: Mapping[str, tuple[Device, ...]], **config: str) -> Node:

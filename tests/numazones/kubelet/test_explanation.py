@@ -8,8 +8,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint
 from numazones.kubelet.node import Node
 from numazones.kubelet.shortfall import Shortage
-
-from .building import GI, container, gpus, machine, node, pod
+from tests.numazones.kubelet.building import GI, container, gpus, machine, node, pod
 
 TWO = machine(2, cores=4)
 

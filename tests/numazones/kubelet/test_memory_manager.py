@@ -13,8 +13,7 @@ from numazones.kubelet.memory_manager import MemoryManager, MemoryState
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, Rejection
-
-from .building import GI, configuration, container, machine, node, pod, sidecar
+from tests.numazones.kubelet.building import GI, configuration, container, machine, node, pod, sidecar
 
 PAGES = machine(2, hugepages={2048: 512, 1048576: 2})
 

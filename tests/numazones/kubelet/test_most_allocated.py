@@ -12,8 +12,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-
-from .building import GI, container, machine, node, pod
+from tests.numazones.kubelet.building import GI, container, machine, node, pod
 
 MOST = {"prefer-most-allocated-numa-node": "true"}
 DEVICES = {

@@ -14,9 +14,9 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.startup import Kubelet
+from tests.laws import examples
+from tests.numazones.kubelet.building import GI, configuration, container, gpus, machine, node, pod
 from tests.numazones.kubelet.days import days, play
-
-from .building import GI, configuration, container, gpus, machine, node, pod
 
 HARDWARE = machine(2, cores=4)
 DEVICES = gpus((0,), (1,))
@@ -53,7 +53,7 @@ def test_restoring_nothing_is_a_fresh_node() -> None:
     assert restored().state_key == Node.fresh(HARDWARE, configuration("none"), DEVICES).state_key
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(days())
 def test_a_snapshot_restores_the_node(day: tuple[Node, list[Any]]) -> None:
     _, after = play(*day)
@@ -63,7 +63,7 @@ def test_a_snapshot_restores_the_node(day: tuple[Node, list[Any]]) -> None:
     assert again.state_key == after.state_key
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(days(), st.data())
 def test_a_restored_node_decides_alike(day: tuple[Node, list[Any]], data: st.DataObject) -> None:
     start, arrivals = day

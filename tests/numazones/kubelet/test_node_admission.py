@@ -12,8 +12,7 @@ from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
-
-from .building import GI, container, gpus, machine, node
+from tests.numazones.kubelet.building import GI, container, gpus, machine, node
 
 AMOUNTS = {"cpu": 46_000, "memory": 8 * GI, "hugepages-2Mi": GI, "v.example/nic": 2}
 

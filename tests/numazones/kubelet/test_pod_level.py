@@ -11,8 +11,7 @@ from numazones.kubelet.hints import Hint
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-
-from .building import GI, container, gpus, machine, node, pod, sidecar
+from tests.numazones.kubelet.building import GI, container, gpus, machine, node, pod, sidecar
 
 GATE = {"PodLevelResourceManagers": True}
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.numazones.kubelet.recorded_day import day, operations
+from tests.places import DATA
 
-SAMPLES = Path(__file__).parents[2] / "data"
+SAMPLES = DATA
 
 # All outcomes of the day per node; nothing else happened there. The three pods that stayed
 # Unschedulable never reached a kubelet.

@@ -3,7 +3,6 @@
 import gzip
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +20,9 @@ from numazones.kubelet.pod import Pod
 from numazones.kubelet.restart import node_from_checkpoints
 from numazones_simulator.kubelet import state_files
 from tests.conformance import scenario as reading
+from tests.places import DATA
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "conformance"
+SAMPLE = DATA / "conformance"
 
 
 def scenarios() -> list[dict[str, Any]]:

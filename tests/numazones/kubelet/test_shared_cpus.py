@@ -9,8 +9,7 @@ from numazones.api.shared_cpus import cpus_exclusive
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.shared_cpus import SharedCPUs, describe, shared_cpus
-
-from . import building
+from tests.numazones.kubelet import building
 
 AGES = {
     "a": "2026-01-31T08:00:00Z",

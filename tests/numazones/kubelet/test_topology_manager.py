@@ -9,9 +9,9 @@ from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.topology_manager import TopologyManager
+from tests.laws import examples
+from tests.numazones.kubelet.building import configuration, machine
 from tests.numazones.kubelet.slow_merge import slow_merge
-
-from .building import configuration, machine
 
 
 @st.composite
@@ -44,7 +44,7 @@ def cases(draw: st.DrawFn) -> tuple[TopologyManager, list[ResourceHints]]:
     return manager, [draw(hints(manager.numa_mask)) for _ in range(draw(st.integers(0, 4)))]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(cases())
 def test_the_fast_merge_equals_the_full_cross_product(
     case: tuple[TopologyManager, list[ResourceHints]],

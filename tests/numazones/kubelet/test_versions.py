@@ -11,8 +11,7 @@ from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import Kubelet
 from numazones.kubelet.versions import UnsupportedVersion, release
-
-from .building import configuration, container, machine, node, pod
+from tests.numazones.kubelet.building import configuration, container, machine, node, pod
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_1_31_lets_groups_of_numa_nodes_contradict_each_other(version: str, mess
 def test_an_odd_rest_comes_from_one_cache_since_1_33(version: str, cpu: str) -> None:
     """CPU 6 is left of a core in the emptier cache, CPU 1 is half of a core in the fuller one."""
     start = node(
-        machine(1, cores=4, cores_per_cache=2),
+        machine(1, cores=4, cores_per_uncore_cache=2),
         reserved="0,2,4",
         policy="none",
         memory="None",

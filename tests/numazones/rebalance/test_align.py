@@ -16,6 +16,7 @@ from numazones.rebalance.moves import Move, Plan, evict, place, replacement
 from numazones.rebalance.planner import Outcome, plan
 from numazones.rebalance.policy import Policy, Target
 from numazones.rebalance.proof import prove
+from tests.laws import examples
 from tests.numazones.rebalance.uncertain_nodes import not_ready
 
 GATED = {"schedulingGates": [{"name": "numazones.io/admission"}]}
@@ -197,7 +198,7 @@ def misaligned(node: ClusterNode) -> set[str]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from(list(Target)))
 def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
     build: Any, seed: int, target: Target

@@ -13,6 +13,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, pending_goals
+from tests.laws import examples
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
@@ -63,7 +64,7 @@ def test_a_pod_that_cannot_be_read_cannot_be_a_goal(build: Any) -> None:
         pending_goals([broken])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.sampled_from(["single-numa-node", "best-effort"]))
 def test_no_node_takes_more_than_its_ceiling(
     build: Any, random_cluster: Callable[[Random], list[ClusterNode]], seed: int, cpus: int, policy: str

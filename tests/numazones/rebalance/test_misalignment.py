@@ -15,6 +15,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.moves import evict, place
+from tests.laws import examples
 from tests.numazones.dra.test_claimed_alignment import dump as dump_with_claim
 
 Nodes = Callable[[random.Random], list[ClusterNode]]
@@ -157,7 +158,7 @@ def test_nothing_is_said_of_a_pod_that_is_aligned(build: Any) -> None:
     assert explained(build.situation([spread(build, "best-effort", ("wide", 2))])) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_advice_holds_when_it_is_followed(build: Any, seed: int) -> None:
     """What it says of an eviction, or of a new pod on the same node, is what then happens."""

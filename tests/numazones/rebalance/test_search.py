@@ -18,6 +18,7 @@ from numazones.rebalance.limits import Allowance, Limits, Tally
 from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Policy, Target
 from numazones.rebalance.search import Breadth, Found, NodeState, Search, View, state_key
+from tests.laws import examples
 
 
 def shape(cpus: int) -> FitMore:
@@ -178,7 +179,7 @@ def test_views_in_the_same_state_are_told_from_others_however_they_came_about(br
     assert sought._key(both) != sought._key(there)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10_000))
 def test_what_is_found_reaches_the_number_whether_the_search_is_confined_or_not(
     build: Any, random_cluster: Callable[[random.Random], list[ClusterNode]], seed: int

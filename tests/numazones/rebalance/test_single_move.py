@@ -17,8 +17,8 @@ from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
 from numazones.rebalance.single_move import Destinations
-
-from .conftest import Builders
+from tests.laws import examples
+from tests.numazones.rebalance.conftest import Builders
 
 ONE = Policy(limits=Limits(total=1))
 
@@ -94,7 +94,7 @@ def test_the_template_decides_where_a_replacement_fits(build: Builders) -> None:
 
 
 @given(seed=st.integers(0, 10**6), cpus=st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_there_is_a_move_to_advise_where_there_is_a_plan_and_each_one_advised_is_a_plan(
     seed: int, cpus: int, build: Builders, random_cluster: Callable[[random.Random], list[ClusterNode]]
 ) -> None:

@@ -15,6 +15,7 @@ from numazones.whatif.settings import parse
 from numazones.whatif.trial import Outcome
 from numazones.whatif.workload import Group, Recipe
 from numazones_koordinator.placement import KoordinatorPlacement
+from tests.laws import examples
 from tests.models.koordinator import building as koordinator
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
@@ -33,7 +34,7 @@ def experiment(*variants: str, seed: int = 1, churn: int = 5, recipe: str = "6xc
 TWO = experiment("topologyManagerPolicy=restricted")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=6))
 def test_runs_are_the_same_however_they_are_divided(numbers: list[int]) -> None:
     whole = make_runs(TWO, range(10))

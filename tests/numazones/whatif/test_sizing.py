@@ -8,6 +8,7 @@ from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate
 from numazones.whatif.sizing import POLICIES, Size, best, choices, size
 from numazones.whatif.workload import Group
+from tests.laws import examples
 
 # NUMA nodes of 8 CPUs, two of which the system keeps on the first one.
 MACHINE = node_template("sockets=2,numa=2,cores=8,threads=2,memory=32Gi,x.example/nic=2", name="m")
@@ -90,7 +91,7 @@ def test_fewest_machines_are_best_then_fewest_pods_across_numa_nodes() -> None:
     assert aligned.outcome.crossing == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 14)), min_size=1, max_size=4),
     st.sampled_from(POLICIES),

@@ -12,6 +12,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from numazones.cluster.cluster import MIRROR, ClusterPod
+from tests.laws import examples
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, RUNNING, OfflinePipeline, pod, zones_show
 
 
@@ -146,7 +147,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_node_that_pods_leave_is_missing_among_those_to_look_at(
     steps: list[tuple[str, Any]],
 ) -> None:

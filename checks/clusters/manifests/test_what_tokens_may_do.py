@@ -1,0 +1,259 @@
+"""What a thief of each program's token may not do, by the rules shipped and by a real API server's word."""
+
+import json
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.manifests.kustomizations import MANIFESTS, composition
+from tests.real_apiserver import ASSETS, RealAPIServer, run
+from tests.yaml_files import documents
+
+COMPONENTS = (
+    "components/exporter-noderesourcetopologies",
+    "components/exporter-recordings",
+    "components/operator-admission-gate",
+    "components/operator-eviction",
+)
+FOLDERS = ("exporter", "operator", "extender", *COMPONENTS)
+EXPORTER = "system:serviceaccount:numazones-system:numazones-exporter"
+OPERATOR = "system:serviceaccount:numazones-operator:numazones-operator"
+EXTENDER = "system:serviceaccount:numazones-operator:numazones-extender"
+
+WRITE = ("create", "update", "patch", "delete", "deletecollection")
+READ = ("get", "list", "watch")
+NEVER = (
+    (READ + WRITE, "", "secrets"),
+    (("list", "watch"), "", "configmaps"),
+    (("create", "update", "delete", "deletecollection"), "", "pods"),
+    (("get", "create"), "", "pods/exec"),
+    (("get", "create"), "", "pods/attach"),
+    (("get", "create"), "", "pods/portforward"),
+    (("get", "create"), "", "pods/proxy"),
+    (("get",), "", "pods/log"),
+    (("update", "patch"), "", "pods/ephemeralcontainers"),
+    (("update", "patch"), "", "pods/resize"),
+    (WRITE, "", "nodes"),
+    (("update", "patch"), "", "nodes/status"),
+    (("get", "create"), "", "nodes/proxy"),
+    (WRITE, "", "serviceaccounts"),
+    (("create",), "", "serviceaccounts/token"),
+    (("impersonate",), "", "users"),
+    (WRITE, "", "namespaces"),
+    (WRITE, "", "persistentvolumes"),
+    (WRITE, "apps", "daemonsets"),
+    (WRITE, "apps", "deployments"),
+    (WRITE, "apps", "replicasets"),
+    (WRITE, "batch", "jobs"),
+    ((*WRITE, "bind", "escalate"), "rbac.authorization.k8s.io", "clusterroles"),
+    ((*WRITE, "bind", "escalate"), "rbac.authorization.k8s.io", "roles"),
+    (WRITE, "rbac.authorization.k8s.io", "clusterrolebindings"),
+    (WRITE, "rbac.authorization.k8s.io", "rolebindings"),
+    (WRITE, "admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    (WRITE, "admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    (WRITE, "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    (WRITE, "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    (WRITE, "apiextensions.k8s.io", "customresourcedefinitions"),
+    (WRITE, "policy", "poddisruptionbudgets"),
+    (("create", "update", "patch"), "certificates.k8s.io", "certificatesigningrequests"),
+)
+"""(verbs, group, resource) that no program may, whatever is switched on."""
+FORBIDDEN = {
+    EXPORTER: (
+        *NEVER,
+        (("patch",), "", "pods"),
+        (("create",), "", "pods/eviction"),
+        (("create",), "", "pods/binding"),
+        (WRITE, "", "events"),
+        (READ + WRITE, "numazones.io", "rebalancepolicies"),
+        (READ + WRITE, "numazones.io", "rebalancerecommendations"),
+        (READ + WRITE, "numazones.io", "admissionpredictions"),
+        (("update", "deletecollection"), "numazones.io", "numazones"),
+    ),
+    OPERATOR: (
+        *NEVER,
+        (WRITE, "numazones.io", "numazones"),
+        (WRITE, "numazones.io", "rebalancepolicies"),
+        (("create",), "", "pods/binding"),
+        (WRITE, "topology.node.k8s.io", "noderesourcetopologies"),
+    ),
+    EXTENDER: (
+        *NEVER,
+        (("create",), "", "pods/eviction"),
+        (("update", "patch"), "", "pods/status"),
+        *(
+            (WRITE, "numazones.io", kind)
+            for kind in ("numazones", "rebalancepolicies", "admissionpredictions")
+        ),
+    ),
+}
+REQUESTS = [
+    (user, verb, group, resource)
+    for user, rules in FORBIDDEN.items()
+    for verbs, group, resource in rules
+    for verb in verbs
+]
+
+
+@cache
+def shipped_rules(user: str) -> list[dict[str, Any]]:
+    """The rules of all cluster roles that are bound to a service account, everything switched on."""
+    namespace, name = user.split(":")[2:]
+    bodies = [body for folder in FOLDERS for body in documents(MANIFESTS / folder / "rbac.yaml")]
+    roles = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ClusterRole"}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    return [
+        rule
+        for body in bodies
+        if body["kind"] == "ClusterRoleBinding" and subject in body["subjects"]
+        for rule in roles[body["roleRef"]["name"]]["rules"]
+    ]
+
+
+def grants(rule: dict[str, Any], verb: str, group: str, resource: str) -> bool:
+    asked = {"verbs": verb, "apiGroups": group, "resources": resource}
+    return all({value, "*"} & set(rule[key]) for key, value in asked.items())
+
+
+def test_no_role_that_is_shipped_grants_what_a_thief_would_want() -> None:
+    found = [
+        request
+        for request in REQUESTS
+        if any(grants(rule, *request[1:]) for rule in shipped_rules(request[0]))
+    ]
+    assert found == []
+    # A role that is read wrongly would grant nothing.
+    assert any(grants(rule, "create", "", "pods/eviction") for rule in shipped_rules(OPERATOR))
+    assert any(grants(rule, "patch", "numazones.io", "numazones") for rule in shipped_rules(EXPORTER))
+    assert any(grants(rule, "create", "", "pods/binding") for rule in shipped_rules(EXTENDER))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAPIServer]:
+    """A real API server with all of the manifests that give rights, and a pod of somebody's."""
+    if not ASSETS:
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver, etcd and kubectl")
+    folder = tmp_path_factory.mktemp("tokens")
+    (folder / "composition").mkdir()
+    with run(tmp_path_factory.mktemp("everything")) as server:
+        chosen = composition(folder / "composition", COMPONENTS, of=(".", "extender", "scheduler"))
+        server.kubectl("apply", "--server-side", "-k", str(chosen))
+        server.kubectl("create", "serviceaccount", "default", "--namespace=default")
+        server.kubectl("create", "secret", "generic", "password", "--from-literal=a=b")
+        spec = {
+            "containers": [{"name": "main", "image": "a"}],
+            "schedulingGates": [{"name": "numazones.io/admission"}],
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "victim", "labels": {"app": "web"}},
+            "spec": spec,
+        }
+        server.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+        wait_until_enforced(server)
+        yield server
+
+
+def wait_until_enforced(server: RealAPIServer) -> None:
+    """An API server takes some seconds to compile policies that were applied."""
+    takeover = json.dumps({"spec": {"containers": [{"name": "main", "image": "miner"}]}})
+    end = time.monotonic() + 120
+    for user in (OPERATOR, EXTENDER):
+        command = ("patch", "pod", "victim", "--namespace=default", "--dry-run=server", "-p", takeover)
+        stolen = token(server, user)
+        while "may not change" not in server.kubectl(*command, token=stolen, check=False):
+            assert time.monotonic() < end, f"no policy holds {user} back"
+            time.sleep(0.2)
+
+
+def token(server: RealAPIServer, user: str) -> str:
+    namespace, name = user.split(":")[2:]
+    return server.kubectl("-n", namespace, "create", "token", name).strip()
+
+
+@pytest.mark.real_apiserver
+def test_a_real_api_server_denies_each_of_them_in_every_namespace(
+    everything: RealAPIServer, tmp_path: Path
+) -> None:
+    """SubjectAccessReviews, in one request to kubectl; what it answers is counted, so that none is missed."""
+    own = "numazones-system", "numazones-operator"
+    reviews = [
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user,
+                "groups": [
+                    "system:serviceaccounts",
+                    f"system:serviceaccounts:{user.split(':')[2]}",
+                    "system:authenticated",
+                ],
+                "resourceAttributes": {
+                    "verb": verb,
+                    "group": group,
+                    "resource": resource.partition("/")[0],
+                    "subresource": resource.partition("/")[2],
+                    "namespace": namespace,
+                },
+            },
+        }
+        for user, verb, group, resource in REQUESTS
+        for namespace in ("kube-system", *own)
+    ]
+    (tmp_path / "reviews.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": reviews}))
+    command = ("create", "-o", 'jsonpath={.status.allowed}{"\\n"}', "-f")
+    answers = everything.kubectl(*command, str(tmp_path / "reviews.json")).splitlines()
+    assert len(answers) == len(reviews) > 1000
+    assert [review for review, answer in zip(reviews, answers, strict=True) if answer != "false"] == []
+    for user in FORBIDDEN:
+        assert (
+            everything.kubectl("auth", "can-i", "list", "pods", "--all-namespaces", f"--as={user}") == "yes\n"
+        )
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.parametrize("user", FORBIDDEN)
+def test_a_stolen_token_reads_no_secret_and_makes_no_pod(everything: RealAPIServer, user: str) -> None:
+    stolen = token(everything, user)
+    said = everything.kubectl("get", "secret", "password", "--namespace=default", token=stolen, check=False)
+    assert 'cannot get resource "secrets"' in said
+    said = everything.kubectl("run", "mine", "--image=x", "--namespace=default", token=stolen, check=False)
+    assert 'cannot create resource "pods"' in said
+    said = everything.kubectl("create", "token", "default", "--namespace=default", token=stolen, check=False)
+    assert 'cannot create resource "serviceaccounts/token"' in said
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ({"metadata": {"annotations": {"numazones.io/released": "2026-01-31T08:00:00Z"}}}, ""),
+        ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, "the images of pod victim"),
+        ({"metadata": {"labels": {"app": "payments"}}}, "labels, owners or finalizers of pod victim"),
+        ({"metadata": {"finalizers": ["example.com/never"]}}, "labels, owners or finalizers of pod victim"),
+    ],
+)
+@pytest.mark.parametrize("user", [OPERATOR, EXTENDER])
+def test_a_stolen_token_that_may_patch_pods_cannot_take_them_over(
+    everything: RealAPIServer, user: str, patch: Any, why: str
+) -> None:
+    said = everything.kubectl(
+        "patch", "pod", "victim", "--namespace=default", "--type=strategic", "-p", json.dumps(patch),
+        token=token(everything, user), check=False,
+    )  # fmt: skip
+    assert (f"numazones may not change {why}" if why else "pod/victim patched") in said
+
+
+@pytest.mark.real_apiserver
+def test_the_operator_takes_its_gate_away_with_its_own_token(everything: RealAPIServer) -> None:
+    patch = {"spec": {"schedulingGates": [{"$patch": "delete", "name": "numazones.io/admission"}]}}
+    said = everything.kubectl(
+        "patch", "pod", "victim", "--namespace=default", "--type=strategic", "-p", json.dumps(patch),
+        token=token(everything, OPERATOR),
+    )  # fmt: skip
+    assert "pod/victim patched" in said

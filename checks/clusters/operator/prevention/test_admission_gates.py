@@ -1,0 +1,390 @@
+"""The scheduling gate: who is released, when, and to which nodes; the rule of one slot for one pod."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones.cluster.waiting import GATE
+from numazones_client.errors import Invalid, Request
+from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
+from numazones_operator.prevention import preempting_releases
+from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
+from numazones_operator.process import Operator
+from numazones_simulator import node_kinds
+from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
+from tests.operator.prevention.extender.cluster import Cluster
+from tests.operator.prevention.offline_gates import offline_gates
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+async def waiting_pods(loop: Loop) -> list[str]:
+    pods = await loop.client.list(PODS, namespace="default")
+    return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("schedulingGates")]
+
+
+@pytest.mark.slow
+async def test_ten_pods_are_never_released_for_two_slots(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        # Two zones with 30 CPUs each: two pods of 20 fit, one in each.
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True)
+        loop.start_scheduler()
+        for number in range(10):
+            await loop.create_pod(f"p{number}", cpu=20, schedulingGates=[{"name": GATE}])
+        await eventually(lambda: _count(loop, 8))
+        await asyncio.sleep(2)
+        assert len(await waiting_pods(loop)) == 8
+        # As soon as one ends, the next may go, and is admitted.
+        first, _ = await eventually(lambda: bound(loop, 2))
+        await loop.client.delete(PODS, first, namespace="default", grace_seconds=0)
+        await eventually(lambda: _count(loop, 7))
+        await eventually(lambda: are_released(operator, 3, reason="admissible"))
+        counted = await metrics(operator)
+        outcomes = {name for name in counted if name.startswith("numazones_prediction_outcomes_total{")}
+        assert all('actual="Admitted"' in name for name in outcomes)
+
+
+async def _count(loop: Loop, number: int) -> bool:
+    return len(await waiting_pods(loop)) == number
+
+
+async def bound(loop: Loop, number: int) -> list[str]:
+    """Names of the pods that have a node, once there are so many."""
+    pods = await loop.client.list(PODS, namespace="default")
+    found = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]
+    return found if len(found) == number else []
+
+
+async def are_released(operator: Operator, number: int, *, reason: str) -> bool:
+    """Whether so many releases are counted: they are when the API server has answered."""
+    return (await metrics(operator))[
+        f'numazones_admission_gates_released_total{{reason="{reason}"}}'
+    ] == number
+
+
+async def messages(loop: Loop, reason: str) -> dict[str, str]:
+    """Pod → message of its events with a reason."""
+    events = await loop.client.list(EVENTS, namespace="default")
+    return {one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == reason}
+
+
+async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_others(tmp_path: Path) -> None:
+    """Known to be inadmissible, a released pod would be rejected and replaced, again and again."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=1.0)
+        gates = [{"name": GATE}]
+        loop.publishers["node"].cancel()
+        lease = "numazones-exporter-node"
+        await loop.client.delete(LEASES, lease, namespace=OPTIONS.exporter_namespace)
+
+        async def nothing_is_known() -> bool:
+            return (await metrics(operator)).get('numazones_stale_nodes{reason="NoLease"}') == 1
+
+        await eventually(nothing_is_known)
+        await loop.create_pod("unknown", cpu=4, schedulingGates=gates)
+        await eventually(lambda: messages(loop, "AdmissionGateTimeout"))
+        assert "unknown" in await messages(loop, "AdmissionGateTimeout")
+        assert "unknown" not in await waiting_pods(loop)
+        counted = await metrics(operator)
+        assert counted['numazones_admission_gates_released_total{reason="timeout"}'] >= 1
+
+
+async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=3600.0)
+        await eventually(operator.intent.followed.is_set, what="it knows who opts in")
+        await loop.create_pod("huge", cpu=200, schedulingGates=[{"name": GATE}])
+        await eventually(lambda: loop.verdict("huge"))
+        for now in (4e9, 8e9):
+            operator.gates._clock = lambda now=now: now  # type: ignore[misc]
+            await operator.gates.release()
+        assert await waiting_pods(loop) == ["huge"]
+        counted = await metrics(operator)
+        assert counted['numazones_gated_pods{served="true"}'] == 1
+        # It never came to a time-out, and one can tell: the series is there.
+        assert counted['numazones_admission_gates_released_total{reason="timeout"}'] == 0
+
+
+async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True)
+        for name, resources in (("burstable", {"requests": {"cpu": "1"}}), ("best-effort", {})):
+            container = {"name": "c", "image": "i", "resources": resources}
+            await loop.create_pod(name, containers=[container], schedulingGates=[{"name": GATE}])
+        await eventually(lambda: _count(loop, 0))
+        pod = await loop.client.get(PODS, "burstable", namespace="default")
+        assert "affinity" not in pod["spec"]
+        await eventually(lambda: are_released(operator, 2, reason="unconcerned"))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "cure"),
+    [(False, "components/operator-admission-gate"), (True, "label it numazones.io/admission-gate=enabled")],
+)
+async def test_a_pod_whose_gate_nobody_takes_away_gets_an_event_that_says_why(
+    tmp_path: Path, *, enabled: bool, cure: str
+) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.start_operator(admission_gate=enabled)
+        await loop.create_pod("a", cpu=2, schedulingGates=[{"name": GATE}])
+        found = await eventually(lambda: messages(loop, "AdmissionGateNotServed"))
+        assert cure in found["a"]
+        assert await waiting_pods(loop) == ["a"]
+
+
+async def test_without_opting_in_nothing_is_released(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.start_operator(admission_gate=True)
+        await loop.create_pod("a", cpu=2, schedulingGates=[{"name": GATE}])
+        await eventually(lambda: loop.verdict("a"))
+        await asyncio.sleep(1.5)
+        assert await waiting_pods(loop) == ["a"]
+
+
+GATES = [{"name": GATE}]
+
+
+async def classes(loop: Loop, **values: int) -> None:
+    for name, value in values.items():
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await loop.client.create(PRIORITY_CLASSES, body | {"value": value})
+
+
+async def test_the_more_important_takes_the_room_though_it_came_later(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        await classes(loop, high=1000)
+        # Two zones with 30 CPUs each: the small one leaves no room for the large one in either.
+        for number in range(2):
+            await loop.create_pod(f"low-{number}", cpu=20, schedulingGates=GATES)
+        await loop.create_pod("high", cpu=20, schedulingGates=GATES, priorityClassName="high")
+        await loop.create_pod("huge", cpu=200, schedulingGates=GATES, priorityClassName="high")
+        operator = await loop.start_operator(admission_gate=True)
+        await eventually(lambda: are_released(operator, 2, reason="admissible"))
+        # The one that fits nowhere kept nobody waiting, and of equal ones the first by name went.
+        assert await waiting_pods(loop) == ["huge", "low-1"]
+
+
+async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path: Path) -> None:
+    """Its forecast may be a moment behind; the room is its own all the same."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        await classes(loop, high=1000)
+        operator = await loop.start_operator(admission_gate=True)
+        await eventually(operator.intent.followed.is_set, what="it knows who opts in")
+        operator.gates._enabled = False
+        await loop.create_pod("high", cpu=20, schedulingGates=GATES, priorityClassName="high")
+        await loop.create_pod("low", cpu=4, schedulingGates=GATES)
+        await eventually(lambda: loop.verdict("high"))
+        await eventually(lambda: loop.verdict("low"))
+        forecasts = operator.pipeline.forecasts
+        real = forecasts.forecast_of
+        (high,) = (pod.uid for pod in operator.pipeline.state.gated.values() if pod.name == "high")
+        forecasts.forecast_of = lambda uid: None if uid == high else real(uid)  # type: ignore[method-assign]
+        operator.gates._enabled = True
+        assert await operator.gates.release()
+        assert await waiting_pods(loop) == ["high", "low"]
+        forecasts.forecast_of = real  # type: ignore[method-assign]
+        await eventually(lambda: _count(loop, 0))
+
+
+async def test_ours_is_the_last_gate_and_holds_no_room_before(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True)
+        other = {"name": "example.com/wait"}
+        for number in range(3):
+            await loop.create_pod(f"held-{number}", cpu=20, schedulingGates=[other, *GATES])
+        for number in range(2):
+            await loop.create_pod(f"p{number}", cpu=20, schedulingGates=GATES)
+        await eventually(lambda: are_released(operator, 2, reason="admissible"))
+        held = await loop.client.get(PODS, "held-0", namespace="default")
+        assert held["spec"]["schedulingGates"] == [other, *GATES]
+        assert "affinity" not in held["spec"]
+        for name in ("p0", "p1"):
+            await loop.client.delete(PODS, name, namespace="default", grace_seconds=0)
+        patch = {"spec": {"schedulingGates": GATES}}
+        await loop.client.patch(PODS, "held-0", patch, namespace="default")
+        await eventually(lambda: are_released(operator, 3, reason="admissible"))
+        assert await waiting_pods(loop) == ["held-1", "held-2"]
+
+
+async def test_a_pod_of_a_daemon_set_whose_template_has_the_gate_goes_to_its_node(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        nodes = [node_kinds.single_numa_node(name, f"10.0.0.{at}") for at, name in enumerate(("a", "b"), 1)]
+        await loop.start_nodes(nodes)
+        await loop.opt_in()
+        await loop.start_operator(admission_gate=True)
+        loop.start_scheduler()
+        named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
+        affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [named]}}}
+        await loop.create_pod("daemon", cpu=4, schedulingGates=GATES, affinity=affinity)
+        assert await eventually(lambda: bound(loop, 1)) == ["daemon"]
+        pod = await loop.client.get(PODS, "daemon", namespace="default")
+        assert pod["spec"]["nodeName"] == "b"
+
+
+async def running(loop: Loop, number: int) -> bool:
+    pods = await loop.client.list(PODS, namespace="default")
+    return len([pod for pod in pods if pod["status"]["phase"] == "Running"]) == number
+
+
+@pytest.mark.parametrize(
+    ("fillers", "goes"),
+    [
+        # Zones hold 30 CPUs each. The scheduler preempts one of two, and a zone is free then.
+        ([("low-a", 28, "low"), ("low-b", 28, "low")], True),
+        # It preempts the least important of four, one in each zone: in vain.
+        ([("mid-a", 14, "mid"), ("low-a", 14, "low"), ("mid-b", 14, "mid"), ("low-b", 14, "low")], False),
+    ],
+    ids=["makes room", "in vain"],
+)
+async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
+    tmp_path: Path, fillers: list[tuple[str, int, str]], *, goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preempting_releases, "PERIOD", 0.05)
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        await classes(loop, high=1000, mid=10, low=1)
+        for at, (name, cpu, priority) in enumerate(fillers, 1):
+            await loop.create_pod(name, cpu=cpu, priorityClassName=priority)
+            await loop.bind(name, "node")
+            await eventually(partial(running, loop, at))
+        operator = await loop.start_operator(admission_gate=True)
+        await loop.create_pod("equal", cpu=28, schedulingGates=GATES, priorityClassName="low")
+        await loop.create_pod("high", cpu=28, schedulingGates=GATES, priorityClassName="high")
+        await eventually(lambda: loop.verdict("high"))
+        if not goes:
+            searches = operator.gates._preempting
+            await eventually(lambda: {priority for _, priority in searches._due} == {1, 1000})
+            before = searches._due
+            await eventually(lambda: all(searches._due[key] > before[key] for key in before))
+            assert await waiting_pods(loop) == ["equal", "high"]
+            return
+        await eventually(lambda: are_released(operator, 1, reason="preemption"))
+        assert await waiting_pods(loop) == ["equal"]
+        # What the scheduler does then: it preempts one pod, and binds the other once that is gone.
+        await loop.client.delete(PODS, "low-b", namespace="default")
+        await eventually(lambda: running(loop, 1))
+        await loop.bind("high", "node")
+        await eventually(lambda: running(loop, 2))
+
+
+async def test_a_refused_release_is_told_on_the_pod(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True)
+
+        async def refuse(*_arguments: Any, **_options: Any) -> dict[str, Any]:
+            raise Invalid(Request("patch", "pods default/a", "pods"), "no room for changes", code=422)
+
+        operator.client.patch = refuse  # type: ignore[method-assign]
+        await loop.create_pod("a", cpu=2, schedulingGates=GATES)
+        found = await eventually(lambda: messages(loop, "AdmissionGateNotServed"))
+        assert "no room for changes" in found["a"]
+        assert not operator.held.by_node()
+
+
+async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) -> None:
+    """Not from when the pod was made: one that waited for long is not released for an exporter's hiccup."""
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=60.0)
+        await eventually(operator.intent.followed.is_set, what="it knows who opts in")
+        await loop.create_pod("huge", cpu=200, schedulingGates=GATES)
+        await eventually(lambda: loop.verdict("huge"))
+        now = 4e9
+        operator.gates._clock = lambda: now
+        forecasts = operator.pipeline.forecasts
+        forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign] # noqa: ARG005
+        await operator.gates.release()
+        assert await waiting_pods(loop) == ["huge"]
+        now += 61
+        await eventually(lambda: _count(loop, 0))
+
+
+async def test_a_clock_that_is_set_forward_releases_no_pod_of_which_nothing_is_known(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True, admission_gate_timeout=3600.0)
+        await eventually(operator.intent.followed.is_set, what="it knows who opts in")
+        await loop.create_pod("huge", cpu=200, schedulingGates=GATES)
+        await eventually(lambda: loop.verdict("huge"))
+        forecasts = operator.pipeline.forecasts
+        forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign] # noqa: ARG005
+        await operator.gates.release()
+        operator.gates._wall = lambda: 4e9
+        await operator.gates.release()
+        assert await waiting_pods(loop) == ["huge"]
+
+
+async def test_who_may_not_lead_any_more_releases_nobody(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        operator = await loop.start_operator(admission_gate=True)
+        operator.gates._leads = lambda: False
+        await loop.create_pod("a", cpu=2, schedulingGates=GATES)
+        await eventually(lambda: loop.verdict("a"))
+        await operator.gates.release()
+        assert await waiting_pods(loop) == ["a"]
+        assert not operator.held.by_node()
+        operator.gates._leads = lambda: True
+        await eventually(lambda: _count(loop, 0))
+
+
+async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_kubelet_astray() -> None:
+    """What it frees may be given to an init container, on a NUMA node that has too little for the app."""
+    cluster = Cluster("a")
+    gates = offline_gates(cluster)
+    cluster.pod("stays", cpu=18, nodeName="a")
+    cluster.pod("leaves", cpu=10, nodeName="a")  # 2 CPUs are left on NUMA node 0
+    cluster.ask_to_delete("leaves")
+    for name, cpu in (("large", 20), ("small", 12)):
+        body = cluster.pod(name, mirrored=False, cpu=cpu, schedulingGates=[{"name": GATE}])
+        body["spec"]["initContainers"] = [pod_body("init", cpu=4)["spec"]["containers"][0] | {"name": "init"}]
+        cluster.mirror(name)
+    await cluster.offline.renew()
+    assert cluster.offline.published["large"].verdict == "Admissible"  # while the other holds what it has
+    await gates.release()
+    assert [name for name, _ in cluster.server.patches] == ["small"]
+
+
+async def test_a_pod_that_might_be_rejected_if_another_ended_goes_when_none_has_for_a_while() -> None:
+    """Nothing would ever change on a quiet cluster; `large` would wait for ever beside the room it fits."""
+    cluster = Cluster("a")
+    gates = offline_gates(cluster)
+    cluster.pod("stays", cpu=18, nodeName="a")
+    cluster.pod("may-end", cpu=10, nodeName="a")
+    body = cluster.pod("large", mirrored=False, cpu=20, schedulingGates=[{"name": GATE}])
+    body["spec"]["initContainers"] = [pod_body("init", cpu=4)["spec"]["containers"][0] | {"name": "init"}]
+    cluster.mirror("large")
+    await cluster.offline.renew()
+    assert cluster.offline.published["large"].verdict == "Admissible"
+    await gates.release()
+    cluster.offline.clock.now += PATIENCE_SECONDS - 1
+    await gates.release()
+    assert not cluster.server.patches
+    cluster.offline.clock.now += 1
+    await gates.release()
+    assert [name for name, _ in cluster.server.patches] == ["large"]

@@ -1,0 +1,145 @@
+"""The gate and pods that claim devices (DRA): they wait for NUMA nodes, and no device is out of reach."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numazones.cluster.waiting import GATE
+from numazones.dra.devices import Slice
+from numazones_client.resources import DEVICE_CLASSES, NAMESPACES, PODS
+from numazones_operator.mirror.decoding import DeviceClass
+from numazones_simulator import node_kinds
+from tests.numazones.dra.building import GPU, device, device_class, resource_slice
+from tests.operator.closed_loop import closed_loop, eventually, metrics
+from tests.operator.offline_pipeline import ALL_OF_A_ZONE
+from tests.operator.prevention.extender.cluster import Cluster
+from tests.operator.prevention.offline_gates import offline_gates
+
+GATES = [{"name": GATE}]
+RESOURCE = "example.com/gpu"
+MINE: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]}
+TEMPLATE: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def released(cluster: Cluster) -> dict[str, Any]:
+    """Name of a released pod → what was changed of its node affinity."""
+    return {
+        name: (patch["spec"].get("affinity") or {}).get("nodeAffinity", {})
+        for name, patch in cluster.server.patches
+    }
+
+
+def preferred(affinity: dict[str, Any]) -> list[str]:
+    assert affinity.keys() == {PREFERRED}
+    return [term["preference"]["matchFields"][0]["values"][0] for term in affinity[PREFERRED]]
+
+
+@pytest.mark.parametrize("spec", [MINE, TEMPLATE], ids=["claim", "template"])
+async def test_a_pod_that_claims_devices_prefers_nodes_that_admit_it_and_is_kept_from_none(
+    spec: dict[str, Any],
+) -> None:
+    cluster = Cluster("a", "b", "full")
+    for number in range(2):
+        cluster.pod(f"there-{number}", cpu=ALL_OF_A_ZONE, nodeName="full")
+    cluster.pod("claims", cpu=20, schedulingGates=GATES, **spec)
+    await cluster.offline.renew()
+    found = cluster.offline.published["claims"]
+    assert found.verdict == "Unknown"
+    assert "it claims devices by resourceClaims" in found.sentence
+    await offline_gates(cluster).release()
+    assert preferred(released(cluster)["claims"]) == ["a", "b"]
+    assert set(cluster.held.by_node()) == {"a", "b"}  # where it will most likely go
+    assert cluster.offline.metrics.gates_released.labels("devices")._value.get() == 1
+
+
+async def test_it_waits_until_the_numa_nodes_of_some_node_would_take_it() -> None:
+    cluster = Cluster("a")
+    gates = offline_gates(cluster)
+    for number in range(2):
+        cluster.pod(f"there-{number}", cpu=ALL_OF_A_ZONE, nodeName="a")
+    cluster.pod("claims", cpu=20, schedulingGates=GATES, **MINE)
+    await cluster.offline.renew()
+    assert cluster.offline.published["claims"].verdict == "Inadmissible"
+    await gates.release()
+    assert released(cluster) == {}
+    cluster.delete("there-0")
+    await cluster.offline.renew()
+    await gates.release()
+    assert preferred(released(cluster)["claims"]) == ["a"]
+
+
+async def test_two_for_one_numa_node_are_not_released_together() -> None:
+    cluster = Cluster("a")
+    cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
+    for name in ("one", "two"):
+        cluster.pod(name, cpu=20, schedulingGates=GATES, **TEMPLATE)
+    await cluster.offline.renew()
+    await offline_gates(cluster).release()
+    assert len(released(cluster)) == 1
+
+
+async def test_one_that_numa_placement_does_not_concern_goes_at_once_whatever_it_claims() -> None:
+    cluster = Cluster("a")
+    body = cluster.pod("burstable", mirrored=False, cpu=200, schedulingGates=GATES, **MINE)
+    body["spec"]["containers"][0]["resources"].pop("limits")
+    cluster.mirror("burstable")
+    await cluster.offline.renew()
+    await offline_gates(cluster).release()
+    assert released(cluster) == {"burstable": {}}
+
+
+def ask_for_mapped_devices(cluster: Cluster) -> None:
+    """A DeviceClass maps an extended resource, and a pod asks for one of that."""
+    cluster.state.devices.classes.put(DeviceClass.from_api(device_class("gpus", resource=RESOURCE)))
+    cluster.state.devices.slices.put(
+        Slice.from_api(resource_slice(device("gpu-0", 0), node="b", pool="b", driver=GPU))
+    )
+    cluster.pod("asks", cpu=4, limits={RESOURCE: "1"}, schedulingGates=GATES)
+
+
+async def test_the_same_holds_for_an_extended_resource_that_a_device_class_maps() -> None:
+    cluster = Cluster("a", "b")
+    ask_for_mapped_devices(cluster)
+    await cluster.offline.renew()
+    assert cluster.offline.published["asks"].verdict == "Unknown"
+    await offline_gates(cluster).release()
+    # The device is on b, the best is a: it must not be kept from b.
+    assert set(preferred(released(cluster)["asks"])) == {"a", "b"}
+
+
+async def test_where_a_device_plugin_offers_it_on_some_nodes_the_pod_is_limited_to_these() -> None:
+    cluster = Cluster("a", "b")
+    ask_for_mapped_devices(cluster)
+    cluster.offer("a", RESOURCE, 1)
+    await cluster.offline.renew()
+    await offline_gates(cluster).release()
+    affinity = released(cluster)["asks"]
+    (term,) = affinity[REQUIRED]["nodeSelectorTerms"]
+    assert term["matchFields"][0]["values"] == ["a"]
+
+
+async def test_on_a_cluster_it_keeps_its_claims_and_may_go_to_every_node(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        specs = [node_kinds.single_numa_node(name, f"10.0.0.{at}") for at, name in enumerate("ab", 1)]
+        await loop.start_nodes(specs)
+        await loop.client.create(DEVICE_CLASSES, device_class("gpus", f'device.driver == "{GPU}"'))
+        label = {"metadata": {"labels": {"numazones.io/admission-gate": "enabled"}}}
+        await loop.client.patch(NAMESPACES, "default", label)
+        operator = await loop.start_operator(admission_gate=True)
+        await loop.create_pod("claims", cpu=4, schedulingGates=GATES, **TEMPLATE)
+
+        async def counted() -> bool:
+            name = 'numazones_admission_gates_released_total{reason="devices"}'
+            return (await metrics(operator))[name] == 1
+
+        await eventually(counted, what="the pod is released")
+        pod = await loop.client.get(PODS, "claims", namespace="default")
+        assert not pod["spec"].get("schedulingGates")
+        assert pod["spec"]["resourceClaims"] == TEMPLATE["resourceClaims"]
+        assert sorted(preferred(pod["spec"]["affinity"]["nodeAffinity"])) == ["a", "b"]
+        said = (await loop.predictions())["claims"]
+        assert said["verdict"] == "Unknown"
+        assert "the scheduler's allocator" in said["message"]

@@ -1,0 +1,618 @@
+"""The recording and alerting rules, by promtool: where each fires, where it must not, and what it says."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tests.manifests.promtool import RULES, RUNBOOKS, Series, check, promtool
+from tests.places import ROOT
+
+ALERTS = {rule["alert"]: rule for group in RULES for rule in group["rules"] if "alert" in rule}
+RECORDED = {rule["record"]: rule for group in RULES for rule in group["rules"] if "record" in rule}
+
+
+@dataclass(frozen=True)
+class Case:
+    alert: str
+    series: Series
+    at: str
+    labels: dict[str, str] = field(default_factory=dict)
+    summary: str = ""
+    """What the alert says; empty: it must not fire."""
+
+
+ACCURACY = "numazones_prediction_accuracy_total"
+REJECTIONS = "numazones_owner_rejections_total"
+WEB = f"{REJECTIONS}{{namespace='shop',owner_kind='Deployment',owner='web',reason='TopologyAffinityError'}}"
+ANSWERED = "numazones_extender_request_duration_seconds"
+MISALIGNED = "numazones_owner_misaligned_pods{namespace='shop'"
+EVICTED = "numazones_rebalance_pods_evicted_total"
+RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
+OUTCOMES = [
+    Case(
+        "NumazonesNoLeader",
+        {"numazones_operator_leader{pod='a'}": "0x20", "numazones_operator_leader{pod='b'}": "1 1 0x20"},
+        "10m",
+        {},
+        "No replica of numazones-operator leads, so predictions are not renewed.",
+    ),
+    Case(
+        "NumazonesNoLeader",
+        {"up": "1x9"},
+        "5m",
+        {},
+        "No replica of numazones-operator leads, so predictions are not renewed.",
+    ),
+    Case(
+        "NumazonesNoLeader",
+        {"numazones_operator_leader{pod='a'}": "0x9", "numazones_operator_leader{pod='b'}": "1x9"},
+        "5m",
+    ),
+    Case(
+        "NumazonesSeveralLeaders",
+        {"numazones_operator_leader{pod='a'}": "1x9", "numazones_operator_leader{pod='b'}": "1x9"},
+        "5m",
+        {},
+        "2 replicas of numazones-operator lead at the same time.",
+    ),
+    Case(  # one in each of two clusters
+        "NumazonesSeveralLeaders",
+        {"numazones_operator_leader{cluster='a'}": "1x9", "numazones_operator_leader{cluster='b'}": "1x9"},
+        "5m",
+    ),
+    Case(
+        "NumazonesStaleNodes",
+        {
+            "numazones_stale_nodes{reason='NoZones'}": "3x20",
+            "numazones_stale_nodes{reason='NoLease'}": "0x20",
+        },
+        "15m",
+        {"reason": "NoZones"},
+        "3 nodes are stale (NoZones); predictions for them are Unknown.",
+    ),
+    Case("NumazonesStaleNodes", {"numazones_stale_nodes{reason='NoZones'}": "3x8 0x12"}, "15m"),
+    Case(
+        "NumazonesPredictionsLate",
+        {
+            "numazones_operator_lag_seconds_bucket{le='5.0'}": "0+90x30",
+            "numazones_operator_lag_seconds_bucket{le='10.0'}": "0+100x30",
+            "numazones_operator_lag_seconds_bucket{le='+Inf'}": "0+100x30",
+        },
+        "25m",
+        {},
+        "One prediction in a hundred is published more than 5 s after its cause.",
+    ),
+    Case(
+        "NumazonesPredictionsLate",
+        {
+            "numazones_operator_lag_seconds_bucket{le='1.0'}": "0+100x30",
+            "numazones_operator_lag_seconds_bucket{le='5.0'}": "0+100x30",
+            "numazones_operator_lag_seconds_bucket{le='+Inf'}": "0+100x30",
+        },
+        "25m",
+    ),
+    Case(  # nothing is predicted at all
+        "NumazonesPredictionsLate",
+        {
+            "numazones_operator_lag_seconds_bucket{le='5.0'}": "0x30",
+            "numazones_operator_lag_seconds_bucket{le='+Inf'}": "0x30",
+        },
+        "25m",
+    ),
+    Case(
+        "NumazonesWatchesFail",
+        {"numazones_operator_watch_restarts_total{resource='pods',reason='rejected'}": "0+6x30"},
+        "25m",
+        {"resource": "pods"},
+        "pods cannot be watched.",
+    ),
+    Case(
+        "NumazonesWatchesFail",
+        {"numazones_operator_watch_restarts_total{resource='pods',reason='ended'}": "0+6x30"},
+        "25m",
+    ),
+    Case(
+        "NumazonesWritesFail",
+        {"numazones_operator_api_writes_total{resource='events',result='403'}": "0+1x30"},
+        "25m",
+        {"resource": "events"},
+        "100% of the operator's writes of events fail.",
+    ),
+    Case(
+        "NumazonesWritesFail",
+        {
+            "numazones_operator_api_writes_total{resource='events',result='ok'}": "0+99x30",
+            "numazones_operator_api_writes_total{resource='events',result='409'}": "0+1x30",
+        },
+        "25m",
+    ),
+    Case(
+        "NumazonesModelMisses",
+        {f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "0x9 1x9"},
+        "15m",
+        {"model": "kubelet"},
+        "1 predictions were wrong although everything was known: a fault of the model.",
+    ),
+    Case(
+        "NumazonesModelMisses",
+        {
+            f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "4x20",
+            f"{ACCURACY}{{model='kubelet',accuracy='race'}}": "0+1x20",
+        },
+        "15m",
+    ),
+    Case(  # one kind of miss alone, and nothing that came true: the other series do not exist
+        "NumazonesPredictionsMiss",
+        {f"{ACCURACY}{{model='kubelet',accuracy='stale'}}": "0+1x90"},
+        "80m",
+        {"model": "kubelet"},
+        "100% of the predictions do not come true.",
+    ),
+    Case(
+        "NumazonesPredictionsMiss",
+        {
+            f"{ACCURACY}{{model='koordinator',accuracy='right'}}": "0+9x90",
+            f"{ACCURACY}{{model='koordinator',accuracy='race'}}": "0+1x90",
+        },
+        "80m",
+        {"model": "koordinator"},
+        "10% of the predictions do not come true.",
+    ),
+    Case(  # few, by race
+        "NumazonesPredictionsMiss",
+        {
+            f"{ACCURACY}{{model='kubelet',accuracy='right'}}": "0+99x90",
+            f"{ACCURACY}{{model='kubelet',accuracy='race'}}": "0+1x90",
+        },
+        "80m",
+    ),
+    Case(  # no predictions, or too few to speak of a share
+        "NumazonesPredictionsMiss",
+        {
+            f"{ACCURACY}{{model='kubelet',accuracy='unknown'}}": "0+9x90",
+            f"{ACCURACY}{{model='koordinator',accuracy='race'}}": "0x60 1x30",
+        },
+        "80m",
+    ),
+    Case(
+        "NumazonesKubeletDisagrees",
+        {
+            "cpu_manager_numa_allocation_spread{node='a',numa_node='0'}": "8x30",
+            "kubelet_cpu_manager_allocation_per_numa{node='a',numa_node='0'}": "4x30",
+        },
+        "20m",
+        {"node": "a", "numa_node": "0"},
+        "On NUMA node 0 of a, numazones counts 4 exclusive CPUs more than the kubelet.",
+    ),
+    Case(  # the same; empty, where the kubelet keeps its old figure; and not scraped at all
+        "NumazonesKubeletDisagrees",
+        {
+            "cpu_manager_numa_allocation_spread{node='a',numa_node='0'}": "8x30",
+            "kubelet_cpu_manager_allocation_per_numa{node='a',numa_node='0'}": "8x30",
+            "cpu_manager_numa_allocation_spread{node='a',numa_node='1'}": "0x30",
+            "kubelet_cpu_manager_allocation_per_numa{node='a',numa_node='1'}": "4x30",
+            "cpu_manager_numa_allocation_spread{node='b',numa_node='0'}": "2x30",
+        },
+        "20m",
+    ),
+    Case(
+        "NumazonesPodsBlocked",
+        {"numazones_blocked_pods{source='Kubelet',reason='TopologyAffinityError'}": "2x30"},
+        "20m",
+        {"reason": "TopologyAffinityError"},
+        "2 pods fit on no node: TopologyAffinityError.",
+    ),
+    Case(
+        "NumazonesPodsBlocked",
+        {"numazones_blocked_pods{source='Scheduler',reason='Insufficient cpu'}": "2x30"},
+        "20m",
+    ),
+    Case(
+        "NumazonesRejectionLoop",
+        {WEB: "1+1x20"},
+        "15m",
+        {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
+        "Kubelets rejected 10 pods of Deployment shop/web within 10 minutes; it makes new ones.",
+    ),
+    Case(
+        "NumazonesRejectionLoop",
+        {WEB: "1x9 4x20"},
+        "15m",
+    ),
+    Case(
+        "NumazonesGateTimeouts",
+        {"numazones_admission_gates_released_total{reason='timeout'}": "0x9 2x20"},
+        "15m",
+        {},
+        "2 gated pods were released unseen, because nobody knew whether a node would admit them.",
+    ),
+    Case(
+        "NumazonesGateTimeouts",
+        {"numazones_admission_gates_released_total{reason='admissible'}": "0+5x30"},
+        "15m",
+    ),
+    Case(
+        "NumazonesGateNotServed",
+        {"numazones_gated_pods{served='false'}": "4x20"},
+        "15m",
+        {},
+        "4 pods wait behind the scheduling gate numazones.io/admission, and nobody releases them.",
+    ),
+    Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
+    Case(
+        "NumazonesReleasedPodsWithoutNodes",
+        {"numazones_released_pods_without_nodes": "2x20"},
+        "10m",
+        {},
+        "2 pods were released from the gate to nodes that are all gone, cordoned or tainted, "
+        "and can go nowhere else.",
+    ),
+    # Those that are replaced wait for a minute.
+    Case("NumazonesReleasedPodsWithoutNodes", {"numazones_released_pods_without_nodes": "2x1 0x20"}, "10m"),
+    Case(
+        "NumazonesGateWithoutOperator",
+        # The operator's series end: its pods are gone.
+        {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},
+        "20m",
+        {},
+        "4 pods wait behind the scheduling gate, and no operator leads that could release them.",
+    ),
+    Case(
+        "NumazonesGateWithoutOperator",
+        {
+            "scheduler_pending_pods{queue='gated'}": "0x10 7x30",
+            "numazones_gated_pods{served='true'}": "0x5 stale",
+            "numazones_admission_gates_released_total{reason='admissible'}": "12x5 stale",
+        },
+        "25m",
+        {},
+        "7 pods wait behind the scheduling gate, and no operator leads that could release them.",
+    ),
+    # Gates of others, where ours was never used.
+    Case("NumazonesGateWithoutOperator", {"scheduler_pending_pods{queue='gated'}": "7x30"}, "25m"),
+    Case(
+        "NumazonesGateWithoutOperator",
+        {"numazones_gated_pods{served='true'}": "4x30", "numazones_operator_leader": "1x30"},
+        "25m",
+    ),
+    Case(
+        "NumazonesFragmented",
+        {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x90"},
+        "70m",
+        {"shape": "cpu=16"},
+        "No further pod of shape cpu=16 could use 75% of the free CPUs.",
+    ),
+    Case("NumazonesFragmented", {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x30 0.2x60"}, "70m"),
+    Case(  # no series of an extender at all
+        "NumazonesExtenderAbsent",
+        {"numazones_waiting_pods{scheduler='numazones'}": "3x20"},
+        "10m",
+        {},
+        "3 pods wait for the scheduler numazones, and no extender serves one.",
+    ),
+    Case(  # the operator itself serves none
+        "NumazonesExtenderAbsent",
+        {
+            "numazones_waiting_pods{scheduler='numazones'}": "3x20",
+            "numazones_extender_serving{pod='operator'}": "0x20",
+        },
+        "10m",
+        {},
+        "3 pods wait for the scheduler numazones, and no extender serves one.",
+    ),
+    Case(
+        "NumazonesOwnerMisaligned",
+        {
+            f"{MISALIGNED},owner_kind='Deployment',owner='web',alignable='now'}}": "0x20 2x100",
+            f"{MISALIGNED},owner_kind='Deployment',owner='web',alignable='never'}}": "3x120",
+        },
+        "90m",
+        {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
+        "2 pods of Deployment shop/web are not aligned, though their nodes could hold them aligned now.",
+    ),
+    Case(  # pods that nobody owns
+        "NumazonesOwnerMisaligned",
+        {f"{MISALIGNED},alignable='now'}}": "1x120"},
+        "90m",
+        {"namespace": "shop"},
+        "1 pods of nobody in shop are not aligned, though their nodes could hold them aligned now.",
+    ),
+    Case(  # aligned for a moment within the hour, or without room
+        "NumazonesOwnerMisaligned",
+        {
+            f"{MISALIGNED},owner_kind='Job',owner='a',alignable='now'}}": "1x50 0x10 1x50",
+            f"{MISALIGNED},owner_kind='Job',owner='b',alignable='never'}}": "1x120",
+            f"{MISALIGNED},owner_kind='Job',owner='c',alignable='emptier'}}": "1x120",
+            f"{MISALIGNED},owner_kind='Job',owner='d',alignable='unknown'}}": "1x120",
+        },
+        "90m",
+    ),
+    Case(  # which owners they are nobody knows
+        "NumazonesOwnerMisaligned",
+        {"numazones_owner_misaligned_pods{owner='(others)',alignable='now'}": "1x120"},
+        "90m",
+    ),
+    Case(
+        "NumazonesExtenderAbsent",
+        {
+            "numazones_waiting_pods{scheduler='numazones'}": "3x20",
+            "numazones_extender_serving{pod='operator'}": "0x20",
+            "numazones_extender_serving{pod='scheduler'}": "1x20",
+        },
+        "10m",
+    ),
+    Case(
+        "NumazonesExtenderAbsent",
+        {"numazones_waiting_pods{scheduler='default-scheduler'}": "3x20"},
+        "10m",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {
+            f"{ANSWERED}_bucket{{verb='filter',le='1.0'}}": "0+90x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='2.5'}}": "0+100x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='+Inf'}}": "0+100x30",
+        },
+        "25m",
+        {"verb": "filter"},
+        "The extender answers filter slowly, or too late for the scheduler's httpTimeout.",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {"numazones_extender_unread_answers_total{verb='bind'}": "0+1x30"},
+        "25m",
+        {"verb": "bind"},
+        "The extender answers bind slowly, or too late for the scheduler's httpTimeout.",
+    ),
+    Case(
+        "NumazonesExtenderSlow",
+        {
+            f"{ANSWERED}_bucket{{verb='filter',le='1.0'}}": "0+100x30",
+            f"{ANSWERED}_bucket{{verb='filter',le='+Inf'}}": "0+100x30",
+            "numazones_extender_unread_answers_total{verb='filter'}": "4x30",
+        },
+        "25m",
+    ),
+    Case(
+        "NumazonesExtenderSampled",
+        {"numazones_extender_sampled_requests_total": "0x9 2x20"},
+        "15m",
+        {},
+        "2 times pods were said to fit nowhere though a node that was not named would have taken them.",
+    ),
+    Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
+    Case(
+        "NumazonesPodsSpin",
+        {"numazones_extender_repeated_requests_total": "0+60x30"},
+        "15m",
+        {},
+        "A pod is tried again and again, 600 times within 10 minutes beyond the ordinary.",
+    ),
+    Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
+    Case(
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0+1x90",
+            f"{ANSWERED}_count{{verb='bind'}}": "0+2x90",
+        },
+        "60m",
+        {},
+        "50% of the bindings are refused, as the node has changed since it was chosen.",
+    ),
+    Case(  # few of many
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0+1x90",
+            f"{ANSWERED}_count{{verb='bind'}}": "0+50x90",
+        },
+        "60m",
+    ),
+    Case(  # too few to speak of a share
+        "NumazonesBindConflicts",
+        {
+            "numazones_extender_bind_conflicts_total": "0x50 1x40",
+            f"{ANSWERED}_count{{verb='bind'}}": "0x50 2x40",
+        },
+        "80m",
+    ),
+    Case(
+        "NumazonesHeldRoomStays",
+        {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
+        "80m",
+        {},
+        "For 45 minutes room has been held for pods on their way (2 now).",
+    ),
+    Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
+    Case(
+        "NumazonesExporterCannotPublish",
+        {"numazones_exporter_last_publish_timestamp_seconds{node='a'}": "60x30"},
+        "15m",
+        {"node": "a"},
+        "The exporter on a has not published its zones for 14m 0s.",
+    ),
+    Case(
+        "NumazonesExporterCannotPublish",
+        {"numazones_exporter_last_publish_timestamp_seconds{node='a'}": "0+60x30"},
+        "15m",
+    ),
+    Case(
+        "NumazonesExporterSourceFails",
+        {"numazones_exporter_source_errors_total{instance='10.0.0.1:9406',source='podresources'}": "0+1x40"},
+        "35m",
+        {"instance": "10.0.0.1:9406", "source": "podresources"},
+        "The exporter on 10.0.0.1:9406 cannot read podresources.",
+    ),
+    Case(
+        "NumazonesExporterSourceFails",
+        {"numazones_exporter_source_errors_total{node='a',source='podresources'}": "0x9 1x40"},
+        "35m",
+    ),
+    Case(
+        "NumazonesRebalancePolicyInvalid",
+        {"numazones_rebalance_policy_ready{mode='Auto',policy='nightly'}": "0x20"},
+        "10m",
+        {"policy": "nightly"},
+        "RebalancePolicy nightly is not followed.",
+    ),
+    Case(
+        "NumazonesRebalancePolicyInvalid",
+        {"numazones_rebalance_policy_ready{mode='Auto',policy='nightly'}": "1x20"},
+        "10m",
+    ),
+    Case(
+        "NumazonesRebalancePoliciesConflict",
+        {"numazones_rebalance_policy_conflicted{mode='Auto',policy='nightly'}": "1x30"},
+        "20m",
+        {"policy": "nightly"},
+        "RebalancePolicy nightly and another one contradict each other.",
+    ),
+    Case(
+        "NumazonesRebalancePoliciesConflict",
+        {"numazones_rebalance_policy_conflicted{mode='Auto',policy='nightly'}": "1x9 0x20"},
+        "20m",
+    ),
+    Case(
+        "NumazonesRebalanceFails",
+        {f"{RECOMMENDATIONS}{{mode='Auto',policy='nightly',phase='Failed'}}": "0+1x60"},
+        "60m",
+        {"policy": "nightly"},
+        "60 plans of policy nightly failed.",
+    ),
+    Case(
+        "NumazonesRebalanceFails",
+        {f"{RECOMMENDATIONS}{{mode='Auto',policy='nightly',phase='Succeeded'}}": "0+1x60"},
+        "60m",
+    ),
+    Case(
+        "NumazonesRebalanceStuck",
+        {"numazones_rebalance_active_plans{mode='Auto',policy='nightly',phase='Executing'}": "1x90"},
+        "70m",
+        {"policy": "nightly"},
+        "A plan of policy nightly has been under way for an hour.",
+    ),
+    Case(
+        "NumazonesRebalanceStuck",
+        {"numazones_rebalance_active_plans{mode='Auto',policy='nightly',phase='Executing'}": "1x50 0x9 1x40"},
+        "70m",
+    ),
+    Case(
+        "NumazonesEvictionsBlocked",
+        {f"{EVICTED}{{result='blocked',policy='nightly',namespace='db'}}": "0+1x90"},
+        "70m",
+        {"policy": "nightly", "namespace": "db"},
+        "A PodDisruptionBudget in db blocks a plan of policy nightly.",
+    ),
+    Case(
+        "NumazonesEvictionsBlocked",
+        {f"{EVICTED}{{result='success',policy='nightly',namespace='db'}}": "0+1x90"},
+        "70m",
+    ),
+    Case(
+        "NumazonesPlanWaits",
+        {"numazones_rebalance_active_plans{mode='Approve',policy='nightly',phase='Proposed'}": "1x90"},
+        "70m",
+        {"policy": "nightly"},
+        "A plan of policy nightly has been waiting for approval for an hour.",
+    ),
+    Case(
+        "NumazonesPlanWaits",
+        {"numazones_rebalance_active_plans{mode='Recommend',policy='p',phase='Proposed'}": "1x90"},
+        "70m",
+    ),
+]
+
+
+def test_an_alert_fires_where_it_must_and_nowhere_else(tmp_path: Path) -> None:
+    tests = []
+    for case in OUTCOMES:
+        rule = ALERTS[case.alert]
+        alert = {
+            "exp_labels": {**rule["labels"], **case.labels},
+            "exp_annotations": {**rule["annotations"], "summary": case.summary},
+        }
+        fired = [alert] if case.summary else []
+        expected = {"eval_time": case.at, "alertname": case.alert, "exp_alerts": fired}
+        tests.append((case.series, {"alert_rule_test": [expected]}))
+    check(tmp_path, tests)
+
+
+def test_each_alert_is_shown_to_fire_and_to_keep_quiet() -> None:
+    for fires in (True, False):
+        assert {case.alert for case in OUTCOMES if bool(case.summary) is fires} == ALERTS.keys()
+
+
+RIGHT, RACE = (f"{ACCURACY}{{model='kubelet',accuracy='{accuracy}'}}" for accuracy in ("right", "race"))
+RATIO = "model:numazones_prediction_accuracy:ratio_rate1h"
+
+
+SAMPLES: list[tuple[str, Series, dict[str, float]]] = [
+    # Neither side of a ratio needs the other to exist.
+    (RATIO, {RIGHT: "0+3x60", RACE: "0+1x60"}, {"model='kubelet'": 0.75}),
+    (RATIO, {RIGHT: "0+3x60"}, {"model='kubelet'": 1}),
+    (RATIO, {RACE: "0+1x60"}, {"model='kubelet'": 0}),
+    (RATIO, {RIGHT: "7x60"}, {}),
+    (
+        "node:numazones_cluster_zone_available_cpus:sum",
+        {
+            f"numazones_cluster_zone_available{{node='a',numa_node='{n}',resource='cpu'}}": f"{n}x60"
+            for n in (2, 3)
+        },
+        {"node='a'": 5},
+    ),
+    (
+        "node:numazones_cluster_zone_available_cpus:max",
+        {
+            f"numazones_cluster_zone_available{{node='a',numa_node='{n}',resource='cpu'}}": f"{n}x60"
+            for n in (2, 3)
+        },
+        {"node='a'": 3},
+    ),
+    (
+        "owner:numazones_owner_rejections:increase10m",
+        {
+            f"{REJECTIONS}{{namespace='n',owner_kind='Job',owner='j',reason='{reason}'}}": "0+1x60"
+            for reason in ("TopologyAffinityError", "SMTAlignmentError")
+        },
+        {"namespace='n',owner_kind='Job',owner='j'": 20},
+    ),
+    (
+        "numa_node:cpu_manager_numa_allocation:difference",
+        {
+            "cpu_manager_numa_allocation_spread{node='a',numa_node='0',pod='x'}": "8x60",
+            "kubelet_cpu_manager_allocation_per_numa{node='a',numa_node='0',job='kubelet'}": "10x60",
+        },
+        {"node='a',numa_node='0'": -2},
+    ),
+]
+
+
+def test_what_is_recorded(tmp_path: Path) -> None:
+    tests = []
+    for record, series, expected in SAMPLES:
+        samples = [{"labels": f"{record}{{{labels}}}", "value": value} for labels, value in expected.items()]
+        question = {"expr": record, "eval_time": "60m", "exp_samples": samples}
+        tests.append((series, {"promql_expr_test": [question]}))
+    check(tmp_path, tests)
+
+
+def test_every_recording_is_shown() -> None:
+    assert {record for record, _, _ in SAMPLES} == RECORDED.keys()
+
+
+def test_each_alert_says_what_to_do_and_has_a_runbook() -> None:
+    headings = re.findall(r"^## (Numazones\w+)$", RUNBOOKS.read_text(), re.MULTILINE)
+    assert headings == list(ALERTS)
+    for name, rule in ALERTS.items():
+        # The chart and tools/runbook_links.py add links for those who serve the runbooks somewhere.
+        assert rule["annotations"].keys() == {"summary", "description"}, name
+        assert rule["labels"]["severity"] in {"info", "warning"}
+
+
+def test_the_guides_scrape_configuration_is_one(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "monitoring.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (tmp_path / "numazones.rules.yaml").write_text(yaml.safe_dump({"groups": RULES}))
+    (tmp_path / "prometheus.yaml").write_text(block)
+    promtool("check", "config", tmp_path / "prometheus.yaml")
