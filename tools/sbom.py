@@ -1,6 +1,6 @@
 """Prints the bill of materials (CycloneDX 1.6) of a wheel or of an image; equal inputs give equal bills.
 
-    python -m tools.sbom dist/numazones-X.Y.Z-py3-none-any.whl
+    python -m tools.sbom dist/numazones_lab-X.Y.Z-py3-none-any.whl
     python -m tools.sbom exporter CONTEXT arm64
 
 A wheel's bill lists what its extras need, as requirements.txt pins it, on any supported Python and system.
@@ -31,7 +31,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.locked import locked, needed, project
+from tools.locked import extras_of, locked, needed, siblings
 from tools.targets import PYTHONS, TARGETS
 
 _LOCKS = {"amd64": "base.lock", "arm64": "base.arm64.lock"}
@@ -42,20 +42,21 @@ _MOMENT = 1767225600
 
 
 def of_wheel(wheel: Path) -> Bom:
-    """The bill of a wheel."""
+    """The bill of a wheel, with the project's other distributions that it needs."""
     with zipfile.ZipFile(wheel) as content:
         metadata = _metadata(content)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     library = _python(metadata["Name"], metadata["Version"], hashes=[_sha256(digest)])
-    extras = [extra for extra in project()["optional-dependencies"] if extra != "dev"]
+    extras = [extra for extra in extras_of(metadata["Name"]) if extra != "dev"]
     wanted = [needed(extras, environment=target.markers(python)) for target in TARGETS for python in PYTHONS]
     lines = locked(set().union(*wanted)).splitlines()
     pins = [line.split()[0].split("==") for line in lines if line[0] != " "]
+    pins += [[name, metadata["Version"]] for name in sorted(siblings(metadata["Name"]))]
     packages = {canonicalize_name(name): _python(name, version) for name, version in pins}
     bom = _bom(library, list(packages.values()), digest)
     for name, package in packages.items():
-        others = {canonicalize_name(Requirement(text).name) for text in requires(name) or ()}
-        bom.register_dependency(package, [packages[other] for other in sorted(others & packages.keys())])
+        required = {canonicalize_name(Requirement(text).name) for text in requires(name) or ()}
+        bom.register_dependency(package, [packages[other] for other in sorted(required & packages.keys())])
     return bom
 
 

@@ -10,6 +10,7 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -28,9 +29,15 @@ def download(folder: Path, names: AbstractSet[str], target: Target, python: str)
 
 
 def install(
-    folder: Path, names: AbstractSet[str], target: Target, python: str, *, wheels: Path, further: str
+    folder: Path,
+    names: AbstractSet[str],
+    target: Target,
+    python: str,
+    *,
+    wheels: Path,
+    further: Iterable[str],
 ) -> None:
-    """Install packages from a folder of wheels that were downloaded, and a further wheel.
+    """Install packages from a folder of wheels that were downloaded, and further wheels.
 
     Raises:
         LookupError: the lock lacks one.
@@ -38,7 +45,7 @@ def install(
     """
     pins = re.sub(r" \\$|^ .*\n", "", locked(names), flags=re.MULTILINE)
     offline = ("--no-index", "--find-links", wheels, "--no-compile", "--target", folder)
-    _pip("install", *offline, pins=f"{pins}{further}\n", target=target, python=python)
+    _pip("install", *offline, pins="\n".join((pins, *further, "")), target=target, python=python)
 
 
 def _pip(command: str, *options: str | Path, pins: str, target: Target, python: str) -> None:

@@ -32,7 +32,7 @@ from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones_exporter.conditions import conditions_of, unexpected_problems
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
-from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Hardware, Observation, Problem
+from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
 from numazones_exporter.reserved import (
     STATIC_CPU,
     STATIC_MEMORY,
@@ -41,6 +41,8 @@ from numazones_exporter.reserved import (
     reserved_cpus,
     reserved_memory,
 )
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 
 class IndescribableNode(NumazonesError):

@@ -44,10 +44,10 @@ from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.definitions import Definition, Definitions
-from numazones_operator.mirror.shared_cpu_events import SharedCPUEvents
-from numazones_operator.mirror.stale_exporters import StaleExporters
-from numazones_operator.mirror.unreadable_objects import UnreadableObjects
-from numazones_operator.mirror.zone_placements import ZonePlacements
+from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
+from numazones_operator.notices.stale_exporters import StaleExporters
+from numazones_operator.notices.unreadable_objects import UnreadableObjects
+from numazones_operator.notices.zone_placements import ZonePlacements
 from numazones_operator.options import Options
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater

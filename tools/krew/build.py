@@ -20,7 +20,7 @@ from string import Template
 from hatchling.builders.wheel import WheelBuilder
 
 from tools.archives import packed
-from tools.locked import ROOT, needed, version
+from tools.locked import DISTRIBUTIONS, ROOT, needed, version
 from tools.targets import PYTHONS, TARGETS, Target
 from tools.wheels import download, install
 
@@ -40,8 +40,10 @@ def contents(target: Target, wheels: Path, pythons: Sequence[str] = PYTHONS) -> 
     """
     files = {_PROGRAM: (HERE / f"{_PROGRAM}.py").read_bytes()}
     files |= {name: (ROOT / name).read_bytes() for name in ("LICENSE", "NOTICE")}
+    own: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        (own,) = WheelBuilder(str(ROOT)).build(directory=folder, versions=["standard"])
+        for source in (ROOT, DISTRIBUTIONS["numazones-models"]):
+            own += WheelBuilder(str(source)).build(directory=folder, versions=["standard"])
         for python in pythons:
             names = needed(["kubectl"], environment=target.markers(python))
             site = Path(folder, python)

@@ -133,7 +133,7 @@ def test_placement_models_are_found_by_what_was_unpacked(installed: Path, tmp_pa
     path = (installed / "bin", interpreter(tmp_path / "python", "python3"), Path("/usr/bin"))
     said = run(["kubectl-numazones", "top", "-f", str(tmp_path / "marked.json")], *path)
     assert "worker-1: unknown: koord-scheduler and the kubelet's managers both" in said.stdout, said.stderr
-    metadata = installed / "store" / "packages" / f"numazones-{version('numazones')}.dist-info"
+    metadata = installed / "store" / "packages" / f"numazones_models-{version('numazones')}.dist-info"
     (named,) = PathDistribution(metadata).entry_points.select(group=ENTRY_POINTS, name="topology-aware")
     assert named.value.startswith("numazones_topology_aware.")
 

@@ -50,7 +50,7 @@ from numazones.whatif.history import (
     replay,
 )
 from numazones.whatif.workload import Event, Leaving
-from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
+from numazones_node.sysfs import SysfsReader, may_be_read
 
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""

@@ -27,10 +27,10 @@ from numazones_operator.mirror.decoding import (
     tells_namespaces_apart,
 )
 from numazones_operator.mirror.device_objects import DeviceObjects
+from numazones_operator.mirror.fates import Fates
 from numazones_operator.mirror.node_placement import Surroundings
 from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.mirror.waiting_pods import WaitingPods
-from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
 

@@ -24,8 +24,9 @@ from numazones.placement.kubelet import KUBELET
 from numazones.placement.model import Model, kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.fates import Fates
 from numazones_operator.verification import causes
-from numazones_operator.verification.causes import Accuracy, Fates
+from numazones_operator.verification.causes import Accuracy
 
 NO_NODE = "NoNode"
 TOO_LATE = "TooLate"
