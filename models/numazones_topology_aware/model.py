@@ -5,7 +5,6 @@ kubelets alone.
 """
 
 from numazones.placement.model import BoundPod, Model, Object, on_demand, runtime_verdict
-
 from numazones_topology_aware.identity import DECIDER, NAME, POLICIES, SOURCE
 
 

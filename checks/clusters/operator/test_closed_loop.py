@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numazones.placement.model import kubelet_verdict
-from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.placement.model import kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_client import NotFound
 from numazones_client.resources import PODS
@@ -21,6 +20,7 @@ from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import Workload
+from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
