@@ -26,7 +26,7 @@ from numazones_client.resources import (
 )
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import NodeSpec
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually
 from tests.places import ROOT
@@ -156,7 +156,7 @@ async def test_zones_that_go_with_their_definition_make_nodes_unknown_until_both
         await eventually(installed)
         assert loop.fleet is not None
         for agent in loop.fleet.agents.values():
-            loop.tasks.create_task(ZonePublisher(agent, loop.client).run())
+            loop.tasks.create_task(SimulatedZonePublisher(agent, loop.client).run())
         await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
 
 
@@ -168,7 +168,7 @@ async def test_a_node_that_is_deleted_and_back_under_its_name_is_the_new_one(tmp
         assert loop.fleet is not None
         agent = loop.fleet.agents["n1"]
         await agent.register()
-        loop.tasks.create_task(ZonePublisher(agent, loop.client).run())
+        loop.tasks.create_task(SimulatedZonePublisher(agent, loop.client).run())
         await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
 
 
