@@ -58,8 +58,8 @@ class AdmissionPolicies:
             prepare: makes an object of what a patch leaves: decoded, with its defaults.
 
         Raises:
-            StatusError: 403, a policy denies the write or fails and may not be ignored; 500, a patch leaves no
-                object of the kind.
+            StatusError: 403, a policy denies the write or fails and may not be ignored; 500, a patch leaves
+            no object of the kind.
         """
         assert review.object is not None  # noqa: S101 - deletions have nothing to mutate
         if is_exempt(review.kind):
