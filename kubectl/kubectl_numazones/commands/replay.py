@@ -2,9 +2,10 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -16,7 +17,6 @@ from kubectl_numazones.reading.cluster import NotThere, source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import objects_of_files
 from kubectl_numazones.reading.source import Source, connect
-from numazones.whatif.history import Outcome
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize
 from numazones_client import NotFound
@@ -33,6 +33,35 @@ Examples:
   kubectl numazones replay 20260131T120000Z-team.web-1.json.gz    one that the operator keeps
   kubectl numazones replay miss.json.gz                           the same, from a file
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A pod of which the kubelet and the model said different things."""
+
+    node: Annotated[str, "Whose kubelet it was."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    differences: Annotated[tuple[str, ...], "What the kubelet did, and what the model says."]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedAtRestart:
+    """A running pod that its kubelet would reject if it restarted."""
+
+    node: Annotated[str, "Its node."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    reason: Annotated[str, "As the kubelet would say it."]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDocument:
+    """``replay``: a recorded history against the model."""
+
+    outcomes: Annotated[int, "Decisions of kubelets that were compared."]
+    agree: Annotated[int, "Those in which the model says the same."]
+    outside: Annotated[int, "Outcomes that others than the model's parts decided."]
+    differ: Annotated[list[Difference], "Those in which it does not."]
+    rejected_at_restart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]
 
 
 @click.command("replay", epilog=_EPILOG)
@@ -53,8 +82,10 @@ def command(source: Source, name: str, output: Output) -> int:
     differ = report.differ
     agree = len(report.outcomes) - len(differ)
     if output.is_document:
-        differences = [(node, outcome.name, list(outcome.differences)) for node, outcome in differ]
-        _write(output, len(report.outcomes), len(report.outside), differences, report.at_restart)
+        differences = [Difference(node, outcome.name, outcome.differences) for node, outcome in differ]
+        ended = [RejectedAtRestart(node, one.name, one.at_restart) for node, one in report.at_restart]
+        counts = (len(report.outcomes), agree, len(report.outside))
+        output.write(ReplayDocument(*counts, differences, ended))
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
@@ -79,7 +110,8 @@ def _replay_miss(name: str, source: Source, output: Output) -> int:
     pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
     if output.is_document:
         difference = f"verdict: observed {_outcome_text(miss.actual)}, model {_outcome_text(now)}"
-        _write(output, 1, 0, [(miss.node.name, pod, [difference])] if differs else [])
+        found = [Difference(miss.node.name, pod, (difference,))] if differs else []
+        output.write(ReplayDocument(1, int(not differs), 0, found, []))
         return int(differs)
     screen.say(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
@@ -102,29 +134,6 @@ _SAID: tuple[Column[tuple[str, str]], ...] = (
 
 def _outcome_text(answer: Answer) -> str:
     return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
-
-
-def _write(
-    output: Output,
-    outcomes: int,
-    outside: int,
-    differ: list[tuple[str, str, list[str]]],
-    at_restart: Iterable[tuple[str, Outcome]] = (),
-) -> None:
-    output.write(
-        {
-            "outcomes": outcomes,
-            "agree": outcomes - len(differ),
-            "outside": outside,
-            "differ": [
-                {"node": node, "pod": pod, "differences": differences} for node, pod, differences in differ
-            ],
-            "rejectedAtRestart": [
-                {"node": node, "pod": outcome.name, "reason": outcome.at_restart}
-                for node, outcome in at_restart
-            ],
-        }
-    )
 
 
 def find_miss(name: str, source: Source) -> WrongPrediction:

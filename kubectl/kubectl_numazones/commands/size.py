@@ -1,8 +1,8 @@
 """``size``: how many machines a list of pods needs, under which policy, with which CPUs reserved."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import click
 
@@ -29,6 +29,14 @@ Examples:
   The machine of a node of the cluster, with four CPUs for the system:
     kubectl numazones size 40xcpu=6,memory=24Gi --node worker-1 --reserve 4
 """
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDocument:
+    """``size``: how many machines a list of pods needs."""
+
+    best: Annotated[Size | None, "Those that need the fewest machines; null where none will do."]
+    sizes: Annotated[Sequence[Size], "One for each combination of settings."]
 
 
 @click.command("size", epilog=_EPILOG)
@@ -72,9 +80,7 @@ def command(
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
     if output.is_document:
-        output.write(
-            {"best": None if found is None else _document(found), "sizes": list(map(_document, sizes))}
-        )
+        output.write(SizeDocument(found, sizes))
     else:
         _print_sizes(sizes, found, wanted)
     return 1 if found is None else 0
@@ -128,20 +134,7 @@ _COLUMNS: tuple[Column[Size], ...] = (
     Column("MACHINES", _unless_misfit(lambda one: one.machines), right=True),
     Column("AT LEAST", _unless_misfit(lambda one: one.at_least), right=True),
     Column("CPUS LEFT", _unless_misfit(lambda one: one.left), right=True),
-    Column("STRANDED", _unless_misfit(lambda one: one.outcome.stranded), right=True),
-    Column("ACROSS NUMA", _unless_misfit(lambda one: one.outcome.crossing), right=True),
+    Column("STRANDED", _unless_misfit(lambda one: one.stranded), right=True),
+    Column("ACROSS NUMA", _unless_misfit(lambda one: one.crossing), right=True),
     Column("WHY NOT", lambda one: one.misfit),
 )
-
-
-def _document(one: Size) -> dict[str, Any]:
-    outcome = asdict(one.outcome)
-    return {
-        "settings": dict(one.settings),
-        "machines": None if one.misfit else one.machines,
-        "atLeast": None if one.misfit else one.at_least,
-        "cpusLeft": one.left,
-        "strandedCPUs": outcome["stranded"],
-        "podsAcrossNUMANodes": outcome["crossing"],
-        "misfit": one.misfit,
-    }
