@@ -98,7 +98,7 @@ def installed(nodes: Iterable[SimulatedNode]) -> Iterator[Object]:
     """The objects that clusters with such nodes have beside them."""
     for name in {node.spec.model for node in nodes}:
         simulation = placement_models.simulation_of(name)
-        for _, body in () if simulation is None else simulation.installed():
+        for _, body in () if simulation is None else simulation.installed:
             yield body
 
 

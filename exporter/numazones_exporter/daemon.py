@@ -36,7 +36,6 @@ from numazones_exporter.observation import (
     KUBELET_CONFIG,
     KUBELET_FILES,
     MEMORY_MANAGER_STATE,
-    NO_NUMA_NODES,
     NODE,
     NOT_ASKED,
     NOT_FOUND,
@@ -44,9 +43,7 @@ from numazones_exporter.observation import (
     PODRESOURCES,
     PODS,
     SOCKET_MISSING,
-    SYSFS,
     Observation,
-    Problem,
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
 from numazones_exporter.publishing import MissingOwner, Publisher, Writer, ZonePublisher
@@ -66,6 +63,8 @@ from numazones_exporter.triggers import (
 )
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_exporter.watched_zones import WatchedZones
+from numazones_node.problems import Problem
+from numazones_node.sysfs import NO_NUMA_NODES, SYSFS
 from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0

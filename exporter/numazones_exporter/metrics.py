@@ -20,7 +20,7 @@ from numazones.cpuset import CPUSet
 from numazones_exporter.observation import ORDER
 from numazones_exporter.resident_memory import confines, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
 

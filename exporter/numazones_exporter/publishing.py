@@ -17,7 +17,6 @@ condition whose status stays keeps the time that the API server holds.
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +40,6 @@ _DYNAMIC_RESOURCES = "dynamicResources"
 """Fields of a zone's status that are the operator's."""
 _MAX_CONCURRENT_WRITES = 16
 """Zones that are written at the same time; each takes a connection."""
-
-_log = logging.getLogger(__name__)
 
 
 class MissingOwner(NumazonesError):

@@ -6,7 +6,7 @@ snapshot id, which is derived from their content, are ``numazones.api.snapshot``
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from numazones.api.numazone import Kubelet, NUMAZone
 from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.snapshot import (
     Holder,
+    KnownDevice,
     NodeSnapshot,
     kubelet_settings,
 )
@@ -30,9 +31,8 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones_exporter.conditions import conditions_of, unexpected_problems
 from numazones_exporter.consistency import contradictions
-from numazones_exporter.devices import NodeDevices, devices_of
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
-from numazones_exporter.observation import Hardware, Observation, Problem
+from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
 from numazones_exporter.reserved import (
     STATIC_CPU,
     STATIC_MEMORY,
@@ -41,6 +41,8 @@ from numazones_exporter.reserved import (
     reserved_cpus,
     reserved_memory,
 )
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 
 class IndescribableNode(NumazonesError):
@@ -90,6 +92,24 @@ def problems_of(observation: Observation) -> tuple[Problem, ...]:
     return _join(observation, observation.hardware).problems
 
 
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """The devices of device plugins: what podresources call allocatable, joined with who holds them.
+
+    podresources and the checkpoint list healthy devices only; an unhealthy one is seen while a container
+    holds it, and not otherwise. NUMA nodes come from podresources, and for held devices from the checkpoint.
+    A device without topology, or whose NUMA nodes the machine does not have, belongs to no zone: it is listed
+    in the node's first zone, and no zone counts it.
+    """
+
+    devices: tuple[KnownDevice, ...]
+    resources_without_devices: frozenset[str]
+    """Resources of plugins that list no healthy device, none of whose devices is held."""
+    allocatable_known: bool
+    """Whether the healthy devices and their NUMA nodes could be read; else only devices in use are known."""
+    problems: tuple[Problem, ...] = ()
+
+
 class _NodeFacts(NamedTuple):
     """What the sources say together."""
 
@@ -101,7 +121,7 @@ class _NodeFacts(NamedTuple):
 
 def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
     holdings = holdings_of(observation)
-    devices = devices_of(observation, holdings)
+    devices = _devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
     problems = (
         *unexpected_problems(observation),
@@ -245,3 +265,39 @@ def _fingerprint(observation: Observation) -> str:
     else:
         return ""
     return fingerprint(sorted(names))
+
+
+def _devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
+    """Return all devices, by resource and id."""
+    numas: dict[tuple[str, str], int] = {}
+    registered = {} if observation.devices is None else observation.devices.registered
+    offer = observation.podresources
+    if offer is None:
+        healthy = {(resource, device) for resource, ids in registered.items() for device in ids}
+    else:
+        numas = {(device.resource, device.id): device.numa for device in offer.allocatable_devices}
+        healthy = set(numas)
+    for holding in holdings.containers:
+        for device in holding.resources.devices:
+            numas.setdefault((device.resource, device.id), device.numa)
+    return NodeDevices(
+        devices=tuple(KnownDevice(*key, numas[key], healthy=key in healthy) for key in sorted(numas)),
+        resources_without_devices=frozenset(registered) - {resource for resource, _ in numas}
+        if offer is not None
+        else frozenset(),
+        allocatable_known=offer is not None or observation.devices is None,
+        problems=tuple(_unknown_topology_problems(observation)),
+    )
+
+
+def _unknown_topology_problems(observation: Observation) -> list[Problem]:
+    """Report that the checkpoint alone does not say on which NUMA nodes free devices are."""
+    if observation.podresources is not None or observation.devices is None:
+        return []
+    if not any(observation.devices.registered.values()):
+        return []
+    message = (
+        f"{DEVICE_CHECKPOINT} does not tell the NUMA nodes of free devices; devices are counted "
+        "once podresources can be read"
+    )
+    return [Problem(PODRESOURCES, "DeviceTopologyUnknown", message)]

@@ -5,7 +5,6 @@ beforehand: a missing right, a policy that asks for no approval, a plan whose ti
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,18 +12,14 @@ from typing import Any
 
 from kubectl_numazones.reading.access import may
 from numazones.api.rebalance import (
-    ACTIVE,
     Mode,
-    Place,
     PlanPhase,
-    RebalanceRecommendation,
-    RebalanceRecommendationSpec,
-    RebalanceRecommendationStatus,
     RecommendedMove,
 )
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem
+from numazones.rebalance.recommendation import Recommendation
 from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
 from numazones_client.errors import UnknownResource
@@ -53,14 +48,10 @@ class Undecidable(NumazonesError):
     """Nothing can be decided, or nothing would come of it; the message says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Recommendation):
     """A recommendation that a person decides about."""
 
-    name: str
-    uid: str
-    spec: RebalanceRecommendationSpec
-    status: RebalanceRecommendationStatus
+    __slots__ = ()
 
     @classmethod
     def of(cls, body: Object) -> "Plan":
@@ -69,18 +60,11 @@ class Plan:
         Raises:
             Undecidable: it makes no sense.
         """
-        name = str(body["metadata"]["name"])
         try:
-            model = RebalanceRecommendation.from_api(body)
+            return cls.from_api(body)
         except (NumazonesError, ValueError) as error:
+            name = body["metadata"]["name"]
             raise Undecidable(f"recommendation {name} cannot be read: {error}") from error
-        status = model.status or RebalanceRecommendationStatus()
-        return cls(name, model.metadata.uid, model.spec, status)
-
-    @property
-    def phase(self) -> str:
-        """How far it is; one that the operator has not looked at yet is proposed."""
-        return self.status.phase or PlanPhase.PROPOSED
 
     @property
     def promise(self) -> str:
@@ -90,14 +74,10 @@ class Plan:
         return f"{self.spec.goal}: {before} now, {after} after {evictions}"
 
 
-def _place(place: Place) -> str:
-    return f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
-
-
 MOVES: tuple[Column[RecommendedMove], ...] = (
     Column("POD", lambda move: move.pod.full_name),
-    Column("FROM", lambda move: _place(move.source)),
-    Column("TO", lambda move: _place(move.target)),
+    Column("FROM", lambda move: str(move.source)),
+    Column("TO", lambda move: str(move.target)),
     Column("WHY", lambda move: move.why),
 )
 
@@ -127,7 +107,7 @@ async def _others(client: Client, name: str) -> str:
     try:
         plans = sorted(
             (Plan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
-            key=lambda plan: (plan.phase not in ACTIVE, plan.name),
+            key=lambda plan: (not plan.active, plan.name),
         )
     except NumazonesError:
         return "kubectl get rebalancerecommendations shows which there are"
@@ -192,8 +172,8 @@ async def _mode(client: Client, plan: Plan) -> str | None:
 def is_decided(plan: Plan, decision: Decision) -> bool:
     """Whether that is decided already, and still holds."""
     if decision is Decision.APPROVE:
-        return plan.phase in ACTIVE and plan.spec.approved and not plan.spec.rejected
-    return plan.phase == PlanPhase.REJECTED or (plan.phase in ACTIVE and plan.spec.rejected)
+        return plan.active and plan.spec.approved and not plan.spec.rejected
+    return plan.phase == PlanPhase.REJECTED or (plan.active and plan.spec.rejected)
 
 
 async def decide(client: Client, plan: Plan, decision: Decision) -> None:

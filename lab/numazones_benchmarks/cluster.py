@@ -280,8 +280,8 @@ def cold(operator: Operator) -> dict[str, Any]:
         "cold_seconds": took,
         "one_change_seconds": one_change[len(one_change) // 2],
         "one_change_max_seconds": one_change[-1],
-        "evaluated": prediction.evaluated,
-        "admissible": prediction.admissible,
+        "evaluated": prediction.nodes.evaluated,
+        "admissible": prediction.nodes.admissible,
     }
 
 

@@ -76,7 +76,7 @@ IMPORTS = (
     "numazones_client",
     "google.protobuf.message",
     "grpclib.client",
-    "numazones_exporter.podresources_pb2",
+    "numazones_node.podresources_pb2",
     "prometheus_client",
     "numazones_exporter.daemon",
 )

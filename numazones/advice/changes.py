@@ -10,6 +10,7 @@ given up, and what no plan would move comes last, with the reason.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from typing import Annotated, ClassVar
 
 from numazones.advice.other_requests import (
     amount_in_words,
@@ -78,12 +79,14 @@ class Cost(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change after which the pod would run on a node."""
+    """A change after which the pod would be admitted."""
 
-    change: Change
+    TITLE: ClassVar = "Change"
+    ANSWER: ClassVar = ("node", "change", "sentence")
+    change: Annotated[Change, "What is changed: request, placement, eviction or setting."]
     cost: Cost
-    node: str
-    sentence: str
+    node: Annotated[str, "Where it would be."]
+    sentence: Annotated[str, "What to do, in words."]
     loss: float = 0.0
     """Of a smaller request: the share of what was asked that is given up."""
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from numazones.apimachinery.answer import json_name
 from numazones.errors import NumazonesError
 
 GROUP = "numazones.io"
@@ -26,11 +27,12 @@ NODE_LABEL = f"{GROUP}/node"
 MAX_NAME = 253
 MAX_LABEL = 63
 
-_INITIALISMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID", "ids": "IDs", "numa": "NUMA", "uid": "UID"}
-
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""
 
+
+UNPUBLISHED = "unpublished"
+"""Marks, in a field's schema, what no object has: the library alone reads it."""
 
 IMMUTABLE: dict[str, Any] = {
     "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it cannot be changed"}]
@@ -58,12 +60,6 @@ def list_of(max_items: int, description: str, schema: dict[str, Any] = ATOMIC) -
     return Field(default=(), max_length=max_items, description=description, json_schema_extra=schema)
 
 
-def json_name(name: str) -> str:
-    """Return the JSON name of a field, camelCase with Kubernetes' initialisms: ``numa_ids`` → ``numaIDs``."""
-    first, *rest = name.split("_")
-    return first + "".join(_INITIALISMS.get(word, word.capitalize()) for word in rest)
-
-
 class InvalidObject(NumazonesError):
     """An object from the API does not have the form of its kind; the message names object and field."""
 
@@ -85,6 +81,9 @@ class APIModel(BaseModel):
         """Return the JSON form; fields at their default (mostly: empty) are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
+
+WIRE = APIModel.model_config
+"""Makes a dataclass part of an API object: its ``__pydantic_config__``."""
 
 QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 

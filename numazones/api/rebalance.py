@@ -5,6 +5,7 @@ the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendat
 only ``spec.approved``, in mode Approve, and ``spec.rejected`` are for people.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -16,6 +17,7 @@ from numazones.api.meta import (
     MAX_LABEL,
     MAX_NAME,
     NUMAID,
+    WIRE,
     APIModel,
     APIObject,
     Column,
@@ -332,11 +334,20 @@ class RebalancePolicy(APIObject):
     status: RebalancePolicyStatus | None = optional("What the operator makes of the policy.")
 
 
-class Place(APIModel):
-    """A node and the NUMA nodes of it that are concerned."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place on a node."""
 
-    node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = list_of(1024, "NUMA nodes.")
+    __pydantic_config__ = WIRE
+    node: Annotated[str, "Its name.", Field(max_length=MAX_NAME, description="Name of the node.")]
+    numa_ids: Annotated[
+        tuple[NUMAID, ...],
+        "Ids of its NUMA nodes.",
+        Field(max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC),
+    ] = ()
+
+    def __str__(self) -> str:
+        return f"{self.node} {','.join(map(str, self.numa_ids))}".strip()
 
 
 class PodReference(APIModel):
@@ -448,10 +459,7 @@ class MoveProgress(APIModel):
     """How far one move is."""
 
     pod: PodReference = Field(description="Pod of the move.")
-    phase: str = Field(
-        max_length=32,
-        description="Pending, Evicting, Evicted, Placed, Verified or Failed.",
-    )
+    phase: str = Field(max_length=32, description="Pending, Evicting, Evicted, Placed, Verified or Failed.")
     since: Timestamp | None = optional("When the eviction was asked for.")
     replacement: PodReference | None = optional("The pod that took its place.")
     node: str = text(MAX_NAME, "Where the replacement runs.")

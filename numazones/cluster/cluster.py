@@ -496,7 +496,7 @@ class ClusterNode:
             return placement
         if placement.kubelet is not None:
             return None
-        message = f"{placement.decider} places pods on this node's NUMA nodes, not the kubelet"
+        message = f"{placement.model.decider} places pods on this node's NUMA nodes, not the kubelet"
         return Unknown(OTHER_MODEL, message)
 
     @property
@@ -507,7 +507,8 @@ class ClusterNode:
     @property
     def movable(self) -> bool:
         """Whether plans may move pods from and to it."""
-        return not isinstance(self.placement, Unknown) and self.placement.movable
+        placement = self.known
+        return placement is not None and placement.model.movable and not placement.approximate
 
     @property
     def occupancy(self) -> Occupancy | None:

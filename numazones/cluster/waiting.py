@@ -8,7 +8,7 @@ together: ``spec.schedulingGates``, the condition PodScheduled, events.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.wording import some_of
@@ -30,11 +30,11 @@ _GATED = "SchedulingGated"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One thing that a pod waits for."""
+    """Something that a pod waits for beside a node."""
 
-    reason: str
-    """In one word."""
-    sentence: str
+    TITLE: ClassVar = "Waiting"
+    reason: Annotated[str, "In one word: SchedulingGate, NotOptedIn, MissingClaim, NoScheduler and others."]
+    sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
 
 
 HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on their way to it")

@@ -10,11 +10,12 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeVar
 
 from numazones import cpuset
+from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import device_allocation, scheduling
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
@@ -27,10 +28,10 @@ from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
-from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
+from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import headline
 from numazones.prediction.headline import Alike, Group, nearness
-from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Standing
 
 __all__ = [
     "ADMISSIBLE",
@@ -43,6 +44,7 @@ __all__ = [
     "Candidate",
     "Forecast",
     "Kind",
+    "NodeCounts",
     "NodeVerdict",
     "Placed",
     "Prediction",
@@ -85,22 +87,6 @@ _MAX_BEHIND = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that would admit the pod."""
-
-    node: str
-    zones: tuple[int, ...]
-    score: int
-    """0 to 100: how little usable room the placement costs."""
-    free_block: int
-    approximate: bool = False
-    model: str = KUBELET
-    """Who would place the pod there."""
-    stranding: int = 0
-    """As in ``NodeVerdict``."""
-
-
-@dataclass(frozen=True, slots=True)
 class Prediction:
     """What is known about a pod on all nodes together.
 
@@ -110,13 +96,7 @@ class Prediction:
     """
 
     verdict: str
-    evaluated: int = 0
-    """Nodes that the scheduler could choose."""
-    admissible: int = 0
-    stale: int = 0
-    """Nodes that the scheduler could choose but whose state is unknown."""
-    excluded: int = 0
-    """Nodes that the scheduler passes over."""
+    nodes: NodeCounts = field(default_factory=NodeCounts)
     reasons: tuple[Reason, ...] = ()
     """The first is the headline (``numazones.prediction.headline``): what has to change for the pod to run.
 
@@ -128,11 +108,11 @@ class Prediction:
     """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
 
     @property
-    def model(self) -> str | None:
-        """Who places pods on the node that ``sentence`` is about; None where that is not known."""
+    def model(self) -> str:
+        """Who places pods on the node that ``sentence`` is about; empty where that is not known."""
         if self.verdict == ADMISSIBLE:
             return self.candidates[0].model
-        return self.reasons[0].model if self.reasons else None
+        return self.reasons[0].model if self.reasons else ""
 
     @property
     def sentence(self) -> str:
@@ -140,11 +120,13 @@ class Prediction:
         if self.verdict == ADMISSIBLE:
             best = self.candidates[0]
             zones = f" on {name_numas(cpuset.of(best.zones))}" if best.zones else ""
-            return f"{self.admissible} of {self.evaluated} nodes would admit it; best is {best.node}{zones}"
+            counts = self.nodes
+            return (
+                f"{counts.admissible} of {counts.evaluated} nodes would admit it; best is {best.node}{zones}"
+            )
         if not self.reasons:
             return "the cluster has no nodes"
-        first = self.reasons[0]
-        return first.sentence or first.message or first.reason
+        return self.reasons[0].in_words
 
     @property
     def reason(self) -> str:
@@ -190,9 +172,8 @@ def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 
 
 def unreadable(pod: ClusterPod) -> Prediction:
     """Return the prediction for a pod that makes no sense."""
-    reason = Reason(
-        UNREADABLE_POD, UNKNOWN_SOURCE, 0, "", pod.problem, f"the pod cannot be read: {pod.problem}"
-    )
+    sentence = f"the pod cannot be read: {pod.problem}"
+    reason = Reason(UNREADABLE_POD, UNKNOWN_SOURCE, count=0, message=pod.problem, sentence=sentence)
     return Prediction(UNKNOWN, reasons=(reason,))
 
 
@@ -269,33 +250,34 @@ def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
             UNKNOWN_SOURCE,
             ((UNDECIDED, str(error)),),
             approximate=placement.approximate,
-            model=placement.model,
+            model=placement.model.name,
         )
 
 
 def verdict_of(decision: Decision) -> NodeVerdict:
     """Turn a decision into a verdict."""
+    placement = decision.before
     if not decision.admitted:
         return NodeVerdict(
             Standing.REJECTS,
-            decision.source,
+            placement.model.source,
             ((decision.reason, decision.message),),
             closeness=decision.closeness,
             rejection=decision,
-            approximate=decision.approximate,
-            model=decision.model,
+            approximate=placement.approximate,
+            model=placement.model.name,
         )
     effect = decision.effect
     return NodeVerdict(
         Standing.ADMITS,
-        decision.source,
+        placement.model.source,
         zones=decision.zones,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
         stranding=effect.stranding,
-        approximate=decision.approximate,
-        model=decision.model,
-        by_amounts=isinstance(decision, KubeletDecision) and decision.follows_from_amounts,
+        approximate=placement.approximate,
+        model=placement.model.name,
+        by_amounts=decision.follows_from_amounts,
     )
 
 
@@ -443,10 +425,7 @@ class Forecast:
         found = headline.groups(self._alike.values(), unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
-            evaluated=asked,
-            admissible=counts[Standing.ADMITS],
-            stale=counts[Standing.UNKNOWN],
-            excluded=counts[Standing.EXCLUDED],
+            NodeCounts(asked, counts[Standing.ADMITS], counts[Standing.UNKNOWN], counts[Standing.EXCLUDED]),
             reasons=self._reasons(verdict, found),
             candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].nearest.possible,
@@ -556,8 +535,7 @@ class Forecast:
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._alike if suits(one)),
-            key=lambda one: (*preference(one), one.zones),
+            (one for one in self._alike if suits(one)), key=lambda one: (*preference(one), one.zones)
         )
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
@@ -571,7 +549,7 @@ class Forecast:
 
     def _reasons(self, verdict: str, found: list[Group]) -> tuple[Reason, ...]:
         if not self._verdicts:
-            return (Reason(NO_NODES, UNKNOWN_SOURCE, 0, "", "the cluster has no nodes"),)
+            return (Reason(NO_NODES, UNKNOWN_SOURCE, count=0, message="the cluster has no nodes"),)
         behind: NodeVerdict | None = None
         if verdict == INADMISSIBLE and found[0].fenced:
             behind = self._look_behind(found[0])
@@ -582,8 +560,18 @@ class Forecast:
     def _reason(self, group: Group, behind: NodeVerdict | None) -> Reason:
         source, reason, model = group.key
         message = next(text for name, text in group.nearest.obstacles if name == reason)
-        told = self._shortfall_of(group, behind)
-        return Reason(reason, source, group.count, group.node, message, *told, model)
+        sentence, brief, holders = self._shortfall_of(group, behind)
+        return Reason(
+            reason,
+            source,
+            count=group.count,
+            node=group.node,
+            model=model or "",
+            message=message,
+            sentence=sentence,
+            brief=brief,
+            held_by=holders,
+        )
 
     def _look_behind(self, group: Group) -> NodeVerdict | None:
         """Ask the kubelets of fenced nodes what they would say, and take a node for the nearest that admits.
@@ -672,8 +660,15 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
 
 
 def _candidate(name: str, one: NodeVerdict) -> Candidate:
-    model = one.model or KUBELET
-    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, model, one.stranding)
+    return Candidate(
+        name,
+        one.zones,
+        score=one.score,
+        free_block=one.free_block,
+        approximate=one.approximate,
+        model=one.model or KUBELET,
+        stranding=one.stranding,
+    )
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:

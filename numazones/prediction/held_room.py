@@ -14,7 +14,6 @@ from enum import StrEnum
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import RELEASED
-from numazones.placement import models
 from numazones.prediction.forecast import Kind, Prediction, Standing, ask, beside, place_beside, relevant
 from numazones.wording import some_of
 
@@ -98,7 +97,7 @@ def _concerned(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> list[str]:
     if relevant(pod):
         return [node.name for node in nodes]
     placements = ((node.name, node.known) for node in nodes)
-    return [name for name, one in placements if one is not None and models.model(one.model).places_every_pod]
+    return [name for name, one in placements if one is not None and one.model.places_every_pod]
 
 
 def by_node(items: Iterable[Held]) -> dict[str, list[ClusterPod]]:

@@ -20,6 +20,7 @@ from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
+from numazones.placement import fragmentation_on
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import Forecast, Kind, NodeVerdict, Standing, place_beside, preference
 
@@ -177,7 +178,7 @@ def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
     if scheduling.obstacles(pod.constraints, pod.requests, node):
         return False
     placement = node.known
-    if placement is None or pod.admission is None or not placement.filtered_by_scheduler:
+    if placement is None or pod.admission is None or not placement.model.filtered_by_scheduler:
         return True
     return placement.admit(pod.admission).admitted
 
@@ -234,7 +235,9 @@ def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) ->
     before, after = (None if one is None else one.known for one in (node, placed and placed.node))
     if before is None or after is None:
         return 0
-    return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
+    return sum(
+        fragmentation_on(before, shape).usable - fragmentation_on(after, shape).usable for shape in shapes
+    )
 
 
 def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:

@@ -8,8 +8,10 @@ the fewest is shown by a bound from below: sums of what is asked, and pods of wh
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 from numazones import cpuset
+from numazones.apimachinery.answer import Named, or_null
 from numazones.apimachinery.resources import CPU
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -33,18 +35,34 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The machines that pods need under one choice of settings."""
+    """How many machines it takes with some settings."""
 
-    settings: Settings
-    machines: int
-    at_least: int
-    """With fewer it cannot be done."""
+    TITLE: ClassVar = "MachineCount"
+    ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")
+    settings: Annotated[Settings, "Of the kubelet."]
+    machines: Annotated[int, "Null where some pod fits not even an empty machine.", or_null]
+    at_least: Annotated[int, "A bound below which it cannot be done.", or_null]
     outcome: Outcome
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
-    left: int
-    """Allocatable CPUs that no pod requests."""
-    misfit: str = ""
-    """Why there is none: a pod that not even an empty machine takes; the figures are then of no pods."""
+    left: Annotated[int, "CPUs that stay free on these machines.", Named("cpusLeft")]
+    misfit: Annotated[str, "The pod that fits no machine; empty where all do."] = ""
+    """With why; the figures are then of no pods."""
+
+    @property
+    def stranded(
+        self,
+    ) -> Annotated[
+        int | None, "Of those, what no further pod can use; null if not known.", Named("strandedCPUs")
+    ]:
+        """CPUs that no further pod of the smallest group could use."""
+        return self.outcome.stranded
+
+    @property
+    def crossing(
+        self,
+    ) -> Annotated[int, "Pods that get CPUs of several NUMA nodes.", Named("podsAcrossNUMANodes")]:
+        """Pods on several NUMA nodes."""
+        return self.outcome.crossing
 
 
 def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> Size:
@@ -179,6 +197,4 @@ def best(sizes: Iterable[Size]) -> Size | None:
     Then fewer stranded CPUs count, then the order of the sizes. None: some pod fits none of them.
     """
     able = [one for one in sizes if not one.misfit]
-    return min(
-        able, key=lambda one: (one.machines, one.outcome.crossing, one.outcome.stranded or 0), default=None
-    )
+    return min(able, key=lambda one: (one.machines, one.crossing, one.stranded or 0), default=None)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from numazones.advice.changes import Advice
+from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.quantity import format_bytes, format_milli
 from numazones.apimachinery.resources import is_memory
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -89,18 +90,8 @@ def _waiting_document(item: Waiting) -> dict[str, Any]:
         "scheduler": item.scheduler,
         "held": list(item.held),
         "reason": _reason(item),
-        "nodes": [prediction.admissible, prediction.evaluated, prediction.stale, prediction.excluded],
-        "reasons": [
-            {
-                "reason": reason.reason,
-                "source": str(reason.source),
-                "count": reason.count,
-                "node": reason.node,
-                "message": reason.message,
-                "sentence": reason.sentence,
-            }
-            for reason in prediction.reasons
-        ],
+        "nodes": written(prediction.nodes),
+        "reasons": written(prediction.reasons),
         "advice": None if item.advice is None else [[one.node, one.line] for one in item.advice],
     }
 

@@ -12,7 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from numazones_exporter import recording
 from numazones_exporter.options import Options
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from numazones_program import recordings
 from tests.recorded_nodes import SAMPLE, unpack
 

@@ -25,13 +25,13 @@ from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones_exporter import zones
 from numazones_exporter.observation import (
     ContainerResources,
-    Hardware,
     NodePod,
     Observation,
     PodResources,
     PodResourcesAnswer,
-    Problem,
 )
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 GIB = 2**30
 ROOM = 7 * GIB

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_client import NotFound
 from numazones_client.resources import PODS

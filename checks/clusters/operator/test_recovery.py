@@ -78,7 +78,7 @@ async def assert_state_equals_a_fresh_list(loop: Loop, operator: Operator) -> No
         waiting = [pod for pod in state.pods if not pod.node and relevant(pod)]
         return all(
             published.get(pod.name, {}).get("verdict") == predict(pod, nodes).verdict
-            and published[pod.name]["nodes"].get("admissible", 0) == predict(pod, nodes).admissible
+            and published[pod.name]["nodes"].get("admissible", 0) == predict(pod, nodes).nodes.admissible
             for pod in waiting
         )
 

@@ -23,7 +23,7 @@ from numazones_client.resources import (
     PODS,
     REPLICA_SETS,
 )
-from numazones_operator.mirror import stale_exporters
+from numazones_operator.notices import stale_exporters
 from numazones_operator.prevention import lost_releases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds

@@ -11,6 +11,8 @@ from tests.places import ROOT
 
 VERSIONED = (
     "pyproject.toml",
+    "models/pyproject.toml",
+    "lab/pyproject.toml",
     "manifests/chart/Chart.yaml",
     "manifests/exporter/kustomization.yaml",
     "manifests/operator/kustomization.yaml",

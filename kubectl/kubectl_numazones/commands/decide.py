@@ -14,7 +14,6 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.source import Source, connect
-from numazones.api.rebalance import ACTIVE
 from numazones.errors import NumazonesError
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 
@@ -107,7 +106,7 @@ async def _proposed(source: Source) -> list[tuple[str, str]]:
     def read(bodies: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         for body in bodies:
             plan = Plan.of(body)
-            if plan.phase in ACTIVE:
+            if plan.active:
                 yield plan.name, f"{plan.phase}: {plan.promise}"
 
     async with asyncio.timeout(_COMPLETION_SECONDS), await connect(source) as client:

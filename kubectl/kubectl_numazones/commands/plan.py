@@ -2,9 +2,9 @@
 
 import json
 import shlex
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -20,7 +20,7 @@ from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
@@ -47,6 +47,13 @@ Examples:
   kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
   kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """``plan``: goals and plans."""
+
+    items: Annotated[list[Report], "One for each goal."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -115,7 +122,7 @@ def command(
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
-        output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
+        output.write(PlanDocument([item for _, item in found]))
     elif output.form == "script":
         screen.echo(_SCRIPT_HEAD)
         for goal, item in found:
@@ -184,19 +191,15 @@ def _policy_body(path: Path) -> dict[str, Any]:
 _MOVES: tuple[Column[tuple[int, Move]], ...] = (
     Column("PLAN", lambda row: str(row[0])),
     Column("POD", lambda row: row[1].pod.full_name),
-    Column("FROM", lambda row: _place(row[1].pod.node, row[1].zones)),
-    Column("TO", lambda row: _place(row[1].node, row[1].target_zones)),
+    Column("FROM", lambda row: str(row[1].source)),
+    Column("TO", lambda row: str(row[1].target)),
     Column("WHY", lambda row: row[1].why),
 )
 
 
-def _place(node: str, numas: Iterable[int]) -> str:
-    return f"{node} {','.join(map(str, numas))}".strip()
-
-
 def _print_plans(goal: Goal, item: Report) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(_MOVES, rows)
@@ -209,7 +212,7 @@ def _print_plans(goal: Goal, item: Report) -> None:
 
 
 def _script(goal: Goal, item: Report) -> None:
-    screen.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
+    screen.echo(f"# {item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {

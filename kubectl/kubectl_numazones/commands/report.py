@@ -20,8 +20,6 @@ from numazones.advice.helpful_changes import plan_made
 from numazones.api.rebalance import (
     ENDED,
     RebalancePolicySpec,
-    RebalanceRecommendation,
-    RebalanceRecommendationStatus,
 )
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
@@ -32,6 +30,7 @@ from numazones.prediction.held_room import held
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.whatif import situation_after, what_if
 from numazones.wording import first_of, pluralize
 from numazones_page import html
@@ -202,12 +201,11 @@ def _recommendations(seen: Seen) -> tuple[Documents, str]:
     problems = []
     for body in seen.made:
         try:
-            item = RebalanceRecommendation.from_api(body)
+            item = Recommendation.from_api(body)
         except (NumazonesError, ValueError) as error:
             problems.append(str(error))
             continue
-        status = item.status or RebalanceRecommendationStatus()
-        documents |= recommendation_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
+        documents |= recommendation_document(item.name, item.spec, item.status, nodes.get, pods.get)
     return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 

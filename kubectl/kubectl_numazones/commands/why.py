@@ -13,7 +13,6 @@ from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction.forecast import devices_to_allocate
@@ -98,6 +97,9 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
     said = [] if is_running(pod) else said_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
+
         output.write(why_document(Stuck(pods, pod, prediction), seen, background))
     elif output.form == "name":
         screen.echo(f"pod/{pod.name}")

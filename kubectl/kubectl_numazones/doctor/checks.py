@@ -63,16 +63,16 @@ def examine(evidence: Evidence) -> list[Outcome]:
             outcomes.append(Outcome(check.name, (), why))
             continue
         try:
-            outcomes.append(Outcome(check.name, tuple(_merge(check.find(evidence)))))
+            outcomes.append(Outcome(check.name, tuple(_merge(check.name, check.find(evidence)))))
         except NotChecked as reason:
             outcomes.append(Outcome(check.name, (), str(reason)))
     return outcomes
 
 
-def _merge(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _merge(check: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     subjects: dict[tuple[Severity, str, str], dict[str, None]] = {}
     for finding in findings:
         known = subjects.setdefault((finding.severity, finding.message, finding.cure), {})
         known.update(dict.fromkeys(finding.subjects))
     for (severity, message, cure), known in subjects.items():
-        yield Finding(severity, tuple(known), message, cure)
+        yield Finding(severity, tuple(known), message, cure, check)

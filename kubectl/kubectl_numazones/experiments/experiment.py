@@ -4,15 +4,14 @@ Nodes are those of the cluster, of a dump or recording, or machines described in
 cluster in random orders, or drawn by a recipe, or come and go as they were recorded.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kubectl_numazones.experiments import saved_runs
 from kubectl_numazones.experiments.execution import Dask, Executor, OneCore, Processes, execute
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading import recording
@@ -32,7 +31,6 @@ from numazones.whatif.experiment import (
     REJECTED,
     Comparison,
     Experiment,
-    Run,
     Variant,
     compare,
     shape_of,
@@ -44,6 +42,7 @@ from numazones.whatif.workload import Group, History, Recipe, Workload
 from numazones.wording import pluralize
 
 _ENOUGH_RUNS = 30
+_SEED = 1
 _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
 
 
@@ -64,10 +63,8 @@ class Asked:
     reschedule: bool
     shape: str | None
     runs: int
-    seed: int
     workers: int
     scheduler: str | None
-    keep: Path | None
 
 
 def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,18 +130,9 @@ _OPTIONS = (
     ),
     click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
     click.option(
-        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random runs."
-    ),
-    click.option(
         "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
-    click.option(
-        "--keep",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Save each run in this file as it is done; runs that it holds already are not repeated.",
-    ),
 )
 
 
@@ -175,7 +163,7 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
     shape = _shape(asked, scene)
     kept = (shape,) if shape is not None and asked.shape else wanted_shapes(scene.goals, scene.examples)
-    experiment = Experiment(made, scene.workload, asked.seed, shape, kept)
+    experiment = Experiment(made, scene.workload, _SEED, shape, kept)
     experiment.check()
     return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
 
@@ -188,17 +176,12 @@ def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison
         click.Abort: Ctrl-C came before any run was made.
     """
     runs = asked.runs if random else 1
-    done = {} if asked.keep is None else saved_runs.read(asked.keep, experiment)
-    done = {number: run for number, run in done.items() if number < runs}
-    left = [number for number in range(runs) if number not in done]
-    if left:
-        done |= execute(experiment, left, _executor(asked, len(left)), keep=_writer_to(asked.keep))
+    done = execute(experiment, range(runs), _executor(asked, runs))
     if not done:
         raise click.Abort
     if len(done) < runs:
-        again = "" if asked.keep is None else "; the same command goes on from there"
         made = f"{len(done)} of {runs} runs were made"
-        screen.echo(f"interrupted: {made}, and the figures are theirs{again}", err=True)
+        screen.echo(f"interrupted: {made}, and the figures are theirs", err=True)
     return compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
 
 
@@ -207,10 +190,6 @@ def _executor(asked: Asked, runs: int) -> Executor:
         return Dask(asked.scheduler)
     workers = min(asked.workers, runs)
     return Processes(workers) if workers > 1 else OneCore()
-
-
-def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
-    return (lambda _: None) if path is None else partial(saved_runs.append, path)
 
 
 def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:

@@ -133,8 +133,8 @@ def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
 
 def _cpus_held(zone: Zone, board: Board) -> int:
     """CPUs of a zone that are held for pods on their way."""
-    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.zones)
-    return sum(item.cpus // len(item.zones) for item in coming)
+    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.numas)
+    return sum(item.cpus // len(item.numas) for item in coming)
 
 
 def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str | Text:

@@ -78,7 +78,9 @@ def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:
     zones = sorted(board.zones, key=ORDERS[view.order])
     if view.is_grouped(many=len(zones) > _MANY_ZONES):
         by_node = _by(zones, lambda zone: zone.node)
-        found = [lines.node_line(sorted(node), board, roomy=roomy) for node in by_node.values()]
+        found = [
+            lines.node_line(sorted(node, key=ORDERS["node"]), board, roomy=roomy) for node in by_node.values()
+        ]
         reasons = _by(board.unknown, lambda item: lines.unknown_group(*item))
         return found + [
             lines.unknown_group_line(why, [name for name, _ in items], roomy=roomy)

@@ -174,7 +174,7 @@ def node_groups(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
 ) -> Iterator[NodeGroup]:
     """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
-    counts = [(prediction.admissible, one.node) for one in prediction.candidates[:1]]
+    counts = [(prediction.nodes.admissible, one.node) for one in prediction.candidates[:1]]
     counts += [(reason.count, reason.node) for reason in prediction.reasons]
     for count, name in counts:
         if name:
@@ -194,7 +194,7 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {placement.decider}"
+    return ADMISSIBLE, f"{where}, by {placement.model.decider}"
 
 
 class Holder(NamedTuple):
@@ -231,7 +231,7 @@ def holders(node: ClusterNode) -> Iterator[Holder]:
             share.name,
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
-            " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
             str(lying[share.name].alignment) if share.name in lying else "",
         )
 

@@ -50,7 +50,7 @@ from numazones.whatif.history import (
     replay,
 )
 from numazones.whatif.workload import Event, Leaving
-from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
+from numazones_node.sysfs import SysfsReader, may_be_read
 
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
@@ -129,11 +129,10 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
 
-def history(directory: Path, *, unscheduled: bool = False) -> tuple[list[ClusterNode], list[Event]]:
+def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     """Return a recording's nodes before the first operation, and which pods came to them and left.
 
-    Kubelets that restarted and devices that failed are left out, and unless ``unscheduled`` pods that had no
-    node.
+    Kubelets that restarted, devices that failed and pods that had no node are left out.
 
     Raises:
         BadDump: as ``compare``.
@@ -143,8 +142,7 @@ def history(directory: Path, *, unscheduled: bool = False) -> tuple[list[Cluster
     for name in sorted({line["node"] for line in lines if line.get("node")}):
         node, state, _ = _node(directory / name, None)
         nodes.append(node.with_state(state))
-    told = [line for line in lines if unscheduled or line.get("node")]
-    return nodes, list(_read_each(directory, told, _events))
+    return nodes, list(_read_each(directory, [line for line in lines if line.get("node")], _events))
 
 
 def _read_each(
@@ -175,10 +173,7 @@ def _events(line: Mapping[str, Any]) -> Iterator[Event]:
         yield ClusterPod.from_api(
             {
                 "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
-                "spec": {
-                    **created_spec(body["spec"], namespace=namespace),
-                    "nodeName": line.get("node") or "",
-                },
+                "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
             }
         )
         outcome = line["outcome"]

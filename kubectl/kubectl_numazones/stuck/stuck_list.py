@@ -10,7 +10,6 @@ from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_program.columns import Column
@@ -27,7 +26,10 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
         for item in found
     ]
     if output.is_document:
-        output.write({"items": [why_document(item, seen, background) for item, background in items]})
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415
+
+        output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
@@ -61,7 +63,7 @@ def _unless_running(item: Stuck, text: str) -> str:
 
 
 def _admitting(prediction: Prediction) -> str:
-    return f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}"
+    return f"{prediction.nodes.admissible}/{prediction.nodes.all}"
 
 
 def _why(item: Stuck, background: Background, seen: Seen) -> str:

@@ -183,7 +183,7 @@ def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen
     nodes = seen.situation.cluster.nodes
     examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
     placements = (deciding(pod.constraints, node) for node in examples)
-    return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
+    return {one.model.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
 def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:

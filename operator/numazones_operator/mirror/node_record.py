@@ -27,10 +27,10 @@ from numazones_operator.mirror.decoding import (
     ZoneReport,
     shows_another_model,
 )
+from numazones_operator.mirror.fates import Fates
 from numazones_operator.mirror.node_placement import NodePlacement, Surroundings
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.mirror.topologies import approximate
-from numazones_operator.verification.causes import Fates
 
 ZONES_DISAGREE = "ZonesDisagree"
 ZONES_UNREADABLE = "ZonesUnreadable"

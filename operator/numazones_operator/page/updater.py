@@ -19,16 +19,16 @@ from numazones.cluster.lost_release import lost_nodes
 from numazones.cluster.waiting import Surroundings, Wait, scheduler_says, waits
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import in_the_way
+from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import Options
 from numazones_operator.page.advice import PageAdvice
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.prevention.admission_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.prevention.held_room import HeldRoom
+from numazones_operator.prevention.served_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (
     Document,
     accuracy_document,

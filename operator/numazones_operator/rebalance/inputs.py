@@ -13,18 +13,13 @@ from numazones.rebalance.budgets import Budget, Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import Surroundings
 from numazones.rebalance.history import Emptied, History, Relocation
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import (
-    GONE,
-    PolicyObject,
-    Recommendation,
-    emptied_nodes,
-    parse_time,
-)
+from numazones_operator.rebalance.objects import GONE, PolicyObject, emptied_nodes
 from numazones_operator.rebalance.rejected_pods import with_next_pods
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from numazones.api.rebalance import MovePhase, RecommendedMove
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals
@@ -18,7 +18,8 @@ from numazones.rebalance.goals import Goal, measure, pending_goals
 from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation, parse_time
+from numazones.rebalance.recommendation import Recommendation, parse_time
+from numazones_operator.rebalance.objects import PolicyObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import Headroom
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.freshness import Freshness
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
+from numazones_operator.rebalance.objects import GONE, PolicyObject
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods
 from numazones_operator.rebalance.remaining_plan import (
     current_count,

@@ -9,7 +9,7 @@ from numazones import cpuset
 from numazones.kubelet import machines
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machines import Shape
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from numazones_simulator import machine_tree
 from numazones_simulator.machine_tree import UnwritableMachine
 from tests.laws import examples

@@ -14,7 +14,8 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET
-from numazones.placement.models import NodeObjects, model, model_shown
+from numazones.placement.model import NodeObjects
+from numazones.placement.models import model, model_shown
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -83,7 +84,7 @@ def mixed() -> list[ClusterNode]:
 def test_every_node_of_a_mixed_cluster_decides_with_its_own_model() -> None:
     result = predict(pod("a", "2", annotations=ALIGNED), mixed())
     assert result.verdict == ADMISSIBLE
-    assert (result.evaluated, result.admissible, result.stale) == (3, 3, 0)
+    assert (result.nodes.evaluated, result.nodes.admissible, result.nodes.stale) == (3, 3, 0)
     assert {one.node: one.model for one in result.candidates} == {
         "kubelet": KUBELET,
         "koordinator": KOORDINATOR,
@@ -140,7 +141,7 @@ def test_a_pod_that_carries_another_models_marks_concerns_placement() -> None:
 def test_what_a_model_does_not_decide_is_unknown_never_fitting() -> None:
     node = worker("n", TopologyAwareNode.fresh(hardware(), configuration()))
     result = predict(pod("a", "1", nics=1), [node])
-    assert (result.verdict, result.admissible, result.stale) == (UNKNOWN, 0, 1)
+    assert (result.verdict, result.nodes.admissible, result.nodes.stale) == (UNKNOWN, 0, 1)
     assert result.reasons[0].reason == UNDECIDED
     assert "which ones it gets is not known" in result.reasons[0].message
 

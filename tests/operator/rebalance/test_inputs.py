@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import Cluster
+from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Client, ClusterConfig
 from numazones_operator.rebalance import inputs as inputs_module
 from numazones_operator.rebalance.conflicts import last_to_empty
 from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 
 
 def inputs() -> Inputs:

@@ -195,7 +195,7 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     assert document["rejected"]["count"] == 1
     assert document["plans"] == [("a", "plan a"), ("b", "plan b")]
     assert document["verdict"] == "Inadmissible"
-    assert document["reasons"][0]["count"] == 2
+    assert document["reasons"][0]["nodes"] == 2
 
 
 def test_room_is_held_on_each_node_that_a_pod_may_come_to_zone_by_zone() -> None:

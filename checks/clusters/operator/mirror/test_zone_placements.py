@@ -22,10 +22,10 @@ from numazones_client.resources import NUMAZONES
 from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror import zone_placements
 from numazones_operator.mirror.decoding import DeviceClass, ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement
-from numazones_operator.mirror.zone_placements import FIELD_MANAGER, ZonePlacements
+from numazones_operator.notices import zone_placements
+from numazones_operator.notices.zone_placements import FIELD_MANAGER, ZonePlacements
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE

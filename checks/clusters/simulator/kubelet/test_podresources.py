@@ -8,9 +8,9 @@ from numazones import cpuset
 from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machines import Shape
-from numazones_exporter import podresources_pb2 as pb
-from numazones_exporter.podresources_grpc import PodResourcesListerStub
 from numazones_exporter.sources.podresources import SocketReader
+from numazones_node import podresources_pb2 as pb
+from numazones_node.podresources_grpc import PodResourcesListerStub
 from numazones_simulator.kubelet.kubelet import Kubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.node_spec import NodeSpec, configuration

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numazones.kubelet.device_manager import Device
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from numazones_simulator.kubelet import podresources
 from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
 from numazones_simulator.node_spec import NodeSpec, node_object
