@@ -42,7 +42,8 @@ async def ask(settings: Options, path: str = recordings.PATH) -> tuple[int, byte
 
     answer = await recording.recordings(settings, otherwise)(make_mocked_request("GET", path))
     assert isinstance(answer, web.Response)
-    return answer.status, bytes(answer.body)
+    assert isinstance(answer.body, bytes)
+    return answer.status, answer.body
 
 
 async def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_path: Path) -> None:

