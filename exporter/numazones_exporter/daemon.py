@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from numazones.api.amounts import Amounts, amounts_of
+from numazones.api.amounts import ResourceAmounts, amounts_of
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
@@ -28,7 +28,7 @@ from numazones_exporter.confinement import UNCONFINED, Confinement, enter
 from numazones_exporter.file_opener import FileOpener, ReadFile, read_file
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
-from numazones_exporter.metrics import Metrics
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -46,7 +46,7 @@ from numazones_exporter.observation import (
     Observation,
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
-from numazones_exporter.publishing import MissingOwner, Publisher, Writer, ZonePublisher
+from numazones_exporter.publishing import MissingOwner, ObjectWriter, Publisher, ZonePublisher
 from numazones_exporter.resident_memory import homes
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.podresources import SocketReader
@@ -127,7 +127,7 @@ async def serve(
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
     cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
-    metrics = Metrics(registry, cgroups=cgroups)
+    metrics = ExporterMetrics(registry, cgroups=cgroups)
     metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)
     health = probes.probes(health_problems=state.problems, readiness_problems=state.readiness_problems)
@@ -150,7 +150,13 @@ class Exporter:
     """Reads one node and keeps its objects current."""
 
     def __init__(
-        self, options: Options, client: Client, *, metrics: Metrics, state: Health, read: ReadFile = read_file
+        self,
+        options: Options,
+        client: Client,
+        *,
+        metrics: ExporterMetrics,
+        state: Health,
+        read: ReadFile = read_file,
     ) -> None:
         """Connect the parts; nothing runs yet. ``read`` reads the kubelet's files."""
         self._client = client
@@ -164,7 +170,7 @@ class Exporter:
         if options.pods == "api" and self._sources.pods is not None:
             self._pods = WatchedPods(client, options.node_name, self._wakeups, otherwise=self._sources.pods)
             self._sources.pods = self._pods
-        writer = Writer(client, metrics)
+        writer = ObjectWriter(client, metrics)
         self._publishers: list[Publisher] = []
         self._zones: WatchedZones | None = None
         if NUMAZONES in options.publish:
@@ -392,5 +398,5 @@ def _has_contradictions(node_zones: Sequence[NUMAZone]) -> bool:
     )
 
 
-def _amounts(snapshot: NodeSnapshot) -> dict[int, tuple[Amounts, ...]]:
+def _amounts(snapshot: NodeSnapshot) -> dict[int, tuple[ResourceAmounts, ...]]:
     return {node.id: amounts_of(snapshot, node) for node in snapshot.machine.numa_nodes}

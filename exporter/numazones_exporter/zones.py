@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from numazones import cpuset
 from numazones.api.fingerprint import fingerprint
 from numazones.api.meta import Condition
-from numazones.api.numazone import Kubelet, NUMAZone
+from numazones.api.numazone import KubeletSettings, NUMAZone
 from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.snapshot import (
-    Holder,
+    ContainerHolding,
     KnownDevice,
     NodeSnapshot,
     kubelet_settings,
@@ -93,7 +93,7 @@ def problems_of(observation: Observation) -> tuple[Problem, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeDevices:
+class PluginDevices:
     """The devices of device plugins: what podresources call allocatable, joined with who holds them.
 
     podresources and the checkpoint list healthy devices only; an unhealthy one is seen while a container
@@ -114,7 +114,7 @@ class _NodeFacts(NamedTuple):
     """What the sources say together."""
 
     holdings: Holdings
-    devices: NodeDevices
+    devices: PluginDevices
     reserved: CPUSet | None
     problems: tuple[Problem, ...]
 
@@ -182,11 +182,11 @@ def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware
     return replace(hardware, machine=machine, memory_unknown=unknown)
 
 
-def _kubelet(observation: Observation) -> Kubelet | None:
+def _kubelet(observation: Observation) -> KubeletSettings | None:
     version = observation.kubelet_version or ""
     if observation.kubelet is not None:
         return kubelet_settings(observation.kubelet, version=version)
-    return Kubelet(version=version) if version else None
+    return KubeletSettings(version=version) if version else None
 
 
 def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine) -> CPUSet | None:
@@ -241,9 +241,9 @@ def _machine_state(observation: Observation, holdings: Holdings, machine: Machin
     }
 
 
-def _holder(holding: Holding) -> Holder:
+def _holder(holding: Holding) -> ContainerHolding:
     resources = holding.resources
-    return Holder(
+    return ContainerHolding(
         namespace=holding.namespace,
         pod=holding.pod,
         uid=holding.uid,
@@ -267,7 +267,7 @@ def _fingerprint(observation: Observation) -> str:
     return fingerprint(sorted(names))
 
 
-def _devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
+def _devices_of(observation: Observation, holdings: Holdings) -> PluginDevices:
     """Return all devices, by resource and id."""
     numas: dict[tuple[str, str], int] = {}
     registered = {} if observation.devices is None else observation.devices.registered
@@ -280,7 +280,7 @@ def _devices_of(observation: Observation, holdings: Holdings) -> NodeDevices:
     for holding in holdings.containers:
         for device in holding.resources.devices:
             numas.setdefault((device.resource, device.id), device.numa)
-    return NodeDevices(
+    return PluginDevices(
         devices=tuple(KnownDevice(*key, numas[key], healthy=key in healthy) for key in sorted(numas)),
         resources_without_devices=frozenset(registered) - {resource for resource, _ in numas}
         if offer is not None

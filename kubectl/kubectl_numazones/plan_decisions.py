@@ -32,7 +32,7 @@ _TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
 Object = dict[str, Any]
 
 
-class Decision(StrEnum):
+class PlanDecision(StrEnum):
     """What is decided about a plan; the value is the verb of the command."""
 
     APPROVE = "approve"
@@ -41,20 +41,20 @@ class Decision(StrEnum):
     @property
     def field(self) -> str:
         """The field of the recommendation's ``spec`` that says so, which is also the verb's participle."""
-        return {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}[self]
+        return {PlanDecision.APPROVE: "approved", PlanDecision.REJECT: "rejected"}[self]
 
 
 class Undecidable(NumazonesError):
     """Nothing can be decided, or nothing would come of it; the message says why, and what to do."""
 
 
-class Plan(Recommendation):
+class PendingPlan(Recommendation):
     """A recommendation that a person decides about."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, body: Object) -> "Plan":
+    def of(cls, body: Object) -> "PendingPlan":
         """Read the object.
 
         Raises:
@@ -82,7 +82,7 @@ MOVES: tuple[Column[RecommendedMove], ...] = (
 )
 
 
-async def find(client: Client, name: str) -> Plan:
+async def find(client: Client, name: str) -> PendingPlan:
     """Return the recommendation that a user named.
 
     Raises:
@@ -92,7 +92,7 @@ async def find(client: Client, name: str) -> Plan:
     if prefix.partition(".")[0] in _TYPES:  # as kubectl get -o name prints it, too
         name = rest
     try:
-        return Plan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
+        return PendingPlan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
     except UnknownResource as error:
         raise Undecidable(
             "this cluster knows no RebalanceRecommendations, so there is nothing to decide; "
@@ -106,7 +106,7 @@ async def _others(client: Client, name: str) -> str:
     """Say which recommendations there are."""
     try:
         plans = sorted(
-            (Plan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
+            (PendingPlan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
             key=lambda plan: (not plan.active, plan.name),
         )
     except NumazonesError:
@@ -138,7 +138,7 @@ def _forbidden() -> str:
     )
 
 
-async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> None:
+async def check(client: Client, plans: Sequence[PendingPlan], decision: PlanDecision) -> None:
     """See that something would come of a decision about each of the plans.
 
     Raises:
@@ -151,14 +151,14 @@ async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> No
             raise Undecidable(f"{plan.name} cannot be {decision.field}: {found}")
 
 
-async def _problem(client: Client, plan: Plan, decision: Decision) -> str:
+async def _problem(client: Client, plan: PendingPlan, decision: PlanDecision) -> str:
     """Return why nothing would come of a decision; empty if something does."""
-    if decision is Decision.REJECT:
+    if decision is PlanDecision.REJECT:
         return rejection_problem(plan.status)
     return approval_problem(plan.spec, plan.status, await _mode(client, plan), now=datetime.now(UTC))
 
 
-async def _mode(client: Client, plan: Plan) -> str | None:
+async def _mode(client: Client, plan: PendingPlan) -> str | None:
     """The mode of the plan's policy; of one that may not be read, the operator will say what is wrong."""
     try:
         policy = await client.get(REBALANCE_POLICIES, plan.spec.policy)
@@ -169,14 +169,14 @@ async def _mode(client: Client, plan: Plan) -> str | None:
     return str((policy.get("spec") or {}).get("mode") or Mode.RECOMMEND)
 
 
-def is_decided(plan: Plan, decision: Decision) -> bool:
+def is_decided(plan: PendingPlan, decision: PlanDecision) -> bool:
     """Whether that is decided already, and still holds."""
-    if decision is Decision.APPROVE:
+    if decision is PlanDecision.APPROVE:
         return plan.active and plan.spec.approved and not plan.spec.rejected
     return plan.phase == PlanPhase.REJECTED or (plan.active and plan.spec.rejected)
 
 
-async def decide(client: Client, plan: Plan, decision: Decision) -> None:
+async def decide(client: Client, plan: PendingPlan, decision: PlanDecision) -> None:
     """Write a decision into the very recommendation that was looked at.
 
     Raises:
@@ -198,9 +198,9 @@ async def decide(client: Client, plan: Plan, decision: Decision) -> None:
         )
 
 
-def what_follows(plan: Plan, decision: Decision) -> str:
+def what_follows(plan: PendingPlan, decision: PlanDecision) -> str:
     """Say what comes of a decision."""
-    if decision is Decision.APPROVE:
+    if decision is PlanDecision.APPROVE:
         return "it is proven once more and then carried out, one eviction after the other"
     return (
         "no pod is evicted for it"
@@ -209,14 +209,14 @@ def what_follows(plan: Plan, decision: Decision) -> str:
     )
 
 
-def already(plan: Plan, decision: Decision) -> str:
+def already(plan: PendingPlan, decision: PlanDecision) -> str:
     """Say of a plan about which that is decided how far it is."""
     said = f" ({plan.status.message})" if plan.status.message else ""
     return f"{plan.name} is {decision.field} already: {plan.phase}{said}"
 
 
-def question(plans: Sequence[Plan], decision: Decision) -> str:
+def question(plans: Sequence[PendingPlan], decision: PlanDecision) -> str:
     """Return what is asked before something is decided."""
-    if decision is Decision.REJECT:
+    if decision is PlanDecision.REJECT:
         return f"Reject {pluralize(len(plans), 'plan')}?"
     return f"Have {pluralize(sum(len(plan.spec.moves) for plan in plans), 'pod')} evicted?"

@@ -15,7 +15,7 @@ from numazones.apimachinery.quantity import Quantity as Amount
 from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
 from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Device
+from numazones.dra.devices import PublishedDevice
 
 
 class DynamicClass(APIModel):
@@ -101,7 +101,7 @@ def by_numa(
         classes: the cluster's.
         numas: the NUMA nodes that the node has.
     """
-    groups: dict[tuple[int | None, str], list[Device]] = {}
+    groups: dict[tuple[int | None, str], list[PublishedDevice]] = {}
     for device in devices.devices.values():
         numa = device.numa if device.numa in numas else None
         groups.setdefault((numa, device.driver), []).append(device)
@@ -114,7 +114,9 @@ def by_numa(
     return found
 
 
-def _amounts(known: NodeDevices, devices: list[Device], classes: Iterable[DeviceClass]) -> dict[str, Any]:
+def _amounts(
+    known: NodeDevices, devices: list[PublishedDevice], classes: Iterable[DeviceClass]
+) -> dict[str, Any]:
     return {
         **_counts(known, devices),
         "partitions": any(device.counters for device in devices),
@@ -123,13 +125,13 @@ def _amounts(known: NodeDevices, devices: list[Device], classes: Iterable[Device
     }
 
 
-def _counts(known: NodeDevices, devices: Iterable[Device]) -> dict[str, int]:
+def _counts(known: NodeDevices, devices: Iterable[PublishedDevice]) -> dict[str, int]:
     keys = {device.key for device in devices}
     allocated, available = keys & known.allocated.keys(), keys & known.available
     return {"devices": len(keys), "allocated": len(allocated), "available": len(available)}
 
 
-def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[Device]) -> DynamicClass | None:
+def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[PublishedDevice]) -> DynamicClass | None:
     answers = [(one.selects(device), device) for device in devices]
     if any(answer is None for answer, _ in answers):
         return DynamicClass(name=one.name)
@@ -137,7 +139,7 @@ def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[Device]) -> D
     return DynamicClass(name=one.name, **_counts(known, meant)) if meant else None
 
 
-def _shared(known: NodeDevices, devices: list[Device]) -> Iterable[DynamicCapacity]:
+def _shared(known: NodeDevices, devices: list[PublishedDevice]) -> Iterable[DynamicCapacity]:
     for name in sorted({name for device in devices for name in device.capacity}):
         total, taken, left = ZERO, ZERO, ZERO
         for device in devices:

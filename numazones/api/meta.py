@@ -60,7 +60,7 @@ def list_of(max_items: int, description: str, schema: dict[str, Any] = ATOMIC) -
     return Field(default=(), max_length=max_items, description=description, json_schema_extra=schema)
 
 
-class InvalidObject(NumazonesError):
+class InvalidResource(NumazonesError):
     """An object from the API does not have the form of its kind; the message names object and field."""
 
 
@@ -153,7 +153,7 @@ class ObjectMeta(APIModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One printer column of ``kubectl get``; priority 1 shows with ``-o wide`` only."""
 
     name: str
@@ -172,7 +172,7 @@ class ResourceType:
     singular: str
     short_names: tuple[str, ...]
     scope: Literal["Cluster", "Namespaced"]
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
     description: str
 
     @property
@@ -199,16 +199,16 @@ class APIObject(APIModel):
             InvalidObject: the body is not of this kind, or a field has the wrong type or is unknown.
         """
         if not isinstance(body, Mapping):
-            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
+            raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
         kind = body.get("kind", cls.RESOURCE.kind)
         if kind != cls.RESOURCE.kind:
-            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
+            raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
         if strict and (unknown := list(cls._unknown_fields(body))):
-            raise InvalidObject(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
+            raise InvalidResource(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
         try:
             return cls.model_validate(body)
         except ValidationError as error:
-            raise InvalidObject(_explain(cls.RESOURCE.kind, body, error)) from error
+            raise InvalidResource(_explain(cls.RESOURCE.kind, body, error)) from error
 
     @classmethod
     def _unknown_fields(cls, body: Mapping[str, Any]) -> Iterator[str]:

@@ -52,7 +52,7 @@ _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 _Part = TypeVar("_Part")
 
 
-class Share(Protocol):
+class KeepEqual(Protocol):
     """Returns an equal value or flat mapping that is kept already."""
 
     def __call__(self, part: _Part, /) -> _Part:
@@ -216,7 +216,7 @@ class ClusterPod:
         body: Mapping[str, Any],
         *,
         template_of: Callable[[Mapping[str, Any]], Template] = Template.of,
-        share: Share = lambda part: part,
+        share: KeepEqual = lambda part: part,
     ) -> Self:
         """Read a core/v1 Pod; one that no kubelet could receive is kept with its ``problem``.
 
@@ -250,7 +250,7 @@ class ClusterPod:
         spec: Mapping[str, Any],
         status: Mapping[str, Any],
         template_of: Callable[[Mapping[str, Any]], Template],
-        share: Share,
+        share: KeepEqual,
     ) -> Self:
         volumes = spec.get("volumes") or ()
         template = template_of(body)

@@ -41,7 +41,7 @@ HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on 
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodContext:
     """What is known around a pod; what was not read is None or empty."""
 
     namespace_labels: Mapping[str, str] | None = None
@@ -57,7 +57,7 @@ class Surroundings:
 
 def waits(
     pod: ClusterPod,
-    around: Surroundings,
+    around: PodContext,
     *,
     admissible: bool,
     held: bool = False,
@@ -77,7 +77,7 @@ def waits(
     return _waits(pod, around, admissible=admissible) or ((HELD_ROOM,) if held else ())
 
 
-def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[Wait, ...]:
+def _waits(pod: ClusterPod, around: PodContext, *, admissible: bool) -> tuple[Wait, ...]:
     if pod.node or pod.terminal:
         return ()
     told = latest_messages(around.events)
@@ -152,7 +152,7 @@ def scheduler_says(pod: ClusterPod, told: Mapping[str, str]) -> str:
 
 
 def _gates(
-    pod: ClusterPod, around: Surroundings, told: Mapping[str, str], *, admissible: bool
+    pod: ClusterPod, around: PodContext, told: Mapping[str, str], *, admissible: bool
 ) -> Iterable[Wait]:
     for gate in pod.constraints.scheduling_gates:
         if gate != GATE:

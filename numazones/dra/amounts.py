@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from numazones.apimachinery.quantity import ZERO, Quantity
 from numazones.dra.claims import Allocation, DeviceClaim
-from numazones.dra.devices import Device, Key, Pool
+from numazones.dra.devices import Key, Pool, PublishedDevice
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDevices:
     """The devices of one node, and who has them."""
 
-    devices: Mapping[Key, Device]
+    devices: Mapping[Key, PublishedDevice]
     available: frozenset[Key]
     """Those that could still be allocated, each by itself."""
     allocated: Mapping[Key, tuple[Allocation, ...]]
@@ -49,7 +49,7 @@ def node_devices(node: str, pools: Iterable[Pool], claims: Iterable[DeviceClaim]
         for one in claim.allocations:
             if not one.admin:
                 allocated[one.device] = (*allocated.get(one.device, ()), one)
-    devices: dict[Key, Device] = {}
+    devices: dict[Key, PublishedDevice] = {}
     available: set[Key] = set()
     incomplete: set[str] = set()
     for pool in pools:
@@ -91,7 +91,7 @@ def _counters_left(pool: Pool, allocated: Mapping[Key, tuple[Allocation, ...]]) 
 
 
 def _is_available(
-    device: Device, allocations: tuple[Allocation, ...], left: Mapping[tuple[str, str], int]
+    device: PublishedDevice, allocations: tuple[Allocation, ...], left: Mapping[tuple[str, str], int]
 ) -> bool:
     if device.tainted or (allocations and not device.shareable):
         return False

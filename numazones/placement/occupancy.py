@@ -90,7 +90,7 @@ class MemoryBlock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NUMAShare:
     """What a pod holds on one NUMA node."""
 
     TITLE: ClassVar = "HeldShare"
@@ -153,14 +153,14 @@ class Occupancy:
             found[cpu.numa] = found.get(cpu.numa, 0) | 1 << cpu.id
         return found
 
-    def shares(self) -> Iterator[Share]:
+    def shares(self) -> Iterator[NUMAShare]:
         """Yield who holds what, NUMA node by NUMA node, pods by name; devices near none come last."""
         by_name = sorted(self.holders, key=lambda holder: holder.name)
         cpus_of_numa = self.cpus_of_numa
         for zone in self.zones:
             here = cpus_of_numa.get(zone.numa, 0)
             for holder in by_name:
-                share = Share(
+                share = NUMAShare(
                     zone.numa,
                     holder.name,
                     holder.cpus & here,
@@ -172,7 +172,7 @@ class Occupancy:
         for holder in by_name:
             anywhere = tuple(one for held in holder.devices if (one := held.near_none).ids)
             if anywhere:
-                yield Share(None, holder.name, 0, (), anywhere)
+                yield NUMAShare(None, holder.name, 0, (), anywhere)
 
 
 def zone_uses(

@@ -13,7 +13,7 @@ UNKNOWN_SOURCE: Final = "Unknown"
 """Who stands in the way, where it is no placement model; a model says its own (``Model.source``)."""
 
 
-class Standing(Enum):
+class NodeAnswer(Enum):
     """What a node says to a pod."""
 
     ADMITS = "admits"
@@ -26,7 +26,7 @@ class Standing(Enum):
 class NodeVerdict:
     """One node's verdict; the same for all nodes in the same position."""
 
-    standing: Standing
+    standing: NodeAnswer
     source: str = SOURCE
     """Who says so: the scheduler, a placement model, or nobody knows."""
     obstacles: tuple[tuple[str, str], ...] = ()
@@ -62,4 +62,4 @@ class NodeVerdict:
     @property
     def placement_admits(self) -> bool:
         """Whether placement has nothing against the pod, though devices may still have to be allocated."""
-        return self.standing is Standing.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
+        return self.standing is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED

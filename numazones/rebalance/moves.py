@@ -89,7 +89,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedPod:
     """A pending pod and the node that takes it once the plan is carried out."""
 
     pod: ClusterPod
@@ -114,7 +114,7 @@ class Plan:
     """What the goal counts now."""
     after: int
     """What it counts when all moves are made."""
-    placements: tuple[Placement, ...] = ()
+    placements: tuple[PlacedPod, ...] = ()
     minimal: Annotated[bool, "Whether it is proven that fewer moves do not do."] = False
 
     @property

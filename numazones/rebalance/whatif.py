@@ -23,7 +23,7 @@ def _by_rule(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PolicyReport:
     """What was to be reached, and how."""
 
     TITLE: ClassVar = "PlannedGoal"
@@ -55,7 +55,9 @@ class Effort:
         return self._left < 0
 
 
-def what_if(goal: Goal, situation: Situation, policy: Policy, *, effort: int, max_plans: int = 100) -> Report:
+def what_if(
+    goal: Goal, situation: Situation, policy: Policy, *, effort: int, max_plans: int = 100
+) -> PolicyReport:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable = unmovable_by_rule(situation, policy)
     name, before, movable = title(goal), measure(goal, situation.cluster), len(candidates(situation, policy))
@@ -72,7 +74,7 @@ def what_if(goal: Goal, situation: Situation, policy: Policy, *, effort: int, ma
         settled += len(outcome.plan.placements)
         goal = _remaining_goal(goal, outcome.plan)
     after = settled + measure(goal, situation.cluster)
-    return Report(name, before, after, tuple(plans), reason, movable, unmovable)
+    return PolicyReport(name, before, after, tuple(plans), reason, movable, unmovable)
 
 
 def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:

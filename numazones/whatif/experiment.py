@@ -21,7 +21,7 @@ from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
-from numazones.whatif.trial import Outcome, run
+from numazones.whatif.trial import TrialResult, run
 from numazones.whatif.workload import Workload
 
 _Z = NormalDist().inv_cdf(0.975)
@@ -74,7 +74,7 @@ def _nodes(variant: Variant) -> list[ClusterNode]:
     return [next(kubelets) if isinstance(node, NodeTemplate) else node for node in variant.nodes]
 
 
-Run = tuple[Outcome, ...]
+Run = tuple[TrialResult, ...]
 """One outcome per variant."""
 
 
@@ -188,7 +188,7 @@ REJECTED = "rejected "
 EXCLUSIVE = "exclusive on NUMA node "
 
 
-def _measures(outcome: Outcome, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
+def _measures(outcome: TrialResult, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
     """Yield (name, value), in the order in which people want to see them."""
     rejected = dict(outcome.rejected)
     yield "admitted", outcome.admitted

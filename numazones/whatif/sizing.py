@@ -27,8 +27,8 @@ from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
-from numazones.whatif.trial import Outcome, run
-from numazones.whatif.workload import Group
+from numazones.whatif.trial import TrialResult, run
+from numazones.whatif.workload import PodGroup
 
 _MILLI = 1000
 
@@ -42,7 +42,7 @@ class Size:
     settings: Annotated[Settings, "Of the kubelet."]
     machines: Annotated[int, "Null where some pod fits not even an empty machine.", or_null]
     at_least: Annotated[int, "A bound below which it cannot be done.", or_null]
-    outcome: Outcome
+    outcome: TrialResult
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
     left: Annotated[int, "CPUs that stay free on these machines.", Named("cpusLeft")]
     misfit: Annotated[str, "The pod that fits no machine; empty where all do."] = ""
@@ -65,7 +65,7 @@ class Size:
         return self.outcome.crossing
 
 
-def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> Size:
+def size(machine: NodeTemplate, groups: Sequence[PodGroup], settings: Settings) -> Size:
     """Say how many machines hold all pods under some settings.
 
     Raises:
@@ -106,7 +106,7 @@ def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
         return str(error)
 
 
-def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[ClusterPod], list[str]]:
+def _first_fit(empty: ClusterNode, groups: Iterable[PodGroup]) -> tuple[list[ClusterPod], list[str]]:
     """Return the pods, each bound to its machine, and the machines' names."""
     machines: list[ClusterNode] = []
     placed: list[ClusterPod] = []
@@ -131,7 +131,7 @@ def _machine_with(
     return beside(pod, machines[index])
 
 
-def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
+def _lower_bound(empty: ClusterNode, groups: Sequence[PodGroup]) -> int:
     """Bound the number of machines from below."""
     asked: dict[str, int] = {}
     for group in groups:
@@ -142,7 +142,7 @@ def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
     return max(*by_sums, by_slots, *_machines_for_large_pods(empty, groups))
 
 
-def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
+def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[PodGroup]) -> list[int]:
     """Return how many machines pods need of which no two fit one NUMA node, by resource and size."""
     state = empty.state
     if state is None or state.config.topology_manager_policy not in {SINGLE_NUMA_NODE, RESTRICTED}:

@@ -40,7 +40,7 @@ _PROBE_MEMORY = "1Mi"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialResult:
     """What came out of one run."""
 
     arrived: int
@@ -71,7 +71,7 @@ def run(
     shape: Shape | None = None,
     choice: NodeChoice = NodeChoice.DEFAULT,
     shapes: Sequence[Shape] = (),
-) -> Outcome:
+) -> TrialResult:
     """Play events on nodes, and say what came out.
 
     Nodes whose state is not known must have been left out: they would take every pod that names them as
@@ -85,7 +85,7 @@ def run(
 class Played:
     """A run that has ended."""
 
-    outcome: Outcome
+    outcome: TrialResult
     nodes: tuple[ClusterNode, ...]
     """As they are at the end."""
     left_out: tuple[ClusterPod, ...]
@@ -237,7 +237,7 @@ class _Trial:
         if len(held) > 1:
             self._lopsided += max(held) - min(held)
 
-    def outcome(self, shape: Shape | None) -> Outcome:
+    def outcome(self, shape: Shape | None) -> TrialResult:
         """Look at the nodes as they are now."""
         exclusive: dict[int, int] = {}
         spread = free = largest = 0
@@ -252,7 +252,7 @@ class _Trial:
                 found = fragmentation_on(host.placement, shape)
                 stranded += found.free - found.usable
             largest = max(largest, _largest(host, above=largest))
-        return Outcome(
+        return TrialResult(
             arrived=self._arrived,
             admitted=self._admitted,
             rejected=tuple(sorted(self._rejected.items())),

@@ -48,7 +48,7 @@ from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
 from numazones_operator.notices.stale_exporters import StaleExporters
 from numazones_operator.notices.unreadable_objects import UnreadableObjects
 from numazones_operator.notices.zone_placements import ZonePlacements
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
@@ -88,7 +88,7 @@ _DEFINITIONS_PER_PAGE = 25
 _log = logging.getLogger(__name__)
 
 
-def run(options: Options) -> int:
+def run(options: OperatorOptions) -> int:
     """Run until a signal arrives; return the exit status."""
     logs.configure(style=options.log_format, level=options.log_level)
     # kopf tells of every step of its own start; only its complaints are news here.
@@ -102,7 +102,7 @@ class Operator:
     """All parts of one operator, put together."""
 
     def __init__(
-        self, options: Options, config: ClusterConfig, *, registry: CollectorRegistry | None = None
+        self, options: OperatorOptions, config: ClusterConfig, *, registry: CollectorRegistry | None = None
     ) -> None:
         self.options = options
         self.config = config

@@ -29,7 +29,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
-from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.rebalance.moves import Move, PlacedPod, Plan
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
@@ -261,7 +261,7 @@ def _steps(
 ) -> dict[str, Any]:
     """The moves and placements of a plan, and whether replacements come last."""
 
-    def step(item: Move | RecommendedMove | Placement | RecommendedPlacement) -> dict[str, Any]:
+    def step(item: Move | RecommendedMove | PlacedPod | RecommendedPlacement) -> dict[str, Any]:
         there = pod(item.pod.uid)
         cpus = None if there is None else there.requests.get("cpu", 0) // 1000
         return {"pod": item.pod.full_name, "cpus": cpus}

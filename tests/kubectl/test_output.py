@@ -21,7 +21,7 @@ from kubectl_numazones.documents import DOCUMENTS
 from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
 from kubectl_numazones.printing.output import _OutputType, filled
-from kubectl_numazones.printing.zone_figures import Zone
+from kubectl_numazones.printing.zone_figures import ZoneFigures
 from numazones.api.rebalance import Place
 from numazones.apimachinery.answer import parts_of
 from numazones.apimachinery.jsonpath import InvalidJSONPath
@@ -218,7 +218,7 @@ def test_the_wide_table_leaves_nothing_out() -> None:
 
 
 def test_a_zone_is_named_as_its_object() -> None:
-    assert Zone("worker-1", 3, "none", None, None, ()).name == "worker-1-numa-3"
+    assert ZoneFigures("worker-1", 3, "none", None, None, ()).name == "worker-1-numa-3"
 
 
 def completed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

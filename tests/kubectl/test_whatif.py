@@ -19,7 +19,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Experiment, Run, Variant, make_runs
 from numazones.whatif.machine_type import node_template
-from numazones.whatif.workload import Group, Recipe
+from numazones.whatif.workload import PodGroup, Recipe
 from tests.kubectl.small_cluster import node_body, pod_body, written
 from tests.places import DATA
 
@@ -250,7 +250,7 @@ def test_whatever_runs_it_the_bytes_are_the_same(run: Invoke) -> None:
 
 def experiment() -> Experiment:
     node = node_template(MACHINE[1], name="m0")
-    return Experiment((Variant((), (node,)),), Recipe((Group.parse("4xcpu=1-9"),)), 1)
+    return Experiment((Variant((), (node,)),), Recipe((PodGroup.parse("4xcpu=1-9"),)), 1)
 
 
 class Interrupted(OneCore):

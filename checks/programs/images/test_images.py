@@ -153,7 +153,7 @@ def test_an_images_archive_tells_not_when_where_and_by_whom_it_was_packed(tmp_pa
     for name, moment, mode in (("one", 1_800_000_000, 0o644), ("another", 1_800_000_601, 0o600)):
         python(
             "-m",
-            "scripts.archives",
+            "tools.archives",
             str(layout(tmp_path / name, moment=moment, mode=mode)),
             str(tmp_path / f"{name}.tar"),
         )

@@ -61,7 +61,7 @@ IMAGES = ROOT / ".cache" / "images"
 SAMPLE = ROOT / "tests" / "data" / "recordings"
 TOKEN = "token-of-the-pod"
 PATIENCE = 120.0
-ATTACK = ROOT / "tests" / "exporter" / "attack.py"
+ATTACK = ROOT / "checks" / "programs" / "exporter" / "attack.py"
 HIDDEN = {
     "pods/5d1/volumes/kubernetes.io~secret/database/password",
     "pods/5d1/volumes/kubernetes.io~projected/token/token",

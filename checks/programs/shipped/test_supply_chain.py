@@ -203,7 +203,7 @@ def test_a_release_is_published_only_after_tests_and_all_builds() -> None:
     jobs = release["jobs"]
     assert set(jobs["publish"]["needs"]) == jobs.keys() - {"publish"}
     assert [step["run"] for step in jobs["test"]["steps"] if step.get("run", "").startswith("make ")] == [
-        "make test",
+        "make test check",
         "make audit",
     ]
     assert {entry["architecture"] for entry in jobs["images"]["strategy"]["matrix"]["include"]} == {

@@ -9,7 +9,7 @@ import click
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.printing.zone_figures import UnknownNode
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.selection import all_namespaces_option, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.alignable import Alignable, alignable
@@ -190,7 +190,7 @@ def _of_node(node: ClusterNode) -> Iterator[_Row]:
         yield _Row(pod, found, alignable(node, pod, found))
 
 
-def _unknown(seen: Seen) -> list[UnknownNode]:
+def _unknown(seen: ClusterView) -> list[UnknownNode]:
     """Nodes of which is not known who holds what, and why."""
     found = []
     for node in seen.situation.cluster.nodes.values():

@@ -10,10 +10,10 @@ from typing import Annotated
 import click
 from rich.text import Text
 
-from kubectl_numazones.doctor.checks import Outcome, examine
+from kubectl_numazones.doctor.checks import CheckResult, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
-from kubectl_numazones.doctor.restart import Change, Forecast, foresee
+from kubectl_numazones.doctor.restart import NodeRestart, RestartSettings, foresee
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
@@ -114,7 +114,7 @@ def command(
         if changed or kubelet_config:
             raise click.UsageError("--set and --kubelet-config need --restart NODE or --all")
         return _answer(examine(gather(source)), output, fail_on)
-    change = Change(kubelet_settings.parse(changed), _configuration(kubelet_config))
+    change = RestartSettings(kubelet_settings.parse(changed), _configuration(kubelet_config))
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
     return int(
@@ -136,13 +136,15 @@ def _configuration(path: Path | None) -> object | None:
     return found[0]
 
 
-def _outcome(forecast: Forecast) -> Outcome:
+def _outcome(forecast: NodeRestart) -> CheckResult:
     check = f"restart of {forecast.node}"
     findings = tuple(replace(finding, check=check) for finding in forecast.findings)
-    return Outcome(check, findings, forecast.unknown)
+    return CheckResult(check, findings, forecast.unknown)
 
 
-def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Sequence[Forecast] = ()) -> int:
+def _answer(
+    outcomes: list[CheckResult], output: Output, fail_on: str, forecasts: Sequence[NodeRestart] = ()
+) -> int:
     """Print or write what was found; return the exit code."""
     if output.is_document:
         not_checked = {outcome.check: outcome.not_checked for outcome in outcomes if outcome.not_checked}
@@ -157,18 +159,18 @@ def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Se
     return int(any(finding.severity in wrong for finding in _findings(outcomes)))
 
 
-def _findings(outcomes: list[Outcome]) -> list[Finding]:
+def _findings(outcomes: list[CheckResult]) -> list[Finding]:
     return [finding for outcome in outcomes for finding in outcome.findings]
 
 
-def _print_each(outcomes: list[Outcome]) -> None:
+def _print_each(outcomes: list[CheckResult]) -> None:
     """Print every finding, the worst first."""
     order = list(Severity)
     for finding in sorted(_findings(outcomes), key=lambda one: order.index(one.severity)):
         _print_finding(finding)
 
 
-def _print_findings(outcomes: list[Outcome]) -> None:
+def _print_findings(outcomes: list[CheckResult]) -> None:
     _print_each(outcomes)
     counts = Counter(finding.severity for finding in _findings(outcomes))
     said = ", ".join(pluralize(counts[severity], severity) for severity in Severity)

@@ -12,7 +12,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading import yaml_depth
 from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import NotThere, Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.api.rebalance import RebalancePolicy
@@ -24,7 +24,7 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals, tall
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Report, what_if
+from numazones.rebalance.whatif import PolicyReport, what_if
 from numazones.wording import pluralize
 from numazones_program.columns import Column
 
@@ -53,7 +53,7 @@ Examples:
 class PlanDocument:
     """``plan``: goals and plans."""
 
-    items: Annotated[list[Report], "One for each goal."]
+    items: Annotated[list[PolicyReport], "One for each goal."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -135,7 +135,7 @@ def command(
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
-def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
+def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
     """Return the waiting pods that are asked about; without names and labels all."""
     pending = seen.situation.cluster.pending
     if not names:
@@ -149,7 +149,7 @@ def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return list(found.values())
 
 
-def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
+def _running(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
     """Return the UIDs of the running pods that are asked about; none: all."""
     if not names and selector is None:
         return frozenset()
@@ -164,7 +164,7 @@ def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return found
 
 
-def _is_reached(goal: Goal, item: Report) -> bool:
+def _is_reached(goal: Goal, item: PolicyReport) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -197,7 +197,7 @@ _MOVES: tuple[Column[tuple[int, Move]], ...] = (
 )
 
 
-def _print_plans(goal: Goal, item: Report) -> None:
+def _print_plans(goal: Goal, item: PolicyReport) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
     screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
@@ -211,7 +211,7 @@ def _print_plans(goal: Goal, item: Report) -> None:
             )
 
 
-def _script(goal: Goal, item: Report) -> None:
+def _script(goal: Goal, item: PolicyReport) -> None:
     screen.echo(f"# {item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
@@ -230,7 +230,7 @@ def _script(goal: Goal, item: Report) -> None:
             )
 
 
-def _why_not(seen: Seen, policy: Policy, name: str) -> int:
+def _why_not(seen: ClusterView, policy: Policy, name: str) -> int:
     pod = seen.named(name)[0]
     if not pod.node:
         raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")

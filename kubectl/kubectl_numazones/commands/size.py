@@ -15,7 +15,7 @@ from kubectl_numazones.reading.source import Source
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
-from numazones.whatif.workload import Group
+from numazones.whatif.workload import PodGroup
 from numazones.wording import pluralize
 from numazones_program.columns import Column
 
@@ -73,7 +73,7 @@ def command(
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
-    wanted = [Group.parse(text) for text in groups]
+    wanted = [PodGroup.parse(text) for text in groups]
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
@@ -101,7 +101,7 @@ def _reserved_cpus(base: NodeTemplate) -> int:
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 
 
-def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
+def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[PodGroup]) -> None:
     pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
         screen.say(f"{pods}: on no number of such machines")

@@ -11,7 +11,7 @@ import click
 
 from kubectl_numazones.experiments import plots
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     perform,
@@ -75,7 +75,7 @@ Examples:
 @output_option()
 @experiment_options
 def command(
-    asked: Asked,
+    asked: ExperimentOptions,
     *,
     varied: tuple[str, ...],
     table: Path | None,

@@ -12,7 +12,14 @@ from rich.text import Text
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.printing.zone_figures import ORDERS, UnknownNode, Zone, share, why_no_zones, zones_of
+from kubectl_numazones.printing.zone_figures import (
+    ORDERS,
+    UnknownNode,
+    ZoneFigures,
+    share,
+    why_no_zones,
+    zones_of,
+)
 from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_comers, source_options
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
@@ -27,7 +34,7 @@ from numazones_program.columns import Column
 _KIND = f"numazone.{GROUP}"
 
 
-_COLUMNS: tuple[Column[Zone], ...] = (
+_COLUMNS: tuple[Column[ZoneFigures], ...] = (
     Column("NODE", lambda zone: zone.node),
     Column("NUMA", lambda zone: str(zone.numa), right=True),
     Column("POLICY", lambda zone: zone.policy, expendable=2),
@@ -70,7 +77,7 @@ Examples:
 class TopDocument:
     """``top``: the NUMA zones, in the order that was asked for."""
 
-    items: Annotated[list[Zone], "One for each zone."]
+    items: Annotated[list[ZoneFigures], "One for each zone."]
     unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
     held: Annotated[list[Coming] | None, "Null for a dump, whose pods are not read for it."]
 
@@ -148,7 +155,7 @@ def _read(source: Source, *, with_pods: bool) -> tuple[list[ClusterNode], list[C
     return list(cluster.nodes.values()), None if source.files else list(cluster.pending.values())
 
 
-def _with_misaligned(zones: list[Zone], nodes: list[ClusterNode]) -> list[Zone]:
+def _with_misaligned(zones: list[ZoneFigures], nodes: list[ClusterNode]) -> list[ZoneFigures]:
     """Return the zones with how many pods there are not aligned, where that is known."""
     counts = {
         node.name: Counter(numa for _, one in lying if not one.aligned for numa in one.numas)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import click
 
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     label,
@@ -53,7 +53,7 @@ Examples:
 )
 @output_option()
 @experiment_options
-def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
+def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Output) -> None:
     """Compare settings: the same pods arrive under the old ones and under the new ones.
 
     In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,

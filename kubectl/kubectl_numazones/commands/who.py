@@ -10,7 +10,7 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.pod_alignment import by_name
-from numazones.placement.occupancy import Share
+from numazones.placement.occupancy import NUMAShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class WhoDocument:
     """``who``: what each NUMA zone of a node holds exclusively, and for whom."""
 
     node: Annotated[str, "Its name."]
-    items: Annotated[list[Share], "One for each pod and NUMA node."]
+    items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
 
 
 @click.command("who")

@@ -6,7 +6,7 @@ import click
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.reading.source import Source
@@ -75,14 +75,14 @@ def command(
     return stuck_list.show(found, seen, source, output, everywhere=everywhere)
 
 
-def _named(name: str, seen: Seen) -> Stuck:
+def _named(name: str, seen: ClusterView) -> Stuck:
     """The pods of a name, as a line of the list."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)
     return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
 
 
-def _explain(name: str, seen: Seen, source: Source, node_name: str | None, output: Output) -> int:
+def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None, output: Output) -> int:
     """Everything about the pods of one name."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)

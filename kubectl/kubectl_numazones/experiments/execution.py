@@ -33,7 +33,7 @@ class CannotExecute(NumazonesError):
     """Workers cannot be had, or ended; the message says which and what to do."""
 
 
-class Executor(Protocol):
+class RunExecutor(Protocol):
     """Makes runs."""
 
     @property
@@ -175,7 +175,7 @@ def _interrupt_list() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def execute(experiment: Experiment, numbers: Sequence[int], executor: Executor) -> dict[int, Run]:
+def execute(experiment: Experiment, numbers: Sequence[int], executor: RunExecutor) -> dict[int, Run]:
     """Make the runs with these numbers, with a progress bar where there is a terminal; Ctrl-C ends it early.
 
     Returns number → run, of those that were done.

@@ -34,7 +34,7 @@ class MemoryAmount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class ZoneFigures:
     """One NUMA zone."""
 
     TITLE: ClassVar = "ZoneFigures"
@@ -71,7 +71,7 @@ class Zone:
         return self.cpus[1] - self.cpus[0] if self.cpus else 0
 
 
-ORDERS: dict[str, Callable[[Zone], Any]] = {
+ORDERS: dict[str, Callable[[ZoneFigures], Any]] = {
     "node": lambda zone: (zone.node, zone.numa),
     "cpu": lambda zone: (-zone.load, zone.node, zone.numa),
     "free": lambda zone: (-zone.free, zone.node, zone.numa),
@@ -80,14 +80,14 @@ ORDERS: dict[str, Callable[[Zone], Any]] = {
 """Name of an order → what zones are sorted by."""
 
 
-def zones_of(node: ClusterNode) -> Iterator[Zone]:
+def zones_of(node: ClusterNode) -> Iterator[ZoneFigures]:
     """Yield the zones of a node; none of one that nothing is known of."""
     occupancy = None if node.known is None else node.known.occupancy(None)
     if occupancy is None:
         return
     for zone in occupancy.zones:
         memory = next((amounts for kind, *amounts in zone.memory if kind == MEMORY), None)
-        yield Zone(
+        yield ZoneFigures(
             node.name,
             zone.numa,
             occupancy.policy,

@@ -9,7 +9,7 @@ from numazones import cpuset
 from numazones.apimachinery.answer import or_null
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.shortfall import name_numas
-from numazones.prediction.held_room import Way, by_node, held, zones_held
+from numazones.prediction.held_room import ArrivalPath, by_node, held, zones_held
 from numazones.wording import pluralize
 
 _MILLI = 1000
@@ -24,7 +24,7 @@ class Coming:
     numas: Annotated[tuple[int, ...], "Empty where that cannot be told."]
     pod: Annotated[str, "NAMESPACE/NAME."]
     cpus: Annotated[int, "Exclusive CPUs that it will hold."]
-    way: Annotated[Way, "Released from the gate, or nominated by a scheduler."]
+    way: Annotated[ArrivalPath, "Released from the gate, or nominated by a scheduler."]
     until: Annotated[str, "Null where it ends when the scheduler decides otherwise.", or_null]
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
@@ -18,7 +18,9 @@ _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers
 """The worst first."""
 
 
-def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, everywhere: bool) -> int:
+def show(
+    found: Sequence[Stuck], seen: ClusterView, source: Source, output: Output, *, everywhere: bool
+) -> int:
     """Print the list; return the exit code, that of the worst."""
     said = said_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
@@ -43,7 +45,9 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
     return next((code for code in _CODES if code in codes), 0)
 
 
-def _print(items: Sequence[tuple[Stuck, Background]], seen: Seen, *, everywhere: bool, wide: bool) -> None:
+def _print(
+    items: Sequence[tuple[Stuck, Background]], seen: ClusterView, *, everywhere: bool, wide: bool
+) -> None:
     by_namespace = everywhere or len({item.example.namespace for item, _ in items}) > 1
     namespace: Column[tuple[Stuck, Background]] = Column("NAMESPACE", lambda row: row[0].example.namespace)
     columns: tuple[Column[tuple[Stuck, Background]], ...] = (
@@ -66,7 +70,7 @@ def _admitting(prediction: Prediction) -> str:
     return f"{prediction.nodes.admissible}/{prediction.nodes.all}"
 
 
-def _why(item: Stuck, background: Background, seen: Seen) -> str:
+def _why(item: Stuck, background: Background, seen: ClusterView) -> str:
     if is_running(item.example) and not background.waits:
         return runs(item.example, seen)
     return now(item.prediction, background)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Self
 
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, misalignment
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.advice.changes import Advice
@@ -70,7 +70,7 @@ class WhyListDocument:
     items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
 
 
-def why_document(item: Stuck, seen: Seen, background: Background) -> WhyDocument:
+def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyDocument:
     """Return the document; of several pods of one owner it is about the most telling one."""
     pod, prediction = item.example, item.prediction
     return WhyDocument(

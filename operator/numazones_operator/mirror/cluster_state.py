@@ -28,7 +28,7 @@ from numazones_operator.mirror.decoding import (
 )
 from numazones_operator.mirror.device_objects import DeviceObjects
 from numazones_operator.mirror.fates import Fates
-from numazones_operator.mirror.node_placement import Surroundings
+from numazones_operator.mirror.node_placement import ModelInputs
 from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.mirror.waiting_pods import WaitingPods
 
@@ -63,7 +63,7 @@ class ClusterState:
         self.sharing = Sharing()
         self._telling_namespaces_apart: set[str] = set()
         """Names of the nodes whose model treats namespaces differently."""
-        self._beyond = Surroundings(settings=settings or {})
+        self._beyond = ModelInputs(settings=settings or {})
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
         self._without: dict[str, tuple[ClusterNode | None, frozenset[str], ClusterNode | None]] = {}

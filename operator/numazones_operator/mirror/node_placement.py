@@ -30,7 +30,7 @@ _MAX_RECENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ModelInputs:
     """What models read of nodes beyond the nodes' own objects."""
 
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class NodePlacement:
         node: ClusterNode,
         zones: KubeletNode | None,
         kubelet: KubeletPlacement | None,
-        surroundings: Surroundings,
+        surroundings: ModelInputs,
         record: str = "",
         *,
         now: float,
@@ -188,7 +188,7 @@ class NodePlacement:
         node: ClusterNode,
         pods: Sequence[ClusterPod],
         zones: KubeletNode | None,
-        surroundings: Surroundings,
+        surroundings: ModelInputs,
     ) -> NodeObjects:
         own = {kind: (body,) for kind, body in self.objects.items()}
         return NodeObjects(

@@ -79,7 +79,7 @@ class _Request:
     tries: int = 0
 
 
-class Publisher:
+class PredictionPublisher:
     """Keeps the API server's AdmissionPredictions equal to the predictions."""
 
     def __init__(

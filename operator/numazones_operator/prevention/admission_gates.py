@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
-from numazones.prediction.held_room import RELEASE_SECONDS, Way
+from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, PodKind, devices_to_allocate, relevant
+from numazones.prediction.held_room import RELEASE_SECONDS, ArrivalPath
 from numazones_client import APIError, Invalid
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
@@ -33,7 +33,7 @@ from numazones_operator.prevention import unconcerned_pods
 from numazones_operator.prevention.arrivals_by_node import ArrivalsByNode
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.prevention.preempting_releases import PreemptingReleases, names
-from numazones_operator.prevention.release import CHOICE, Reach, Release
+from numazones_operator.prevention.release import CHOICE, AllowedNodes, NodeRole
 from numazones_operator.prevention.release_writer import ReleaseWriter
 from numazones_operator.prevention.served_gates import ServedGates
 
@@ -68,14 +68,14 @@ class _Round:
     sliced: float
     placing: frozenset[str]
     """Nodes that may also reject pods that NUMA placement does not concern elsewhere."""
-    open: dict[tuple[Kind, bool], list[str]] = field(default_factory=dict)
+    open: dict[tuple[PodKind, bool], list[str]] = field(default_factory=dict)
     """Kind, and whether whichever pods end → nodes that may still have room for pods of the kind, best first;
     within a round there is never more."""
     unforeseen: int = -_HIGHEST
     """The highest priority of a pod without a prediction so far; the less important wait for that."""
-    closed: set[tuple[Kind, int, bool]] = field(default_factory=set)
+    closed: set[tuple[PodKind, int, bool]] = field(default_factory=set)
     """Kinds and priorities of which no further pod finds a node, with the same."""
-    passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
+    passed_over: dict[PodKind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
     failure: APIError | None = None
 
@@ -173,12 +173,12 @@ class AdmissionGates:
             if release is not None:
                 await self._start(pod, release, this)
             elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
-                await self._start(pod, Release("timeout"), this)
+                await self._start(pod, AllowedNodes("timeout"), this)
             else:
                 await self._preempt(pod, this)
         return True
 
-    def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
+    def _release_now(self, pod: ClusterPod, this: _Round) -> AllowedNodes | None:
         """Return where a pod may go now; None if nowhere."""
         nodes = self._free_nodes(pod, this)
         if not nodes and self._has_waited_for_certainty(pod):
@@ -186,8 +186,8 @@ class AdmissionGates:
         if not nodes:
             return None
         if sure := self._with_devices(pod, nodes):
-            return Release("admissible", sure, Reach.ONLY)
-        return Release("devices", nodes, Reach.RATHER)
+            return AllowedNodes("admissible", sure, NodeRole.ONLY)
+        return AllowedNodes("devices", nodes, NodeRole.RATHER)
 
     def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
         """Whether a pod has waited long enough for a node that admits it whichever pods end.
@@ -202,11 +202,11 @@ class AdmissionGates:
         now = self.clock()
         return now - self._uncertain_since.setdefault(pod.uid, now) >= PATIENCE_SECONDS
 
-    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> Release | None:
+    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> AllowedNodes | None:
         """Return the same for a pod that most nodes admit unasked."""
-        kind = Kind.of(pod, by_namespace=self.state.namespaces_matter)
+        kind = PodKind.of(pod, by_namespace=self.state.namespaces_matter)
         if kind is None or not this.placing:
-            return Release(unconcerned_pods.REASON)
+            return AllowedNodes(unconcerned_pods.REASON)
         if (kind, _priority(pod), True) in this.closed:
             return None
 
@@ -227,7 +227,7 @@ class AdmissionGates:
         victims = await self.preempting.victims_for(pod, this.held)
         if victims is not None and victims.node not in self.held.by_node():
             _log.info("pod %s may preempt %s on %s", pod.full_name, ", ".join(names(victims)), victims.node)
-            await self._start(pod, Release("preemption", (victims.node,), Reach.ONLY), this)
+            await self._start(pod, AllowedNodes("preemption", (victims.node,), NodeRole.ONLY), this)
 
     async def _pause(self, this: _Round) -> None:
         """Let others run if this has gone on for a while; count anew what is held if that was long ago."""
@@ -285,7 +285,7 @@ class AdmissionGates:
             this.passed_over.setdefault(kind, pod)
         return found
 
-    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round, *, certain: bool) -> tuple[str, ...]:
+    def _first_free(self, pod: ClusterPod, kind: PodKind, this: _Round, *, certain: bool) -> tuple[str, ...]:
         """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
         still_open: list[str] = []
@@ -309,7 +309,7 @@ class AdmissionGates:
             this.closed.add((kind, _priority(pod), certain))
         return tuple(found)
 
-    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
+    def _has_room(self, kind: PodKind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
         """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
         held = this.held.get(node.name, ())
         arrivals = self._arrivals.at(node, held, by_namespace=self.state.namespaces_matter)
@@ -338,16 +338,16 @@ class AdmissionGates:
             for kind, other in this.passed_over.items()
         )
 
-    async def _start(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+    async def _start(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
         """Hold the room, and release the pod while others have their turn."""
-        self.held.hold(pod, release.nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
+        self.held.hold(pod, release.nodes, ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
         for name in release.nodes:
             this.held.setdefault(name, []).append(pod)
         await self._slots.acquire()
         task = this.tasks.create_task(self._release(pod, release, this))
         task.add_done_callback(lambda _task: self._slots.release())
 
-    async def _release(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+    async def _release(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
         released = False
         try:
             released = await self.writer.write(pod, release)

@@ -15,8 +15,8 @@ from numazones_client.resources import PODS
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.prevention.release import Reach, Release
-from numazones_operator.prevention.release_patch import HOSTNAME, Target, release_patch
+from numazones_operator.prevention.release import AllowedNodes, NodeRole
+from numazones_operator.prevention.release_patch import HOSTNAME, TargetNode, release_patch
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class ReleaseWriter:
     wall: Callable[[], float] = time.time
     """The time of day, which released pods are marked with."""
 
-    async def write(self, pod: ClusterPod, release: Release) -> bool:
+    async def write(self, pod: ClusterPod, release: AllowedNodes) -> bool:
         """Release a pod; return whether that was done.
 
         Raises:
@@ -55,7 +55,7 @@ class ReleaseWriter:
         self._count(pod, release.reason)
         return True
 
-    async def _patch(self, pod: ClusterPod, release: Release) -> None:
+    async def _patch(self, pod: ClusterPod, release: AllowedNodes) -> None:
         affinity: dict[str, Any] = {}
         version = ""
         has_own = pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes
@@ -68,7 +68,7 @@ class ReleaseWriter:
             pod.uid,
             self._targets(release.named),
             affinity=affinity,
-            only=release.reach is Reach.ONLY,
+            only=release.reach is NodeRole.ONLY,
             without=release.without,
             version=version,
             now=now,
@@ -87,9 +87,9 @@ class ReleaseWriter:
                 message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
             )
 
-    def _targets(self, nodes: tuple[str, ...]) -> list[Target]:
+    def _targets(self, nodes: tuple[str, ...]) -> list[TargetNode]:
         found = ((name, self.state.node(name)) for name in nodes)
-        return [Target(name, None if node is None else node.labels.get(HOSTNAME)) for name, node in found]
+        return [TargetNode(name, None if node is None else node.labels.get(HOSTNAME)) for name, node in found]
 
 
 def _time_text(moment: float) -> str:

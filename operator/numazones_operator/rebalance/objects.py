@@ -26,7 +26,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
-from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.rebalance.moves import Move, PlacedPod, Plan
 from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.wording import claimed_name
 
@@ -158,5 +158,5 @@ def _move(move: Move) -> RecommendedMove:
     )
 
 
-def _placement(placement: Placement) -> RecommendedPlacement:
+def _placement(placement: PlacedPod) -> RecommendedPlacement:
     return RecommendedPlacement(pod=reference(placement.pod), target=placement.target)

@@ -22,7 +22,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
 from numazones.placement.fragmentation import zones_of
-from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation, parse_time
@@ -207,7 +207,7 @@ class Steps:
         if end is not None:
             return end
         pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
-        rejection = "" if pod is None else Headroom.of(self._inputs.budgets).rejection(pod)
+        rejection = "" if pod is None else BudgetHeadroom.of(self._inputs.budgets).rejection(pod)
         if rejection:
             return self._advance(item, index, message=f"waits: {rejection}")
         return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")

@@ -16,7 +16,7 @@ from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import SOURCE
 from numazones.prediction import forecast as prediction
@@ -25,8 +25,8 @@ from numazones.prediction.forecast import (
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
-    Kind,
-    Standing,
+    NodeAnswer,
+    PodKind,
     ask,
     predict,
 )
@@ -64,7 +64,7 @@ def node_state(
         if cpus
     }
     devices = {NIC: [Device(f"nic-{number}", numa=(1,)) for number in range(nics)]} if nics else {}
-    return Node.restore(Kubelet.start(configuration, machine(), devices), cpu_assignments=taken)
+    return Node.restore(KubeletManagers.start(configuration, machine(), devices), cpu_assignments=taken)
 
 
 def worker(name: str, state: Node | None = None, **values: Any) -> ClusterNode:
@@ -325,7 +325,7 @@ def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(prediction, "ask_placement", counting)
     # Other pods, in the same places: to a newcomer the nodes are the same.
     one, other = (
-        admit(node_state(), prediction.Kind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]
+        admit(node_state(), prediction.PodKind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]
         for name in ("one", "other")
     )
     predict(pod("p", cpu=4), [worker("a", one), worker("b", other), worker("c", one)])
@@ -333,7 +333,7 @@ def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def forecast(wanted: ClusterPod) -> Forecast:
-    kind = Kind.of(wanted)
+    kind = PodKind.of(wanted)
     assert kind is not None
     return Forecast(kind)
 
@@ -360,10 +360,10 @@ def test_a_pod_of_the_kind_that_a_node_holds_already_does_not_count_as_the_newco
 
 
 def test_pods_of_one_template_are_of_one_kind() -> None:
-    assert Kind.of(pod("a", cpu=4)) == Kind.of(pod("b", cpu=4))
-    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=5))
-    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=4, nodeSelector={"zone": "a"}))
-    assert Kind.of(pod("a", cpu="x")) is None
+    assert PodKind.of(pod("a", cpu=4)) == PodKind.of(pod("b", cpu=4))
+    assert PodKind.of(pod("a", cpu=4)) != PodKind.of(pod("a", cpu=5))
+    assert PodKind.of(pod("a", cpu=4)) != PodKind.of(pod("a", cpu=4, nodeSelector={"zone": "a"}))
+    assert PodKind.of(pod("a", cpu="x")) is None
 
 
 HELD = st.tuples(st.integers(0, 14), st.integers(0, 16))
@@ -389,16 +389,16 @@ def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]],
 @pytest.mark.parametrize(
     ("node", "standing", "obstacles"),
     [
-        (worker("n", node_state()), Standing.ADMITS, ()),
-        (worker("n", node_state(), unschedulable=True), Standing.EXCLUDED, ("node(s) were unschedulable",)),
-        (worker("n", node_state(held=(10, 10))), Standing.REJECTS, ("TopologyAffinityError",)),
-        (worker("n"), Standing.UNKNOWN, ("LeaseExpired",)),
+        (worker("n", node_state()), NodeAnswer.ADMITS, ()),
+        (worker("n", node_state(), unschedulable=True), NodeAnswer.EXCLUDED, ("node(s) were unschedulable",)),
+        (worker("n", node_state(held=(10, 10))), NodeAnswer.REJECTS, ("TopologyAffinityError",)),
+        (worker("n"), NodeAnswer.UNKNOWN, ("LeaseExpired",)),
     ],
 )
 def test_one_node_asked_alone_answers_as_in_a_forecast(
-    node: ClusterNode, standing: Standing, obstacles: tuple[str, ...]
+    node: ClusterNode, standing: NodeAnswer, obstacles: tuple[str, ...]
 ) -> None:
-    kind = Kind.of(pod("a", cpu=8))
+    kind = PodKind.of(pod("a", cpu=8))
     assert kind is not None
     verdict = ask(kind, node)
     assert verdict.standing is standing
@@ -470,7 +470,7 @@ def test_a_node_that_is_overcommitted_many_times_over_is_named_too() -> None:
 )
 def test_a_rejection_names_who_holds_what_is_missing(asked: dict[str, Any], holders: Any) -> None:
     start = node_state(held=(10, 4), nics=4)
-    holder = Kind.of(pod("nics", cpu=1, nics=2))
+    holder = PodKind.of(pod("nics", cpu=1, nics=2))
     assert holder is not None
     state = admit(start, replace(holder.admission, uid="nics")).node if "nics" in asked else start
     result = predict(pod("big", **asked), [worker("worker-2", state)])
@@ -539,9 +539,9 @@ def test_a_pod_with_resource_claims_is_unknown_until_the_scheduler_has_allocated
     result = predict(wanted, [node])
     assert result.verdict == UNKNOWN
     assert "it claims devices by resourceClaims" in result.sentence
-    after = Kind.of(wanted, allocated=True)
+    after = PodKind.of(wanted, allocated=True)
     assert after is not None
-    assert ask(after, node).standing is Standing.ADMITS
+    assert ask(after, node).standing is NodeAnswer.ADMITS
 
 
 def test_what_the_kubelet_rejects_stays_inadmissible_whatever_is_claimed() -> None:

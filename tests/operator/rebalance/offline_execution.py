@@ -30,7 +30,7 @@ from numazones_client.resources import (
 )
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.executor import Executor
-from numazones_operator.rebalance.inputs import Inputs, Template
+from numazones_operator.rebalance.inputs import Inputs, OwnerTemplate
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject
@@ -197,7 +197,7 @@ class Execution:
         spec["schedulingGates"] = [{"name": GATE}] if gated else []
         metadata = {"namespace": "default", "name": name, "uid": f"rs-{name}"}
         self.inputs.templates[REPLICA_SETS].put(
-            Template.from_api({"metadata": metadata, "spec": {"template": {"spec": spec}}})
+            OwnerTemplate.from_api({"metadata": metadata, "spec": {"template": {"spec": spec}}})
         )
 
     def policy(self, **spec: Any) -> None:

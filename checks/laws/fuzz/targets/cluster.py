@@ -22,7 +22,7 @@ from numazones_client.decoding import by_uid
 from numazones_operator.mirror import decoding
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.prevention.extender.messages import encode
-from numazones_operator.rebalance.inputs import Claim, Defaulting, Template
+from numazones_operator.rebalance.inputs import Defaulting, OwnerTemplate, VolumeClaim
 from numazones_operator.rebalance.objects import PolicyObject
 from tests.kubectl.healthy_cluster import healthy
 from tests.operator.closed_loop import pod_body
@@ -40,8 +40,8 @@ _DECODERS: tuple[Decoder[Any], ...] = (
     Decoder(PublishedPrediction.from_api),
     Decoder(Budget.from_api),
     Decoder(Defaulting.from_api),
-    Decoder(Claim.from_api),
-    Decoder(Template.from_api, key=by_uid),
+    Decoder(VolumeClaim.from_api),
+    Decoder(OwnerTemplate.from_api, key=by_uid),
     Decoder(PolicyObject.from_api),
     Decoder(Recommendation.from_api),
 )

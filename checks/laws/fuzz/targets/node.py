@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from checks.laws.fuzz.target import Target, finish
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones_exporter.options import Options
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_configuration
@@ -207,7 +207,7 @@ def _kubelet_configuration(data: bytes) -> None:
         for version in (None, "v1.36.2", "v1.26.0", "v9.9"):
             found = parse_configuration(document, version=version)
             with suppress(NumazonesError):
-                Kubelet.start(found.value, make.machine(numa=2, cores=2, memory="4Gi"), {})
+                KubeletManagers.start(found.value, make.machine(numa=2, cores=2, memory="4Gi"), {})
 
 
 def _configurations() -> list[bytes]:
