@@ -130,14 +130,12 @@ async def serve(
     metrics = ExporterMetrics(registry, cgroups=cgroups)
     metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)
-    answer = recording.recording_application(
-        options,
-        probes.application(
-            health_problems=state.problems, readiness_problems=state.readiness_problems, registry=registry
-        ),
-        confinement.read,
-    )
-    with probes.serve(options.metrics_address, answer) as port:
+    health = probes.probes(health_problems=state.problems, readiness_problems=state.readiness_problems)
+    answer = recording.recordings(options, probes.metrics(registry, health), confinement.read)
+    with (
+        probes.serve(options.probe_address, health, name="probes"),
+        probes.serve(options.metrics_address, answer) as port,
+    ):
         if listening is not None:
             listening.set_result(port)
         _log.info("exporting node %s; metrics on port %d", options.node_name, port)

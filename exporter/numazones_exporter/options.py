@@ -106,6 +106,13 @@ class Options:
     metrics_address: str = setting(
         ":9406", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
     )
+    probe_address: str = setting(
+        "",
+        "Where to serve /healthz and /readyz on a port of their own, such as :9416, so that clients of the "
+        "metrics port cannot keep the kubelet from an answer.  [default: only with the metrics]",
+        kind=Address(optional=True),
+        metavar="HOST:PORT",
+    )
     recordings: bool = setting(
         False,
         "Also serve /recording, for kubectl numazones record. Whoever can connect can read the machine, the "

@@ -7,11 +7,12 @@ configuration, what placement depends on.
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
 
 from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
@@ -26,7 +27,7 @@ from numazones_exporter.options import Options
 from numazones_exporter.sources.paths import STATE_FILES
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_node import sysfs as sysfs_tree
-from numazones_program.probes import Application
+from numazones_program.probes import Answer
 from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 
 _PAUSES = (0.1, 0.2, 0.4, 0.8)
@@ -185,31 +186,25 @@ def _bytes(path: Path, read: ReadFile = read_file) -> bytes | None:
         return None
 
 
-def recording_application(
-    options: Options, otherwise: Application, read: ReadFile = read_file
-) -> Application:
-    """Answer GET /recording beside what another application answers; one recording at a time."""
-    busy = threading.Lock()
+def recordings(options: Options, otherwise: Answer, read: ReadFile = read_file) -> Answer:
+    """Answer GET /recording beside what another answers; one recording at a time."""
+    busy = asyncio.Lock()
 
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != PATH:
-            return otherwise(environ, start_response)
-        kind, body, status = "text/plain; charset=utf-8", b"", HTTPStatus.OK
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != PATH:
+            return await otherwise(request)
         if not options.recordings:
-            status = HTTPStatus.FORBIDDEN
-            body = f"{SWITCHED_OFF}; --recordings=true, or the component exporter-recordings".encode()
-        elif not busy.acquire(blocking=False):
-            status, body = HTTPStatus.SERVICE_UNAVAILABLE, b"a recording is being made; ask again"
-        else:
+            text = f"{SWITCHED_OFF}; --recordings=true, or the component exporter-recordings"
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=text)
+        if busy.locked():
+            return web.Response(
+                status=HTTPStatus.SERVICE_UNAVAILABLE, text="a recording is being made; ask again"
+            )
+        async with busy:
             try:
-                body, kind = asyncio.run(record(options, read)), "application/gzip"
+                body = await asyncio.to_thread(asyncio.run, record(options, read))
             except NumazonesError as error:
-                status, body = HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode()
-            finally:
-                busy.release()
-        start_response(
-            f"{status} {status.phrase}", [("Content-Type", kind), ("Content-Length", str(len(body)))]
-        )
-        return [body]
+                return web.Response(status=HTTPStatus.INTERNAL_SERVER_ERROR, text=str(error))
+        return web.Response(body=body, content_type="application/gzip")
 
     return answer

@@ -98,6 +98,13 @@ class OperatorOptions:
     metrics_address: str = setting(
         ":9407", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
     )
+    probe_address: str = setting(
+        "",
+        "Where to serve /healthz and /readyz on a port of their own, such as :9417, so that clients of the "
+        "metrics port cannot keep the kubelet from an answer.  [default: only with the metrics]",
+        kind=Address(optional=True),
+        metavar="HOST:PORT",
+    )
     page_address: str = setting(
         "",
         "Where to serve the live page, such as 127.0.0.1:9408. It changes nothing and asks for no password: "

@@ -12,10 +12,10 @@ import gc
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -84,10 +84,6 @@ _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
 _DEFINITIONS_PER_PAGE = 25
 """Each may be a megabyte."""
-_ANSWER_PATIENCE = 30.0
-"""Seconds that probes and scrapes wait for the event loop."""
-
-_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -116,6 +112,8 @@ class Operator:
         self.identity = options.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"
         self.port = 0
         """Where /metrics, /healthz and /readyz are served, once started."""
+        self.probe_port = 0
+        """Where /healthz and /readyz are served apart, once started."""
         self.page_port = 0
         """Where the live page is served, once started."""
         self.extender_port = 0
@@ -166,13 +164,7 @@ class Operator:
         async with AsyncExitStack() as resources:
             resources.enter_context(GarbageCollection())
             self._answer_signals()
-            answer = probes.application(
-                health_problems=_answer_from_loop(self._failures),
-                readiness_problems=_answer_from_loop(self._missing_parts),
-                registry=self.registry,
-                refresh=_answer_from_loop(self._renew_gauges),
-            )
-            self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
+            self._open_probes(resources)
             await self._open_page(resources)
             await self._open_extender(resources)
             await resources.enter_async_context(self._client)
@@ -184,6 +176,17 @@ class Operator:
                 await self._stop.wait()
             finally:
                 await self._end()
+
+    def _open_probes(self, resources: AsyncExitStack) -> None:
+        """Serve metrics and, if an address is set for them, probes apart from these."""
+        loop = asyncio.get_running_loop()
+        health = probes.probes(
+            health_problems=self._failures, readiness_problems=self._missing_parts, loop=loop
+        )
+        answer = probes.metrics(self.registry, health, refresh=self._renew_gauges, loop=loop)
+        serve = probes.serve(self.options.probe_address, health, name="probes")
+        self.probe_port = resources.enter_context(serve)
+        self.port = resources.enter_context(probes.serve(self.options.metrics_address, answer))
 
     async def _open_page(self, resources: AsyncExitStack) -> None:
         """Serve the live page, if an address is set for it."""
@@ -512,29 +515,17 @@ class Operator:
         _log.critical("%s; the operator stops", self.failed, exc_info=error)
         self._stop.set()
 
-    async def _renew_gauges(self) -> None:
+    def _renew_gauges(self) -> None:
         for collector in self.collectors:
             collector.renew()
 
-    async def _failures(self) -> list[str]:
+    def _failures(self) -> list[str]:
         return [self.failed] if self.failed else []
 
-    async def _missing_parts(self) -> list[str]:
+    def _missing_parts(self) -> list[str]:
         problems = [
             f"{reflector.name}: {reflector.problem}"
             for reflector in self.reflectors
             if not reflector.synced.is_set()
         ]
         return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
-
-
-def _answer_from_loop(ask: Callable[[], Coroutine[Any, Any, _T]]) -> Callable[[], _T]:
-    """Let the server's threads ask on this event loop, whose state they must not read while it changes.
-
-    A loop that hangs leaves probes unanswered, so that the kubelet restarts the operator.
-
-    Raises:
-        TimeoutError: the loop does not answer (raised in the asking thread).
-    """
-    loop = asyncio.get_running_loop()
-    return lambda: asyncio.run_coroutine_threadsafe(ask(), loop).result(_ANSWER_PATIENCE)

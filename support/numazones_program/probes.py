@@ -1,118 +1,201 @@
-"""The HTTP server of every program: /healthz, /readyz, /metrics.
+"""The HTTP server of every program: /metrics, and /healthz and /readyz on a listener of their own.
 
-It has a thread of its own, so that it also answers, correctly, while the event loop hangs; it is the
-standard library's, which prometheus_client brings along anyway (aiohttp's would add 2 MiB to an exporter).
+Each listener has a thread with an event loop of its own, so that it also answers, correctly, while the
+program's loop hangs, and probes are answered whatever scrapers do. Any pod may be able to connect, so a
+listener keeps few connections, one request each, and ends each at its deadline. A full one ends the
+connection that has waited longest without a request: a client that asks is answered, however many
+others hold connections open.
 The kubelet restarts a program whose ``/healthz`` fails, so it must fail exactly when a restart could help.
 """
 
+import asyncio
+import contextlib
 import socket
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
-from socketserver import ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from typing import Any, TypeAlias, TypeVar
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
 
+MAX_CONNECTIONS = 32
+"""Connections that a listener keeps open."""
+_DEADLINE = 30.0
+"""Seconds after which a connection ends, answered or not."""
+_BACKLOG = 128
+_THREADS = 2
+"""Threads that write out metrics, or make a recording."""
+_FAREWELL = 0.1
+"""Seconds that requests under way are waited for at the end."""
+
 Problems = Callable[[], list[str]]
-"""Returns one sentence per problem; empty means all is well. Called in the server's threads."""
-Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
-"""A WSGI application."""
+"""Returns one sentence per problem; empty means all is well."""
+Answer: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+"""Answers a request, in the thread of its listener."""
+
+_T = TypeVar("_T")
 
 
-def application(
+def probes(
     *,
     health_problems: Problems,
     readiness_problems: Problems,
-    registry: CollectorRegistry,
-    refresh: Callable[[], None] = lambda: None,
-) -> Application:
-    """Answer /healthz, /readyz and /metrics, and nothing else.
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> Answer:
+    """Answer /healthz and /readyz, and nothing else.
 
     Args:
         health_problems: what only a restart can repair.
         readiness_problems: what is still missing.
-        registry: the metrics.
-        refresh: called in the server's thread before metrics are written out.
+        loop: where both are called; without one, in the listener's thread. A loop that hangs leaves probes
+            unanswered, so that the kubelet restarts the program.
     """
-    metrics = make_wsgi_app(registry)
 
-    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
         status, lines = HTTPStatus.NOT_FOUND, ["there are /metrics, /healthz and /readyz"]
-        match environ["PATH_INFO"]:
-            case "/metrics":
-                refresh()
-                served: Iterable[bytes] = metrics(environ, start_response)
-                return served
+        match request.path:
             case "/healthz":
-                lines = health_problems()
+                lines = await _call(health_problems, loop)
                 status = HTTPStatus.INTERNAL_SERVER_ERROR if lines else HTTPStatus.OK
             case "/readyz":
-                lines = readiness_problems()
+                lines = await _call(readiness_problems, loop)
                 status = HTTPStatus.SERVICE_UNAVAILABLE if lines else HTTPStatus.OK
-        start_response(f"{status} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
-        return ["\n".join(lines or ["ok"]).encode()]
+        return web.Response(status=status, text="\n".join(lines or ["ok"]))
+
+    return answer
+
+
+def metrics(
+    registry: CollectorRegistry,
+    otherwise: Answer,
+    *,
+    refresh: Callable[[], None] = lambda: None,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> Answer:
+    """Answer /metrics, and leave other paths to ``otherwise``.
+
+    Args:
+        registry: the metrics.
+        otherwise: answers other paths.
+        refresh: called before metrics are written out.
+        loop: where ``refresh`` is called; without one, in the listener's thread.
+    """
+    turn = asyncio.Lock()  # one scrape at a time; who has gone loses the place in the queue
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/metrics":
+            return await otherwise(request)
+        names = request.query.getall("name[]", [])
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        async with turn:
+            await _call(refresh, loop)
+            body = await asyncio.to_thread(encode, registry.restricted_registry(names) if names else registry)
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
     return answer
 
 
 @contextmanager
-def serve(address: str, answer: Application) -> Iterator[int]:
+def serve(address: str, answer: Answer, *, name: str = "metrics") -> Iterator[int]:
     """Serve on ``host:port`` (host may be empty or ``[IPv6]``) and yield the port; port 0 picks a free one.
+
+    Args:
+        address: where; empty for nowhere, which yields 0.
+        answer: answers every request.
+        name: what is served there, for the error and the thread.
 
     Raises:
         InvalidSetting: the text is not an address, or it cannot be listened on.
     """
+    if not address:
+        yield 0
+        return
     host, port = parse_address(address)
     try:
         listener = _listen(host, port)
     except OSError as error:
         raise InvalidSetting(
-            f"cannot serve metrics on {address!r}: {error.strerror or error}; choose another address"
+            f"cannot serve {name} on {address!r}: {error.strerror or error}; choose another address"
         ) from error
-    with listener, _Server(listener, answer) as server:
-        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+    loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix=name))
+
+    def run() -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(_run(listener, answer, stop))
+
+    with listener:
+        thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         try:
-            yield server.server_port
+            yield listener.getsockname()[1]
         finally:
-            server.shutdown()
+            loop.call_soon_threadsafe(stop.set)
             thread.join()
 
 
-class _Handler(WSGIRequestHandler):
-    """Answers one connection, without a log line for each probe."""
+class _Server(web.Server):
+    """An HTTP server with a limited number of connections, one request and one deadline each."""
 
-    timeout = 10  # seconds a client may keep silent
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(self._answer, access_log=None, handler_cancellation=True, lingering_time=0)
+        self._answer_request = answer
+        self._deadlines: dict[Any, asyncio.TimerHandle] = {}
+        """Connection → what ends it; the oldest first."""
+        self._asking: set[Any] = set()
+        """Connections with a request under way."""
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Say nothing."""
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._asking.add(request.protocol)
+        try:
+            response = await self._answer_request(request)
+        finally:
+            self._asking.discard(request.protocol)
+        response.force_close()
+        return response
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        """Keep a connection; of too many, end the one that has waited longest without a request."""
+        super().connection_made(handler, transport)
+        self._deadlines[handler] = asyncio.get_running_loop().call_later(_DEADLINE, transport.abort)
+        if len(self._deadlines) > MAX_CONNECTIONS:
+            victim = next((other for other in self._deadlines if other not in self._asking), handler)
+            self._deadlines.pop(victim).cancel()
+            victim.transport.abort()
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        """Forget a connection."""
+        super().connection_lost(handler, exc)
+        if deadline := self._deadlines.pop(handler, None):
+            deadline.cancel()
 
 
-class _Server(ThreadingMixIn, WSGIServer):
-    """A WSGI server on a socket that listens already; ``bind`` would ask DNS for a name."""
+async def _run(listener: socket.socket, answer: Answer, stop: asyncio.Event) -> None:
+    server = _Server(answer)
+    async with await asyncio.get_running_loop().create_server(server, sock=listener, backlog=_BACKLOG):
+        await stop.wait()
+        await server.shutdown(_FAREWELL)
 
-    daemon_threads = True
 
-    def __init__(self, listener: socket.socket, answer: Application) -> None:
-        self.address_family = listener.family
-        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
-        self.server_name, self.server_port = listener.getsockname()[:2]
-        self.setup_environ()
-        self.set_app(answer)
+async def _call(function: Callable[[], _T], loop: asyncio.AbstractEventLoop | None) -> _T:
+    """Call a function on a loop, whose state must not be read by other threads while it changes."""
+    if loop is None:
+        return function()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone or keeps silent: a traceback would be no line of a log."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
+    async def called() -> _T:
+        return function()
+
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(called(), loop))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,11 +3,12 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from numazones_exporter import recording
 from numazones_exporter.options import Options
@@ -33,22 +34,22 @@ def options(machine: Path, **changes: Any) -> Options:
     return Options(**settings | changes)
 
 
-def ask(settings: Options, path: str = recordings.PATH) -> tuple[str, bytes]:
+async def ask(settings: Options, path: str = recordings.PATH) -> tuple[int, bytes]:
     """Status and body of GET."""
-    said: list[str] = []
 
-    def otherwise(_environ: dict[str, Any], _start: Any) -> Iterable[bytes]:
-        return [b"another answers"]
+    async def otherwise(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=418, text="another answers")
 
-    answer = recording.recording_application(settings, otherwise)
-    body = b"".join(answer({"PATH_INFO": path}, lambda status, _headers: said.append(status)))
-    return "".join(said), body
+    answer = await recording.recordings(settings, otherwise)(make_mocked_request("GET", path))
+    assert isinstance(answer, web.Response)
+    assert isinstance(answer.body, bytes)
+    return answer.status, answer.body
 
 
-def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_path: Path) -> None:
+async def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_path: Path) -> None:
     machine = unpack(NODE, tmp_path)
-    status, body = ask(options(machine))
-    assert status == "200 OK"
+    status, body = await ask(options(machine))
+    assert status == 200
     again = tmp_path / "again"
     with tarfile.open(fileobj=io.BytesIO(body)) as archive:
         archive.extractall(again, filter="data")
@@ -71,18 +72,18 @@ def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_pat
     assert {"clusterDNS", "authentication"} & configured.keys()
 
 
-def test_recordings_are_served_only_with_the_setting_recordings(tmp_path: Path) -> None:
-    status, body = ask(options(tmp_path, recordings=False))
-    assert status == "403 Forbidden"
+async def test_recordings_are_served_only_with_the_setting_recordings(tmp_path: Path) -> None:
+    status, body = await ask(options(tmp_path, recordings=False))
+    assert status == 403
     assert body.startswith(b"recordings are switched off; ")
 
 
-def test_other_paths_are_answered_as_before(tmp_path: Path) -> None:
-    assert ask(options(tmp_path), "/metrics") == ("", b"another answers")
+async def test_other_paths_are_answered_as_before(tmp_path: Path) -> None:
+    assert await ask(options(tmp_path), "/metrics") == (418, b"another answers")
 
 
-def test_a_machine_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    status, body = ask(options(tmp_path))
-    assert status == "500 Internal Server Error"
+async def test_a_machine_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    status, body = await ask(options(tmp_path))
+    assert status == 500
     assert b"node rig-b cannot be recorded: " in body
     assert b"--sysfs" in body

@@ -71,15 +71,18 @@ def test_the_monitor_selects_every_deployment_with_the_operators_metrics() -> No
     assert expression["values"] == [label[expression["key"]] for label in labels]
 
 
-def test_probes_metrics_and_network_policy_speak_of_one_port(container: dict[str, Any]) -> None:
-    (port,) = container["ports"]
-    assert f"--metrics-address=:{port['containerPort']}" in container["args"]
-    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
+def test_probes_have_a_port_of_their_own_and_scrapers_the_other(container: dict[str, Any]) -> None:
+    metrics, probes = container["ports"]
+    assert (metrics["name"], probes["name"]) == ("metrics", "probes")
+    assert f"--metrics-address=:{metrics['containerPort']}" in container["args"]
+    assert f"--probe-address=:{probes['containerPort']}" in container["args"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "probes"}
     (ingress,) = the("NetworkPolicy", BASE)["spec"]["ingress"]
-    assert [entry["port"] for entry in ingress["ports"]] == [port["name"]]
+    assert [entry["port"] for entry in ingress["ports"]] == ["metrics"]
+    assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"numazones.io/metrics": "allowed"}}}]
     (endpoint,) = the("PodMonitor", PODMONITOR)["spec"]["podMetricsEndpoints"]
-    assert endpoint["port"] == port["name"]
+    assert endpoint["port"] == "metrics"
 
 
 def test_the_command_understands_its_arguments(container: dict[str, Any]) -> None:

@@ -229,7 +229,11 @@ def test_the_service_leads_to_the_port_that_it_listens_on(container: dict[str, A
     assert f"--extender-address=:{ports[port['targetPort']]}" in container["args"]
     policy = the("NetworkPolicy", BASE)["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
-    assert {item["port"] for item in policy["ingress"][0]["ports"]} == set(ports)
+    scrapers, schedulers = policy["ingress"]
+    assert scrapers["from"] == [{"namespaceSelector": {"matchLabels": {"numazones.io/metrics": "allowed"}}}]
+    assert [item["port"] for item in scrapers["ports"]] == ["metrics"]
+    assert [item["port"] for item in schedulers["ports"]] == ["extender"]
+    assert ports.keys() == {"metrics", "probes", "extender"}
 
 
 def test_its_rights_are_those_of_the_extender_beside_a_scheduler() -> None:

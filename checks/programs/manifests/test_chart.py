@@ -417,11 +417,15 @@ def test_annotations_name_the_port_that_is_scraped(changed: dict[Key, Object]) -
 
 def test_network_policies_open_the_api_servers_ports(changed: dict[Key, Object], tmp_path: Path) -> None:
     policies = {name: item for (kind, _, name), item in changed.items() if kind == "NetworkPolicy"}
+    recordings = policies.pop("numazones-exporter-recordings")
+    assert recordings["spec"]["policyTypes"] == ["Ingress"]
     assert len(policies) == 4
     for name, item in policies.items():
         ports = {port["port"] for rule in item["spec"]["egress"] for port in rule["ports"]}
         assert ports == {53, 8443} | ({10250} if name == "numazones-exporter" else set())
-    options = [f"--set={part}.enabled=true" for part in ("scheduler", "extender")]
+    options = [
+        f"--set={part}=true" for part in ("scheduler.enabled", "extender.enabled", "exporter.recordings")
+    ]
     without = template(tmp_path, "--set=networkPolicies.create=false", *options)
     assert "NetworkPolicy" not in {kind for kind, _, _ in without}
 

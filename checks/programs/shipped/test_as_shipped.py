@@ -392,15 +392,15 @@ async def test_exporter_and_operator_run_as_their_manifests_say(cluster: Cluster
             0: ("24", "12"),
             1: ("24", "0"),
         }
-        await cluster.until(exporter, lambda: answers(9406, "/readyz"), "the exporter's readiness")
+        await cluster.until(exporter, lambda: answers(9416, "/readyz"), "the exporter's readiness")
         assert (
             f"numazones_exporter_landlock_enforced {float(not why_not_landlock())}"
             in (await network.get(9406, "/metrics"))[1]
         )
-        assert await answers(9406, "/healthz")
+        assert await answers(9416, "/healthz")
 
         async with cluster.running("operator") as operator:
-            await cluster.until(operator, lambda: answers(9407, "/readyz"), "the operator's readiness")
+            await cluster.until(operator, lambda: answers(9417, "/readyz"), "the operator's readiness")
             assert_confined(operator, user=65532)
             for name, size in (("fits", 20), ("too-large", 200)):
                 await cluster.client.create(PODS, guaranteed(name, size), namespace="default")

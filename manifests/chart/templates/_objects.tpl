@@ -51,7 +51,7 @@ Here is what values and release change in them.
 {{- if and (eq $object.kind "Namespace") (eq $object.metadata.name "numazones-operator") -}}
 {{- $_ := set $object.metadata "name" $operators -}}
 {{- end -}}
-{{- if eq $object.kind "NetworkPolicy" -}}
+{{- if and (eq $object.kind "NetworkPolicy") $object.spec.egress -}}
 {{- $ports := list -}}
 {{- range $port := (last $object.spec.egress).ports -}}
 {{- if not (has ($port.port | int) (list 443 6443)) -}}{{- $ports = append $ports $port -}}{{- end -}}

@@ -137,7 +137,11 @@ def _guard(*, loopback: bool) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if loopback and not _is_loopback(request.url.host or ""):
+        try:
+            host = request.url.host or ""
+        except ValueError:
+            return web.Response(status=400, text="the request's Host is no host name\n")
+        if loopback and not _is_loopback(host):
             return web.Response(
                 status=403, text="this page is for localhost alone; ask for it by that name\n"
             )

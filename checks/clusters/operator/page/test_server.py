@@ -169,6 +169,22 @@ async def test_the_page_can_only_be_read_and_on_loopback_only_by_the_name_localh
                     assert answer.status == status
 
 
+async def test_a_host_that_is_none_is_refused_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: dict[str, int] = {}
+    async with closed_loop(tmp_path) as loop:
+        port = await started(loop)
+        for host in ("[", "a:b", "a:99999999", "[x]", "a b", "\u00e9", "@", "a/b", ":", ""):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            answers[host] = int((await reader.readline()).split()[1])
+            writer.close()
+    assert answers.pop("a:b") == answers.pop("a:99999999") == 400
+    assert set(answers.values()) <= {400, 403}
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_without_a_page_address_nothing_is_served(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         assert await started(loop, page_address="") == 0

@@ -19,6 +19,7 @@ from typing import Any
 from aiohttp import web
 
 from numazones.errors import NumazonesError
+from numazones_operator.prevention.extender.allowance import Allowance, Share, TooMuch
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.messages import UnreadableRequest, encode
@@ -28,8 +29,12 @@ from numazones_program.settings import InvalidSetting
 
 KEEP_ALIVE = 300.0
 """Seconds that an idle connection is kept; kube-scheduler closes it after 90."""
-MAX_BODY = 128 * 2**20
-"""Bytes of the largest request that is read; 5,000 nodes by name are 236 kB, whole ones some 60 MB."""
+MAX_BODIES = 128 * 2**20
+"""Bytes that requests under way hold together; 5,000 nodes by name are 236 kB, whole ones some 60 MB."""
+MAX_VALUES = 2**22
+"""Commas and brackets in them, which bound what they are decoded to; 192 in a small whole node."""
+_READING = 30.0
+"""Seconds in which a body must have come; kube-scheduler itself gives up after 5 by default."""
 _RELOAD_PERIOD = 60.0
 _PATIENCE = 5.0
 """Seconds that requests under way are waited for at the end."""
@@ -49,6 +54,8 @@ class ExtenderServer:
         self._extender = extender
         self._metrics = metrics
         self._certificates = certificates
+        self._bytes = Allowance(MAX_BODIES, "bytes")
+        self._values = Allowance(MAX_VALUES, "values")
 
     @asynccontextmanager
     async def serve(self, address: str) -> AsyncIterator[int]:
@@ -87,7 +94,7 @@ class ExtenderServer:
 
     def application(self) -> web.Application:
         """Return the application that is served."""
-        application = web.Application(client_max_size=MAX_BODY)
+        application = web.Application()
         verbs: dict[str, _Verb] = {
             "filter": self._extender.filter,
             "prioritize": self._extender.prioritize,
@@ -104,7 +111,7 @@ class ExtenderServer:
                 # Browsers alone say so: a page that somebody visits must not bind pods.
                 return web.Response(status=403, text="this address is for kube-scheduler alone\n")
             started = time.perf_counter()
-            response = await self._answer(name, verb, await request.read())
+            response = await self._answer(name, verb, request)
             self._metrics.seconds.labels(name).observe(time.perf_counter() - started)
             if request.transport is None or request.transport.is_closing():
                 self._metrics.unread.labels(name).inc()
@@ -112,9 +119,18 @@ class ExtenderServer:
 
         return handle
 
-    async def _answer(self, name: str, verb: _Verb, body: bytes) -> web.Response:
+    async def _answer(self, name: str, verb: _Verb, request: web.Request) -> web.Response:
         try:
-            answer = await verb(body)
+            with self._bytes.share() as share:
+                body = await _body(request, share)
+                with self._values.share(sum(body.count(mark) for mark in (b",", b"[", b"{"))):
+                    answer = await verb(body)
+        except TooMuch as error:
+            self._metrics.errors.labels(name).inc()
+            return _refusal(503, f"{error}\n")
+        except TimeoutError:
+            self._metrics.errors.labels(name).inc()
+            return _refusal(408, f"the request was not complete after {_READING:g} s\n")
         except UnreadableRequest as error:
             self._metrics.errors.labels(name).inc()
             return web.Response(status=400, text=f"{error}\n")
@@ -133,6 +149,28 @@ class ExtenderServer:
                 self._certificates.load_into(context)
             except (OSError, ssl.SSLError) as error:
                 _log.warning("the extender goes on with its old certificate: %s", error)
+
+
+async def _body(request: web.Request, share: Share) -> bytes:
+    """Read a request's body; only what has come counts, not what was announced.
+
+    Raises:
+        TooMuch: requests under way hold too much.
+        TimeoutError: it did not come in time.
+    """
+    body = bytearray()
+    async with asyncio.timeout(_READING):
+        async for chunk in request.content.iter_any():
+            share.add(len(chunk))
+            body += chunk
+    return bytes(body)
+
+
+def _refusal(status: int, text: str) -> web.Response:
+    """Refuse a request whose body may not have come as a whole, and its connection."""
+    response = web.Response(status=status, text=text)
+    response.force_close()
+    return response
 
 
 def _is_error(answer: Any) -> bool:

@@ -1,8 +1,9 @@
 """The extender's server: who may call it, what it refuses, and the whole of it in a running operator."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from numazones_client.resources import PODS
 from numazones_operator.prevention.extender import server as server_module
 from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.extender import MAX_NAMES
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.server import ExtenderServer
 from numazones_program.settings import InvalidSetting
@@ -67,10 +69,66 @@ async def test_a_request_that_makes_no_sense_gets_a_sentence() -> None:
 
 
 async def test_a_request_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_BODY", 1000)
+    monkeypatch.setattr(server_module, "MAX_BODIES", 1000)
     async with serving(Cluster("a")) as port:
-        status, _ = await post(f"http://127.0.0.1:{port}/filter", data=b" " * 2000)
-    assert status == 413
+        status, text = await post(f"http://127.0.0.1:{port}/filter", data=b" " * 2000)
+    assert status == 503
+    assert "more than 1000 bytes together" in text
+
+
+async def test_bodies_that_never_end_are_held_up_to_a_limit_over_all_and_then_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_BODIES", 3 << 20)
+    cluster = Cluster("a")
+    cluster.pod("p")
+    head = b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (60 << 20)
+    async with serving(cluster) as port, AsyncExitStack() as ended:
+        answers = []
+        for _ in range(4):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            ended.callback(writer.close)
+            writer.write(head + b" " * (1 << 20))
+            answers.append(asyncio.create_task(reader.readline()))
+        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result() for task in done] == [b"HTTP/1.1 503 Service Unavailable\r\n"]
+        assert len(waiting) == 3
+        await ended.aclose()
+
+        async def bound() -> bool:
+            return (await post(f"http://127.0.0.1:{port}/bind", json=bind_body()))[0] == 200
+
+        assert await eventually(bound)
+
+
+async def test_a_body_that_does_not_come_in_time_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_READING", 0.05)
+    async with serving(Cluster("a")) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+        assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
+        writer.close()
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_more_names_than_a_cluster_has_are_refused_before_they_cost_anything(verb: str) -> None:
+    cluster = Cluster("a")
+    names = [str(number) for number in range(MAX_NAMES + 1)]
+    body = {"Pod": cluster.pod("p", cpu=2), "NodeNames": names}
+    async with serving(cluster) as port:
+        status, text = await post(f"http://127.0.0.1:{port}/{verb}", json=body)
+    assert status == 503
+    assert f"more than {MAX_NAMES} names of nodes together" in text
+
+
+async def test_a_body_of_many_small_values_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_VALUES", 1000)
+    async with serving(Cluster("a")) as port:
+        for text in (b"[],", b"[", b"{},", b"1,"):
+            status, said = await post(f"http://127.0.0.1:{port}/filter", data=text * 1001)
+            assert (status, "1000 values" in said) == (503, True)
 
 
 async def test_idle_connections_outlive_the_schedulers() -> None:
