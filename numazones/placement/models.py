@@ -5,13 +5,13 @@ that a model decides on a node is for the model to say; the kubelet decides wher
 tells how to add one.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
 
+from numazones.apimachinery.documents import OBJECT, UnreadableDocument, read_json
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.node import Node
@@ -292,8 +292,8 @@ def rejected_by_kubelet(pod: BoundPod) -> str:
 def parse_record(text: str) -> Object | None:
     """Return a published record (``Follower.record``); None: there is none, or it is no JSON object."""
     try:
-        found = json.loads(text) if text else None
-    except (ValueError, RecursionError):
+        found = read_json(text, OBJECT) if text else None
+    except UnreadableDocument:
         return None
     return found if isinstance(found, Mapping) else None
 

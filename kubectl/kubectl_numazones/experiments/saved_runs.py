@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_numazones.reading.bad_dump import BadDump
+from numazones.apimachinery.documents import OBJECT, read_json
 from numazones.whatif.experiment import Experiment, Run, make_runs
 from numazones.whatif.trial import Outcome
 
@@ -57,7 +58,7 @@ def append(path: Path, runs: Mapping[int, Run]) -> None:
 
 
 def _run(line: str) -> tuple[int, Run]:
-    document = json.loads(line)
+    document = read_json(line, OBJECT)
     outcomes = tuple(
         Outcome(**{name: _hashable(value) for name, value in item.items()}) for item in document["outcomes"]
     )

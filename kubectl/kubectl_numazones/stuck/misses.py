@@ -9,8 +9,10 @@ from typing import Any
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import NotThere
 from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.files import objects_of_files
 from kubectl_numazones.reading.source import Source, connect
+from numazones.apimachinery.documents import OBJECT
 from numazones.whatif.wrong_prediction import WrongPrediction, read
 from numazones_client import NotFound
 from numazones_client.resources import CONFIG_MAPS
@@ -29,10 +31,7 @@ def find(name: str, source: Source) -> WrongPrediction:
     """
     path = Path(name)
     if path.is_file():
-        try:
-            return read(path.read_bytes())
-        except OSError as error:
-            raise BadDump(f"{path}: {error.strerror or error}") from error
+        return read(read_file(path, OBJECT.size))
     namespace = source.namespace or _NAMESPACE
     kept = _in_files(source, namespace) if source.files else run_until_complete(_live(source, namespace))
     if name not in kept:
