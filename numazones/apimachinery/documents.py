@@ -52,11 +52,12 @@ OBJECT = Bounds(size=16 << 20, values=1_000_000)
 YAML_DUMP = Bounds(size=16 << 20, values=400_000)
 """A dump in YAML; larger ones are read as JSON."""
 
-DUMP = Bounds(size=100 << 20, values=12_000_000)
+DUMP = Bounds(size=100 << 20, values=6_000_000)
 """A dump in JSON, of which one object at a time is read."""
 
-_OPENING = b"[{"
+_ALIKE = bytes.maketrans(b"{}", b"[]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_PART = re.compile(rb'(?:[^"]+|"(?:[^"\\]|\\.)*+"?){1,10000}', re.DOTALL)
 _INNERMOST = re.compile(rb"[\[{],*[\]}]")
 _NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -107,17 +108,17 @@ def check_json(content: bytes, bounds: Bounds) -> None:
 
 def _is_deeper(brackets: bytes, most: int) -> bool:
     """Whether brackets nest deeper; level by level, as that takes a tenth of the time of one by one."""
+    brackets = brackets.translate(_ALIKE)
     for _ in range(most):
-        if not brackets:
-            return False
-        # A bracket that nothing closes, or closes nothing, stays, and is an error of its own when it is read.
-        left = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        left = brackets.replace(b"[]", b"")
         if len(left) == len(brackets):
             break
         brackets = left
+    else:
+        return bool(brackets)
     depth = 0
-    for bracket in brackets:
-        depth += 1 if bracket in _OPENING else -1
+    for bracket in brackets:  # what nothing closes, or closes nothing, is an error of its own when it is read
+        depth += 1 if bracket == ord("[") else -1
         if depth > most:
             return True
     return False
@@ -135,9 +136,13 @@ def check_lists(content: bytes, bounds: Bounds, most: int) -> None:
         return
     if commas + content.count(b"[") + content.count(b"{") > bounds.values:
         raise _too_many(bounds)
-    structure = _STRING.sub(b"", content).translate(None, _NO_STRUCTURE)
+    parts = (
+        _STRING.sub(b"", part[0]) for part in _PART.finditer(content)
+    )  # all at once takes five times the memory
+    structure = b"".join(part.translate(None, _NO_STRUCTURE) for part in parts)
     changes = 1
     for _ in range(bounds.depth):
+        structure = structure.replace(b"[]", b"").replace(b"{}", b"")
         if b"," * most in structure:
             raise UnreadableDocument(f"it holds a list of more than {most:,} items")
         if not changes:

@@ -293,7 +293,7 @@ def _documents(path: Path, content: bytes) -> Iterator[Any]:
         yield from read_all_yaml(content, YAML_DUMP)
     except UnreadableDocument as error:
         raise BadDump(
-            f"{path} is cut off, not valid YAML or too much for it ({error}); dump it again, with -o json"
+            f"{path} is cut off or not valid YAML ({error}); dump it again, with -o json"
         ) from error
 
 
@@ -314,6 +314,10 @@ def _is_yaml(path: Path, content: bytes) -> bool:
 def _json(path: Path, content: bytes | memoryview) -> Any:
     """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
     try:
+        if len(content) > OBJECT.size:
+            raise BadDump(
+                f"{path} holds an object of more than {OBJECT.size >> 20} MiB; dump a list of objects"
+            )
         check_json(bytes(content), OBJECT)
         try:
             return orjson.loads(content)

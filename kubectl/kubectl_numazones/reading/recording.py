@@ -55,7 +55,7 @@ SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _LINE = "line"
 """Where an operation is in its file, noted while it is read."""
-_MOST_CPUS = 4096
+_MOST_CPUS = 2048
 _CPU = re.compile(r"sys/devices/system/cpu/cpu[0-9]+")
 _Read = TypeVar("_Read")
 

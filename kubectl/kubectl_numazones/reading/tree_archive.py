@@ -16,7 +16,7 @@ from numazones.apimachinery.documents import UnreadableDocument, gunzip
 MOST_PACKED = 8 << 20
 """Bytes of an archive. The whole sysfs of a machine with 256 CPUs has 150 kB."""
 _MOST_UNPACKED = 64 << 20
-_MOST_MEMBERS = 100_000
+MOST_MEMBERS = 100_000
 _MOST_OF_A_FILE = 16 << 20
 _MOST_OF_HEADERS = 8 << 20
 _BLOCK = 512
@@ -57,8 +57,8 @@ def members(packed: bytes) -> Iterator[Member]:
     extended: dict[str, str] = {}
     headers = 0
     for count, (head, body) in enumerate(_entries(content)):
-        if count == _MOST_MEMBERS:
-            raise BadArchive(f"it has more than {_MOST_MEMBERS:,} members")
+        if count == MOST_MEMBERS:
+            raise BadArchive(f"it has more than {MOST_MEMBERS:,} members")
         kind = head[156:157]
         if kind == _PAX:
             headers += len(body)
@@ -81,7 +81,7 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, bytes]]:
             size, checksum = (int(_text(head[part]) or "0", 8) for part in (slice(124, 136), slice(148, 156)))
         except ValueError as error:
             raise BadArchive("a header is damaged, or of a file of more than 8 GiB") from error
-        if checksum != sum(head[:148]) + sum(b" " * 8) + sum(head[156:]):
+        if checksum != sum(head) - sum(head[148:156]) + 8 * ord(" "):
             raise BadArchive("a header is damaged")
         at += _BLOCK
         if not 0 <= size <= len(content) - at:

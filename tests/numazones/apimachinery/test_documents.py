@@ -114,7 +114,8 @@ def test_documents_are_measured_together() -> None:
     ("text", "said"),
     [
         ("[" * 3000, "deeper than 32 levels"),
-        ("[" * 100 + "]" * 100, "deeper than 32 levels"),
+        ("[" * 33 + "]" * 33, "deeper than 32 levels"),
+        ('[{"a":' * 17 + "1" + "}]" * 17, "deeper than 32 levels"),
         ('["]",' * 100, "deeper than 32 levels"),
         ('{"a":' * 100, "deeper than 32 levels"),
         ("[" + "1," * 100_000 + "1]", "more than 100,000 values"),
@@ -144,6 +145,7 @@ def test_json_beyond_a_bound_is_refused(text: str, said: str) -> None:
         {"escaped": '\\"[[' * 5000, "end\\": ["\\", '"']},
         [[[[1]]], {"a": {"b": [{}]}}],
         "\U0001f600",
+        json.loads("[" * 32 + "]" * 32),
     ],
 )
 def test_brackets_and_digits_in_strings_do_not_count(value: object) -> None:
