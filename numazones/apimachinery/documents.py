@@ -41,7 +41,7 @@ class Bounds:
     """Characters of a number."""
 
 
-ANNOTATION = Bounds(size=64 << 10, values=4_000, depth=32)
+ANNOTATION = Bounds(size=64 << 10, values=3_000, depth=32)
 """One annotation. Kubernetes allows 256 KiB for all annotations of an object."""
 JSON_ANNOTATION = Bounds(size=256 << 10, values=100_000, depth=32)
 """One annotation in JSON, which is read fifty times faster than YAML."""

@@ -102,6 +102,7 @@ def cpus(count: int) -> Iterable[tuple[str, bytes, bytes]]:
         (gzip.compress(b""), "no archive"),
         (archive(*cpus(2))[:-30], "cut off"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_hostile_tree_is_named_and_leaves_nothing(
     run: Run, recording: Path, packed: bytes, said: str

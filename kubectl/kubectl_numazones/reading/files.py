@@ -315,9 +315,7 @@ def _json(path: Path, content: bytes | memoryview) -> Any:
     """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
     try:
         if len(content) > OBJECT.size:
-            raise BadDump(
-                f"{path} holds an object of more than {OBJECT.size >> 20} MiB; dump a list of objects"
-            )
+            raise BadDump(f"{path} holds an object of more than {OBJECT.size >> 20} MiB; no cluster does")
         check_json(bytes(content), OBJECT)
         try:
             return orjson.loads(content)

@@ -132,6 +132,15 @@ def _tree(data: bytes) -> None:
         assert all(path.resolve().is_relative_to(inside.resolve()) for path in inside.rglob("*"))
 
 
+def _trees() -> list[bytes]:
+    return [gzip.decompress(_TREE.read_bytes()), _TREE.read_bytes()]
+
+
+def _kept_misses() -> list[bytes]:
+    packed = wrong_prediction.write(missed(cpu=40))
+    return [packed, gzip.decompress(packed)]
+
+
 def _policy_file(data: bytes) -> None:
     with folder() as root:
         path = root / "policy.yaml"
@@ -210,19 +219,8 @@ TARGETS = (
     Target("dump-json", lambda data: _dump(".json", data), _dumps, _SAID, 60),
     Target("dump-yaml", lambda data: _dump(".yaml", data), _yaml_dumps, _SAID, 60),
     Target("recording", _recording, _recordings, _SAID, 40),
-    Target(
-        "tree-archive",
-        _tree,
-        lambda: [gzip.decompress(_TREE.read_bytes())[:20_480], _TREE.read_bytes()],
-        (BadArchive,),
-    ),
-    Target(
-        "kept-miss",
-        wrong_prediction.read,
-        lambda: [wrong_prediction.write(missed(cpu=40))],
-        (InvalidRecord,),
-        40,
-    ),
+    Target("tree-archive", _tree, _trees, (BadArchive,)),
+    Target("kept-miss", wrong_prediction.read, _kept_misses, (InvalidRecord,), 40),
     Target("policy-file", _policy_file, _policy_files, _SAID, 40),
     Target("kubeconfig", _kubeconfig, _kubeconfigs, (ConfigError,), 100),
 )
