@@ -197,10 +197,9 @@ def read_all_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = Fals
     """
     import yaml  # noqa: PLC0415 - slow to import, and most texts are JSON
 
-    if isinstance(text, str):
-        _check_size(len(text.encode(errors="replace")), bounds)
-    _check_size(len(text), bounds)
-    if text.count("%TAG" if isinstance(text, str) else b"%TAG") > _MOST_DIRECTIVES:
+    content = text.encode(errors="replace") if isinstance(text, str) else text
+    _check_size(len(content), bounds)
+    if content.count(b"%TAG") > _MOST_DIRECTIVES:
         raise UnreadableDocument(f"it holds more than {_MOST_DIRECTIVES} directives %TAG")
     try:
         _Measure(bounds).check(yaml.parse(text, Loader=_loader(unique_keys=unique_keys)))
@@ -275,8 +274,8 @@ class _Measure:
         if plain or event.tag in {_INTEGER, _FLOAT}:
             raise UnreadableDocument(f"it holds a number of more than {self.bounds.digits} digits")
 
-    def _repeated(self, anchor: str) -> int:
-        size = self.sizes.get(anchor, 0)  # one that is not there is named when it is read
+    def _repeated(self, anchor: str | None) -> int:
+        size = self.sizes.get(anchor or "", 0)  # one that is not there is named when it is read
         if size is None:
             raise UnreadableDocument(f"the value of anchor {anchor!r:.40} contains itself")
         return size

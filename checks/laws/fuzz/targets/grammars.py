@@ -83,7 +83,7 @@ TARGETS = (
     _grammar(
         "go-yaml",
         go_yaml.load,
-        ["a: [b, c]", "duration: 60s", "{a: {b: y}}", "&a [1, *a]"],
+        ["a: [b, c]", "duration: 60s", "{a: {b: y}}", "a: &a [1]\nb: *a"],
         go_yaml.InvalidDocument,
     ),
     _grammar(
