@@ -98,6 +98,8 @@ def _rights(root: Path) -> str:
         RIGHTS,
     ]
     for path in sorted((root / "manifests").rglob("*.yaml")):
+        if path.is_relative_to(root / "manifests" / "chart"):
+            continue  # templates, which make the same objects
         roles = [
             document
             for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))

@@ -5,12 +5,11 @@ from typing import Any
 
 import orjson
 import yaml
-from aiohttp import web
 
 from numazones_apiserver import errors, patches, protobuf
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.objects import Validation
-from numazones_apiserver.requests import RequestInfo, flag, number
+from numazones_apiserver.requests import HTTPRequest, RequestInfo, flag, number
 from numazones_apiserver.responses import JSON
 from numazones_apiserver.users import user_of
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
@@ -19,9 +18,9 @@ YAML = "application/yaml"
 PATCHES = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
 
 
-async def read_body(request: web.Request, *, patch: bool = False) -> Any:
-    """The request's body as an object; None when there is none. Raises ApiError 400 or 415."""
-    raw = await request.read()
+def read_body(request: HTTPRequest, *, patch: bool = False) -> Any:
+    """The request's body as an object; None when there is none. Raises StatusError 400 or 415."""
+    raw = request.body
     if not raw:
         return None
     media = request.content_type
@@ -54,7 +53,7 @@ _YAMLLoader.yaml_implicit_resolvers = {
 }
 
 
-def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> ApiError:
+def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> StatusError:
     """422: the options of a patch make no sense."""
     reason = "FieldValueForbidden" if forbidden else "FieldValueRequired"
     return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
@@ -71,8 +70,8 @@ def _dry_run(values: list[str], options: str) -> bool:
     return "All" in values
 
 
-def write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
-    """What the query says about a write; raises ApiError 422."""
+def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
+    """What the query says about a write; raises StatusError 422."""
     query = request.query
     manager = (
         query.get("fieldManager")
@@ -94,8 +93,8 @@ def write_options(request: web.Request, info: RequestInfo) -> WriteOptions:
     )
 
 
-def delete_options(request: web.Request, body: Any) -> DeleteOptions:
-    """What body and query say about a deletion; raises ApiError 400 or 422."""
+def delete_options(request: HTTPRequest, body: Any) -> DeleteOptions:
+    """What body and query say about a deletion; raises StatusError 400 or 422."""
     options = body if isinstance(body, dict) else {}
     query = request.query
     preconditions = options.get("preconditions") or {}

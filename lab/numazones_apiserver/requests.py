@@ -7,9 +7,29 @@ for the others, ``namespaces/NAMESPACE/`` before namespaced resources.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from multidict import CIMultiDict, CIMultiDictProxy, MultiMapping
+
 from numazones_apiserver import errors
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPRequest:
+    """A request as it came, over HTTP or from a client in the same process."""
+
+    method: str
+    path: str
+    """Without percent encoding."""
+    query: MultiMapping[str]
+    headers: CIMultiDict[str] | CIMultiDictProxy[str]
+    body: bytes = b""
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters."""
+        given = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return given or "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +86,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number; raises ApiError 400."""
+    """A whole number; raises StatusError 400."""
     text = query.get(name, "")
     if not text:
         return None
@@ -77,7 +97,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def resource_version(query: Mapping[str, str]) -> int | None:
-    """The resourceVersion parameter, None when it is absent; raises ApiError 400."""
+    """The resourceVersion parameter, None when it is absent; raises StatusError 400."""
     text = query.get("resourceVersion", "")
     if not text:
         return None

@@ -1,36 +1,46 @@
 """Answers in the form that the client asked for: objects, tables, or metadata alone."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from aiohttp import web
 from multidict import CIMultiDict
 
 from numazones_apiserver import tables
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
+from numazones_apiserver.requests import HTTPRequest
 from numazones_apiserver.watches import Rendering
 
 JSON = "application/json"
 
 
-def cut_connection(request: web.Request) -> web.Response:
-    """Cut the connection instead of answering."""
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
+@dataclass(frozen=True, slots=True)
+class HTTPResponse:
+    """An answer before it is written anywhere."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+    stream: AsyncGenerator[bytes] | None = None
+    """What comes instead of the body as long as a watch lasts."""
+
+
+def text(message: str, status: int = 200) -> HTTPResponse:
+    """An answer in plain words."""
+    return HTTPResponse(message.encode(), status, CIMultiDict({"Content-Type": "text/plain; charset=utf-8"}))
 
 
 def json_answer(
     document: Object | bytes | Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
+) -> HTTPResponse:
     """An answer with a JSON document, which may be encoded already."""
     body = document if isinstance(document, bytes) else orjson.dumps(document)
-    return web.Response(body=body, status=code, headers={"Content-Type": JSON, **(headers or {})})
+    return HTTPResponse(body, code, CIMultiDict({"Content-Type": JSON, **(headers or {})}))
 
 
-def form_of(request: web.Request) -> str:
+def form_of(request: HTTPRequest) -> str:
     """What the Accept header asks for: "Table", "Partial" for metadata only, or "" for whole objects."""
     for part in request.headers.get("Accept", "").split(","):
         media, *parameters = (one.strip() for one in part.split(";"))
@@ -45,11 +55,11 @@ def form_of(request: web.Request) -> str:
             return ""
     if request.headers.get("Accept"):
         message = f"406: Not Acceptable\n\nAvailable representations: {JSON}, {JSON};stream=watch"
-        raise ApiError(406, "NotAcceptable", message, details={})
+        raise StatusError(406, "NotAcceptable", message, details={})
     return ""
 
 
-def rendering(request: web.Request, kind: Kind) -> Rendering | None:
+def rendering(request: HTTPRequest, kind: Kind) -> Rendering | None:
     """How a watch shows objects; None for objects as they are. A table's first event has its heads."""
     form = form_of(request)
     if form == "Partial":
@@ -70,7 +80,7 @@ def rendering(request: web.Request, kind: Kind) -> Rendering | None:
     return row
 
 
-def respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: list[str]) -> web.Response:
+def respond(request: HTTPRequest, kind: Kind, obj: Object, code: int, warnings: list[str]) -> HTTPResponse:
     """One object in the form that the client asked for, with warnings as headers."""
     headers = [("Content-Type", JSON)]
     headers += [("Warning", f'299 - "{_escape(text)}"') for text in warnings]
@@ -83,7 +93,7 @@ def respond(request: web.Request, kind: Kind, obj: Object, code: int, warnings: 
             if form == "Table"
             else tables.partial_metadata(obj)
         )
-    return web.Response(body=orjson.dumps(obj), status=code, headers=CIMultiDict(headers))
+    return HTTPResponse(orjson.dumps(obj), code, CIMultiDict(headers))
 
 
 def _escape(text: str) -> str:

@@ -1,7 +1,8 @@
-"""The HTTP side: reading requests, choosing what answers them, writing answers.
+"""The public ``ApiServer``: reading requests and choosing what answers them.
 
 What is decided about objects is decided in ``writes``, ``lists``, ``watches`` and ``budgets``; here are
-authentication, content types, verbs, and the public ``ApiServer``.
+authentication, content types and verbs. Requests come over HTTP (``listener``) or from a client in the same
+process (``in_process``).
 """
 
 import asyncio
@@ -9,15 +10,14 @@ import contextlib
 import ipaddress
 import logging
 import secrets
-import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
-from aiohttp import web
+from multidict import CIMultiDict
 
 from numazones.apimachinery.defaulting import Defaults
 from numazones.errors import NumazonesError
@@ -45,14 +45,14 @@ from numazones_apiserver.bodies import (
 from numazones_apiserver.budgets import Budgets
 from numazones_apiserver.builtin_kinds import builtin_kinds
 from numazones_apiserver.controllers import Controllers
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
+from numazones_apiserver.listener import Listener
 from numazones_apiserver.objects import now
 from numazones_apiserver.openapi import OPENAPI_V2, OPENAPI_V2_ANSWER, OpenAPI
-from numazones_apiserver.ports import listening_socket
-from numazones_apiserver.requests import RequestInfo, number
-from numazones_apiserver.responses import JSON, cut_connection, form_of, json_answer, rendering, respond
+from numazones_apiserver.requests import HTTPRequest, RequestInfo, number
+from numazones_apiserver.responses import JSON, HTTPResponse, form_of, json_answer, rendering, respond, text
 from numazones_apiserver.selectors import Selection
 from numazones_apiserver.store import Store
 from numazones_apiserver.watches import Watch
@@ -76,11 +76,8 @@ VERSION = {
     "compiler": "cpython",
     "platform": "linux/amd64",
 }
-_MAX_BODY_BYTES = 3 * 1024 * 1024
 _INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_WATCH_SECONDS = 1800.0
-# Turns of the event loop between a connection's acceptance and its arrival at the protocol (asyncio).
-_TURNS_TO_ACCEPT = 3
 
 
 class NotLoopback(NumazonesError):
@@ -96,7 +93,7 @@ class ApiServer:
     def __init__(
         self,
         *,
-        host: str = "127.0.0.1",
+        host: str | None = "127.0.0.1",
         port: int = 0,
         token: str = "",
         history: int = 10_000,
@@ -107,7 +104,7 @@ class ApiServer:
         """Prepare a server.
 
         Args:
-            host: a loopback address; nothing else is listened on.
+            host: a loopback address; nothing else is listened on. None: nothing is, for ``InProcess``.
             port: 0 takes a free one.
             token: when given, requests must bear it, else they get 401.
             history: how many changes of each resource are remembered for watches and pages.
@@ -118,11 +115,11 @@ class ApiServer:
         Raises:
             NotLoopback: the host is not a loopback address.
         """
-        if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
+        if host not in (None, "localhost") and not ipaddress.ip_address(host or "").is_loopback:
             raise NotLoopback(
                 f"the embedded API server listens on loopback only, not on {host}; use 127.0.0.1 or ::1"
             )
-        self._host, self._port, self._token = host, port, token
+        self._token = token
         self._bookmark_seconds = bookmark_seconds
         self.node_proxy = node_proxy
         self.pod_proxy = pod_proxy
@@ -134,10 +131,11 @@ class ApiServer:
         self.budgets = Budgets(self.writes)
         self.faults = Faults()
         self.requests_served = 0
+        self.stopped = False
+        """Whether it answers nobody until it is started again."""
         self._controllers = Controllers(self.writes, self.budgets)
         self._openapi = OpenAPI(self.registry)
-        self._runner: web.AppRunner | None = None
-        self._socket: socket.socket | None = None
+        self._listener = Listener(host, port, self.answer) if host is not None else None
         self._controllers_task: asyncio.Task[None] | None = None
         for name in _INITIAL_NAMESPACES:
             self._create_namespace(name)
@@ -147,37 +145,26 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where the server is, ``http://127.0.0.1:PORT``; known once it has been started."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return self._listener.url if self._listener is not None else "http://in-process.invalid"
 
     async def start(self) -> None:
         """Listen; started again, on the same port."""
-        app = web.Application(client_max_size=_MAX_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=300
-        )
-        await self._runner.setup()
-        self._socket = listening_socket(self._host, self._port)
-        self._port = self._socket.getsockname()[1]
-        await web.SockSite(self._runner, self._socket).start()
+        self.stopped = False
+        if self._listener is not None:
+            await self._listener.start()
         self._controllers_task = asyncio.create_task(self._controllers.run(), name="apiserver-controllers")
 
     async def stop(self) -> None:
         """Cut all connections and stop listening; objects stay."""
+        self.stopped = True
         self.faults.drop_watches()
         if self._controllers_task is not None:
             self._controllers_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._controllers_task
             self._controllers_task = None
-        if self._runner is not None and self._socket is not None:
-            # asyncio leaks connections that it is accepting while their server closes: accept no more first.
-            asyncio.get_running_loop().remove_reader(self._socket)
-            for _ in range(_TURNS_TO_ACCEPT):
-                await asyncio.sleep(0)
-            await self._runner.cleanup()
-            self._runner = self._socket = None
+        if self._listener is not None:
+            await self._listener.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -201,7 +188,7 @@ class ApiServer:
     # --- objects without HTTP -----------------------------------------------------------------
 
     def kind(self, plural: str, group: str = "", version: str = "v1") -> Kind:
-        """A served kind by the names of its path; raises ApiError 404."""
+        """A served kind by the names of its path; raises StatusError 404."""
         found = self.registry.find(group, version, plural)
         if found is None:
             raise errors.no_such_resource()
@@ -236,7 +223,12 @@ class ApiServer:
 
     # --- requests -----------------------------------------------------------------------------
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer a request.
+
+        Raises:
+            ConnectionBroken: the connection is to be cut; the stream of a watch may raise it later.
+        """
         self.requests_served += 1
         try:
             self._authenticate(request)
@@ -245,48 +237,41 @@ class ApiServer:
                 return self._answer_path(request)
             await self.faults.strike(info)
             return await self._answer(request, info)
-        except ApiError as error:
+        except StatusError as error:
             return json_answer(error.status(), error.code, error.headers)
-        except ConnectionBroken:
-            return cut_connection(request)
-        except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
-            return json_answer(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
-        except ConnectionResetError:
-            raise  # the client has gone
+        except (ConnectionBroken, ConnectionResetError):
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a request does, the server answers and goes on
-            _log.exception("%s %s failed", request.method, request.path_qs)
+            _log.exception("%s %s failed", request.method, request.path)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return json_answer(ApiError(500, "InternalError", message).status(), 500)
+            return json_answer(StatusError(500, "InternalError", message).status(), 500)
 
-    def _authenticate(self, request: web.Request) -> None:
+    def _authenticate(self, request: HTTPRequest) -> None:
         if not self._token:
             return
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not secrets.compare_digest(given.encode(), self._token.encode()):
-            raise ApiError(401, "Unauthorized", "Unauthorized")
+            raise StatusError(401, "Unauthorized", "Unauthorized")
 
-    def _answer_path(self, request: web.Request) -> web.Response:
+    def _answer_path(self, request: HTTPRequest) -> HTTPResponse:
         """Answer a path that is no resource's: discovery, OpenAPI, health, version."""
         path = request.path.strip("/")
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
         if path in ("healthz", "livez", "readyz"):
-            return web.Response(text="ok")
+            return text("ok")
         if path == "version":
             return json_answer(VERSION)
         if path in ("api", "apis") and "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""):
             document = discovery.aggregated_document(self.registry, core=path == "api")
-            return web.Response(
-                body=orjson.dumps(document), headers={"Content-Type": discovery.AGGREGATED, "Vary": "Accept"}
-            )
+            headers = CIMultiDict({"Content-Type": discovery.AGGREGATED, "Vary": "Accept"})
+            return HTTPResponse(orjson.dumps(document), headers=headers)
         if path == "openapi/v2" and OPENAPI_V2 in request.headers.get("Accept", ""):
-            return web.Response(
-                body=self._openapi.without_schemas(), headers={"Content-Type": OPENAPI_V2_ANSWER}
-            )
+            headers = CIMultiDict({"Content-Type": OPENAPI_V2_ANSWER})
+            return HTTPResponse(self._openapi.without_schemas(), headers=headers)
         document_or_none = self._document(path)
         if document_or_none is None:
-            return web.Response(status=404, text="404 page not found\n")
+            return text("404 page not found\n", 404)
         return json_answer(document_or_none)
 
     def _document(self, path: str) -> Object | bytes | None:
@@ -300,14 +285,12 @@ class ApiServer:
             case parts:
                 return discovery.document(self.registry, parts, self.url.removeprefix("http://"))
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         kind = self.registry.find(info.group, info.version, info.resource)
         if kind is None:
-            return (
-                web.Response(status=404, text="404 page not found\n")
-                if not self._is_group(info)
-                else _raise_missing()
-            )
+            if self._is_group(info):
+                raise errors.no_such_resource()
+            return text("404 page not found\n", 404)
         if not kind.namespaced and info.namespace:
             raise errors.no_such_resource()
         if kind.namespaced and info.name and not info.namespace:
@@ -315,38 +298,34 @@ class ApiServer:
         if info.subresource and info.subresource not in kind.subresources:
             raise errors.no_such_resource()
         if info.verb == "watch":
-            return await self._watch(request, info, kind)
+            return self._watch(request, info, kind)
         if info.verb == "list":
             return self._list(request, info, kind)
         if info.subresource in ("binding", "eviction", "proxy", "scale", "finalize"):
             return await self._subresource(request, info, kind)
-        return await self._object(request, info, kind)
+        return self._object(request, info, kind)
 
     def _is_group(self, info: RequestInfo) -> bool:
         return bool(self.registry.of(info.group, info.version))
 
-    async def _object(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+    def _object(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> HTTPResponse:
         warnings: list[str] = []
         code = 200
         if info.verb == "get":
             obj = self.writes.get(kind, info.namespace, info.name)
         elif info.verb == "delete":
             obj = self.writes.delete(
-                kind, info.namespace, info.name, delete_options(request, await read_body(request))
+                kind, info.namespace, info.name, delete_options(request, read_body(request))
             )
         elif info.verb == "deletecollection":
-            obj = self._delete_collection(
-                info, kind, request, delete_options(request, await read_body(request))
-            )
+            obj = self._delete_collection(info, kind, request, delete_options(request, read_body(request)))
         else:
-            obj, code, warnings = await self._write(request, info, kind)
+            obj, code, warnings = self._write(request, info, kind)
         return respond(request, kind, obj, code, warnings)
 
-    async def _write(
-        self, request: web.Request, info: RequestInfo, kind: Kind
-    ) -> tuple[Object, int, list[str]]:
+    def _write(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> tuple[Object, int, list[str]]:
         options = write_options(request, info)
-        body = await read_body(request, patch=info.verb == "patch")
+        body = read_body(request, patch=info.verb == "patch")
         code = 200
         if info.verb == "create":
             if info.name or (kind.namespaced and not info.namespace):
@@ -364,14 +343,14 @@ class ApiServer:
         return obj, code, warnings
 
     def _patch(
-        self, request: web.Request, info: RequestInfo, kind: Kind, body: Any, options: WriteOptions
+        self, request: HTTPRequest, info: RequestInfo, kind: Kind, body: Any, options: WriteOptions
     ) -> tuple[Object, int]:
         media = request.content_type
         accepted = [one for one in PATCHES if not (kind.custom and one == patches.STRATEGIC)]
         if media not in accepted:
             if kind.custom:
                 raise errors.unsupported_media_type(accepted)
-            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if media != patches.APPLY:
             if "force" in request.query:
                 raise invalid_patch_option(
@@ -386,7 +365,7 @@ class ApiServer:
         return obj, 201 if created else 200
 
     def _delete_collection(
-        self, info: RequestInfo, kind: Kind, request: web.Request, options: DeleteOptions
+        self, info: RequestInfo, kind: Kind, request: HTTPRequest, options: DeleteOptions
     ) -> Object:
         selection = self._selection(request.query, kind)
         deleted = []
@@ -411,12 +390,12 @@ class ApiServer:
 
     # --- subresources -------------------------------------------------------------------------
 
-    async def _subresource(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+    async def _subresource(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> HTTPResponse:
         if info.subresource == "proxy":
             return await self._proxy(info)
         if info.subresource == "scale":
-            return await self._scale(request, info, kind)
-        body = await read_body(request)
+            return self._scale(request, info, kind)
+        body = read_body(request)
         if info.subresource == "finalize":
             if info.verb != "update":
                 raise errors.method_not_allowed()
@@ -433,7 +412,7 @@ class ApiServer:
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201
         )
 
-    def _bind(self, request: web.Request, info: RequestInfo, body: Object) -> None:
+    def _bind(self, request: HTTPRequest, info: RequestInfo, body: Object) -> None:
         target = body.get("target") or {}
         if not target.get("name"):
             raise errors.internal(str(errors.required("target.name")))
@@ -449,14 +428,14 @@ class ApiServer:
             write_options(request, info),
         )
 
-    def _evict(self, request: web.Request, info: RequestInfo, body: Object) -> None:
+    def _evict(self, request: HTTPRequest, info: RequestInfo, body: Object) -> None:
         name = (body.get("metadata") or {}).get("name")
         if name not in (None, "", info.name):
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = delete_options(request, body.get("deleteOptions"))
         self.budgets.evict(info.namespace, info.name, options)
 
-    async def _proxy(self, info: RequestInfo) -> web.Response:
+    async def _proxy(self, info: RequestInfo) -> HTTPResponse:
         """The answer of a node's kubelet."""
         if info.verb != "get":
             raise errors.method_not_allowed()
@@ -464,31 +443,31 @@ class ApiServer:
             return await self._pod_proxy(info)
         self.writes.get(self.kind("nodes"), "", info.name)
         if self.node_proxy is None:
-            raise ApiError(
+            raise StatusError(
                 503,
                 "ServiceUnavailable",
                 f"error trying to reach service: no kubelet answers for {info.name}",
             )
         return json_answer(await self.node_proxy(info.name, info.rest))
 
-    async def _pod_proxy(self, info: RequestInfo) -> web.Response:
+    async def _pod_proxy(self, info: RequestInfo) -> HTTPResponse:
         """The answer of a pod on a port; the name may be ``NAME``, ``NAME:PORT`` or ``http:NAME:PORT``."""
         parts = info.name.split(":")
         name, port = (parts[-2], parts[-1]) if len(parts) > 1 else (info.name, "")
         self.writes.get(self.kind("pods"), info.namespace, name)
         if self.pod_proxy is None:
-            raise ApiError(
+            raise StatusError(
                 503, "ServiceUnavailable", f"error trying to reach service: nothing listens in pod {name}"
             )
         status, body = await self.pod_proxy(info.namespace, name, port, info.rest)
-        return web.Response(status=status, body=body)
+        return HTTPResponse(body, status)
 
-    async def _scale(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+    def _scale(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> HTTPResponse:
         live = self.writes.get(kind, info.namespace, info.name)
         current = scales.scale_of(kind, live)
         if info.verb == "get":
             return json_answer(current)
-        body = await read_body(request, patch=info.verb == "patch")
+        body = read_body(request, patch=info.verb == "patch")
         if info.verb == "patch":
             if request.content_type not in (patches.JSON, patches.MERGE, patches.STRATEGIC):
                 raise errors.unsupported_media_type((patches.JSON, patches.MERGE, patches.STRATEGIC))
@@ -510,7 +489,7 @@ class ApiServer:
             selectors.parse_fields(query.get("fieldSelector", ""), kind.selectable, custom=kind.custom),
         )
 
-    def _list(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.Response:
+    def _list(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> HTTPResponse:
         selection = self._selection(request.query, kind)
         collection = self.writes.collection(kind)
         page = lists.page(self.store, collection, info.namespace, selection, request.query, kind)
@@ -533,7 +512,7 @@ class ApiServer:
         }
         return json_answer(document)
 
-    async def _watch(self, request: web.Request, info: RequestInfo, kind: Kind) -> web.StreamResponse:
+    def _watch(self, request: HTTPRequest, info: RequestInfo, kind: Kind) -> HTTPResponse:
         selection = self._selection(request.query, kind)
         fields = dict(request.query)
         if info.name:
@@ -555,24 +534,16 @@ class ApiServer:
         first: list[bytes] = []
         with _expiry_as_event(first):
             first.extend(watch.start(fields))
-        response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache, private"})
-        try:
-            await response.prepare(request)
-            if first and first[-1].startswith(b'{"type":"ERROR"'):
-                await response.write(b"".join(first))
-                return response
-            open_watch = OpenWatch(info, asyncio.Event(), client=request.headers.get("User-Agent", ""))
-            async for frames in self._frames(watch, open_watch, deadline, b"".join(first)):
-                await response.write(frames)
-        except ConnectionBroken:
-            cut_connection(request)
-        except ConnectionResetError:
-            pass  # the client has gone, which is how watches usually end
-        return response
+        headers = CIMultiDict({"Content-Type": JSON, "Cache-Control": "no-cache, private"})
+        if first and first[-1].startswith(b'{"type":"ERROR"'):
+            return HTTPResponse(b"".join(first), headers=headers)
+        open_watch = OpenWatch(info, request)
+        frames = self._frames(watch, open_watch, deadline, b"".join(first))
+        return HTTPResponse(headers=headers, stream=frames)
 
     async def _frames(
         self, watch: Watch, open_watch: OpenWatch, deadline: float, first: bytes
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes]:
         """The stream of a watch until its deadline, in as few pieces as the pace of changes allows."""
         wake = open_watch.wake
         watch.collection.waiters.add(wake)
@@ -588,7 +559,7 @@ class ApiServer:
                     wake.clear()
                 frames: list[bytes] = []
                 with _expiry_as_event(frames):
-                    if isinstance(open_watch.ending, ApiError):
+                    if isinstance(open_watch.ending, StatusError):
                         raise open_watch.ending
                     frames.extend(watch.pending())
                 if isinstance(open_watch.ending, ConnectionBroken):
@@ -621,11 +592,7 @@ def _expiry_as_event(frames: list[bytes]) -> Any:
     """Make an event of 410, as a stream sends it; other errors are raised on."""
     try:
         yield
-    except ApiError as error:
+    except StatusError as error:
         if error.code != 410:  # noqa: PLR2004 - Gone
             raise
         frames.append(watches.error_frame(error))
-
-
-def _raise_missing() -> web.Response:
-    raise errors.no_such_resource()

@@ -7,18 +7,17 @@ Nobody is authenticated by name here; ``Impersonate-User`` and the headers besid
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from aiohttp import web
-
 from numazones_apiserver import errors
 from numazones_apiserver.admission_policies.review import User
+from numazones_apiserver.requests import HTTPRequest
 
 ADMINISTRATOR = User("admin", ("system:masters", "system:authenticated"))
 _EXTRA = "impersonate-extra-"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
-def user_of(request: web.BaseRequest) -> User:
-    """The user of a request; raises ApiError 400 for impersonation without a name."""
+def user_of(request: HTTPRequest) -> User:
+    """The user of a request; raises StatusError 400 for impersonation without a name."""
     headers = request.headers
     name, groups = headers.get("Impersonate-User", ""), headers.getall("Impersonate-Group", [])
     extra = _extra(request)
@@ -38,7 +37,7 @@ def user_of(request: web.BaseRequest) -> User:
     return User(name, tuple(groups), headers.get("Impersonate-Uid", ""), extra)
 
 
-def _extra(request: web.BaseRequest) -> Mapping[str, tuple[str, ...]]:
+def _extra(request: HTTPRequest) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for header, value in request.headers.items():
         if header.lower().startswith(_EXTRA):

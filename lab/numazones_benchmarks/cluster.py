@@ -1,6 +1,6 @@
 """How the operator copes with a large cluster: time to sync, memory, time per prediction, lag under load.
 
-An API server that only lists, watches and accepts writes runs in a process of its own and feeds the operator,
+The embedded API server runs in a process of its own and feeds the operator,
 which runs here through its real entry points: reflectors, forecasts, publisher. With --viewers the load is
 applied in turns with nobody and with so many looking at the live page, from a third process.
 
@@ -31,8 +31,8 @@ import psutil
 from aiohttp import web_protocol
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Forecast, Kind
-from numazones_benchmarks.feeder import ZONES, feeding, operator_on, post, report, until, waiting_pod
+from numazones.prediction.forecast import Forecast, PodKind
+from numazones_benchmarks.large_cluster import ZONES, feeding, operator_on, post, report, until, waiting_pod
 from numazones_operator.page import updater
 from numazones_operator.process import Operator
 
@@ -84,7 +84,7 @@ def look(pipe: Connection) -> None:
     asyncio.run(forever())
 
 
-async def measure(port: int, options: argparse.Namespace, viewers: Connection) -> dict[str, Any]:
+async def measure(url: str, options: argparse.Namespace, viewers: Connection) -> dict[str, Any]:
     """Run the operator against the feeder and take the figures."""
     process = psutil.Process()
     before = process.memory_info().rss
@@ -94,8 +94,8 @@ async def measure(port: int, options: argparse.Namespace, viewers: Connection) -
     started, idle = time.monotonic(), process.cpu_times()
     page_address = "127.0.0.1:0" if options.viewers else ""
     async with (
-        operator_on(port, page_address=page_address, leader_elect=False) as operator,
-        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        operator_on(url, page_address=page_address, leader_elect=False) as operator,
+        aiohttp.ClientSession(url) as session,
     ):
         used = process.cpu_times()
         figures: dict[str, Any] = {
@@ -259,7 +259,7 @@ def exchange(pipe: Connection, order: object) -> None:
 
 def cold(operator: Operator) -> dict[str, Any]:
     """Time one new pod on all nodes, and the same again after one node has changed."""
-    kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 14)))
+    kind = PodKind.of(ClusterPod.from_api(waiting_pod(0, 14)))
     if kind is None:
         raise ValueError("the benchmark's own pod cannot be read")
     nodes = list(operator.pipeline.state.all_nodes())
@@ -280,8 +280,8 @@ def cold(operator: Operator) -> dict[str, Any]:
         "cold_seconds": took,
         "one_change_seconds": one_change[len(one_change) // 2],
         "one_change_max_seconds": one_change[-1],
-        "evaluated": prediction.evaluated,
-        "admissible": prediction.admissible,
+        "evaluated": prediction.nodes.evaluated,
+        "admissible": prediction.nodes.admissible,
     }
 
 
@@ -323,8 +323,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     size = {"nodes": options.nodes, "pods": options.pods, "zones": options.zones}
-    with feeding(**size, distinct=options.distinct, helper=look) as (port, viewers):
-        figures = asyncio.run(measure(port, options, viewers))
+    with feeding(**size, distinct=options.distinct, helper=look) as (url, viewers):
+        figures = asyncio.run(measure(url, options, viewers))
     figures = {**size, "distinct": options.distinct, **figures}
     goals = GOALS | VIEWED_GOALS if options.viewers else GOALS
     missed = [name for name, goal in goals.items() if figures.get(name) is None or figures[name] > goal]

@@ -1,6 +1,6 @@
 """How fast the scheduler extender answers, over real HTTP, on a large cluster.
 
-An API server that only lists, watches and takes bindings runs in a process of its own and feeds the operator,
+The embedded API server runs in a process of its own and feeds the operator,
 which serves its extender here as in the scheduler's pod. A third process asks as kube-scheduler does: one pod
 after the other through filter and prioritize, bindings beside.
 
@@ -17,12 +17,10 @@ from typing import Any
 import aiohttp
 import msgspec
 import psutil
-from aiohttp import web
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Forecast, Kind
-from numazones_benchmarks.feeder import (
-    Feeder,
+from numazones.prediction.forecast import Forecast, PodKind
+from numazones_benchmarks.large_cluster import (
     feeding,
     operator_on,
     pods_of_ten_kinds,
@@ -40,20 +38,6 @@ GOALS = {
 }
 LEAST = {"pods_per_second": 150.0}
 """Goals that are to be exceeded."""
-
-
-class BindingFeeder(Feeder):
-    """A feeder that takes bindings, and tells the watchers of them."""
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
-        if not request.path.endswith("/binding"):
-            return await super().handle(request)
-        binding = await request.json()
-        pod = self.waiting[binding["metadata"]["name"]]
-        pod["spec"]["nodeName"] = binding["target"]["name"]
-        self.send("pods", "MODIFIED", pod)
-        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
 
 
 class Scheduler:
@@ -130,12 +114,12 @@ def schedule(pipe: Connection) -> None:
     asyncio.run(forever())
 
 
-async def measure(port: int, options: argparse.Namespace, scheduler: Connection) -> dict[str, Any]:
+async def measure(url: str, options: argparse.Namespace, scheduler: Connection) -> dict[str, Any]:
     """Run the operator against the feeder, have it asked, and take the figures."""
     settings = {"extender_address": "127.0.0.1:0", "lead": False, "rebalance": False}
     async with (
-        operator_on(port, **settings) as operator,
-        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        operator_on(url, **settings) as operator,
+        aiohttp.ClientSession(url) as session,
     ):
         await until(lambda: bool(operator.extender_port))
         figures: dict[str, Any] = {"verdict_seconds": seconds_of_a_verdict(operator)}
@@ -156,7 +140,7 @@ async def measure(port: int, options: argparse.Namespace, scheduler: Connection)
 
 def seconds_of_a_verdict(operator: Operator) -> float:
     """Time of one more verdict on one more node: a new kind of pod on all nodes, by their number."""
-    kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 13)))
+    kind = PodKind.of(ClusterPod.from_api(waiting_pod(0, 13)))
     if kind is None:
         raise ValueError("the benchmark's own pod cannot be read")
     nodes = list(operator.pipeline.state.all_nodes())
@@ -180,10 +164,8 @@ def main() -> int:
     parser.add_argument("--placed", type=int, default=1000, help="pods taken through all verbs")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    with feeding(
-        nodes=options.nodes, pods=options.pods, distinct=True, kind=BindingFeeder, helper=schedule
-    ) as (port, scheduler):
-        figures = asyncio.run(measure(port, options, scheduler))
+    with feeding(nodes=options.nodes, pods=options.pods, distinct=True, helper=schedule) as (url, scheduler):
+        figures = asyncio.run(measure(url, options, scheduler))
     figures = {"nodes": options.nodes, "pods": options.pods, **figures}
     missed = [name for name, goal in GOALS.items() if name in figures and figures[name] > goal]
     missed += [name for name, goal in LEAST.items() if figures[name] < goal]

@@ -1,6 +1,6 @@
 """How fast the scheduling gate releases pods, over real HTTP, on a large cluster.
 
-An API server that lists, watches and takes patches runs in a process of its own, feeds a leading operator,
+The embedded API server runs in a process of its own, feeds a leading operator,
 and binds each pod that is released to the first node that its affinity names, as a scheduler that keeps up
 would.
 
@@ -9,7 +9,6 @@ would.
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -17,58 +16,15 @@ from typing import Any
 
 import aiohttp
 import psutil
-from aiohttp import web
 
-from numazones.cluster.waiting import GATE, OPT_IN
-from numazones_benchmarks.feeder import (
-    Cluster,
-    Feeder,
-    feeding,
-    operator_on,
-    pods_of_ten_kinds,
-    post,
-    report,
-    until,
-)
+from numazones.cluster.waiting import GATE
+from numazones_benchmarks.large_cluster import feeding, operator_on, pods_of_ten_kinds, post, report, until
 
 LEAST = {"releases_per_second": 150.0}
 """Goals that are to be exceeded: as many as the extender is to place."""
 _NAMESPACE = "gated"
 _QUIET = 10.0
 """Seconds without a release after which the rest is taken to fit nowhere."""
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-class GateFeeder(Feeder):
-    """A feeder that takes the patches that release pods, and binds these."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        metadata = {"name": _NAMESPACE, "uid": "namespace", "resourceVersion": "1", "labels": dict([OPT_IN])}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        self.objects["namespaces"] = [json.dumps(namespace)]
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request."""
-        *_, collection, name = request.path.split("/")
-        if request.method != "PATCH" or collection != "pods":
-            return await super().handle(request)
-        patch, pod = await request.json(), self.waiting[name]
-        pod["metadata"]["annotations"] = patch["metadata"]["annotations"]
-        pod["spec"] |= {**patch["spec"], "schedulingGates": []}
-        self.send("pods", "MODIFIED", pod)
-        asyncio.get_running_loop().call_later(0.005, self._bind, pod)
-        return web.json_response(pod)
-
-    def _bind(self, pod: dict[str, Any]) -> None:
-        affinity = pod["spec"].get("affinity")
-        if affinity is None:  # released without a choice of nodes, as after a time-out
-            chosen = self.cluster.names[0]
-        else:
-            term = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"][0]
-            chosen = term["matchFields"][0]["values"][0]
-        pod["spec"]["nodeName"] = chosen
-        self.send("pods", "MODIFIED", pod)
 
 
 def gated_pods(count: int) -> list[dict[str, Any]]:
@@ -126,12 +82,12 @@ async def until_done(released: Callable[[], int], wanted: int) -> float:
     return at
 
 
-async def measure(port: int, options: argparse.Namespace) -> dict[str, Any]:
+async def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
     """Run the operator against the feeder, let gated pods come, and take the figures."""
     settings = {"leader_elect": False, "admission_gate": True, "rebalance": False}
     async with (
-        operator_on(port, **settings) as operator,
-        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+        operator_on(url, **settings) as operator,
+        aiohttp.ClientSession(url) as session,
     ):
         await until(lambda: operator.leadership.leading and operator.intent.followed.is_set())
         deciding, asking = Spent(), Spent()
@@ -169,8 +125,8 @@ def main() -> int:
     parser.add_argument("--gated", type=int, default=1000, help="pods that come with the gate, all at once")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    with feeding(nodes=options.nodes, pods=options.pods, distinct=True, kind=GateFeeder) as (port, _):
-        figures = asyncio.run(measure(port, options))
+    with feeding(nodes=options.nodes, pods=options.pods, distinct=True, gated=_NAMESPACE) as (url, _):
+        figures = asyncio.run(measure(url, options))
     figures = {"nodes": options.nodes, "pods": options.pods, **figures}
     missed = [name for name, goal in LEAST.items() if figures[name] < goal]
     return report(figures, missed, LEAST, as_json=options.json)

@@ -84,14 +84,14 @@ def _check(machine: Machine, offline: Mapping[int, int]) -> None:
             )
     for cpu in machine.cpus:
         core = machine.cpus_of_core[cpu.numa, cpu.socket, cpu.core]
-        if {machine.by_cpu[sibling].uncore for sibling in cpuset.ids(core)} != {cpu.uncore}:
+        if {machine.by_cpu[sibling].uncore_cache for sibling in cpuset.ids(core)} != {cpu.uncore_cache}:
             raise UnwritableMachine(f"CPUs {cpuset.format(core)} are one core but have different L3 caches")
-        if cpu.uncore is None:
+        if cpu.uncore_cache is None:
             continue
-        if machine.cpus_of_uncore[cpu.uncore].bit_count() == _cpus_of_node_by_core(machine, cpu):
+        if machine.cpus_of_uncore_cache[cpu.uncore_cache].bit_count() == _cpus_of_node_by_core(machine, cpu):
             raise UnwritableMachine(
-                f"L3 cache {cpu.uncore} has as many CPUs as NUMA node {cpu.numa}: "
-                "the kubelet takes it for the cache of the whole NUMA node; give those CPUs uncore=None"
+                f"L3 cache {cpu.uncore_cache} has as many CPUs as NUMA node {cpu.numa}: "
+                "the kubelet takes it for the cache of the whole NUMA node; give those CPUs uncore_cache=None"
             )
 
 
@@ -159,13 +159,13 @@ def _whole_node_caches(machine: Machine) -> dict[int, int]:
     Only where all cores have equally many threads: elsewhere cAdvisor would not see that the cache
     spans the NUMA node, so such a NUMA node gets no L3 cache at all.
     """
-    first = max(machine.cpus_of_uncore, default=-1) + 1
+    first = max(machine.cpus_of_uncore_cache, default=-1) + 1
     caches: dict[int, int] = {}
     for node in machine.numa_nodes:
         cpus = [cpu for cpu in machine.cpus if cpu.numa == node.id]
         if (
             cpus
-            and all(cpu.uncore is None for cpu in cpus)
+            and all(cpu.uncore_cache is None for cpu in cpus)
             and all(_cpus_of_node_by_core(machine, cpu) == len(cpus) for cpu in cpus)
         ):
             caches[node.id] = first + len(caches)
@@ -182,8 +182,8 @@ def _caches(
         (1, core_cache, "Instruction", 32, core),
         (2, core_cache, "Unified", 2048, core),
     ]
-    if cpu.uncore is not None:
-        rows.append((3, cpu.uncore, "Unified", 32768, machine.cpus_of_uncore[cpu.uncore]))
+    if cpu.uncore_cache is not None:
+        rows.append((3, cpu.uncore_cache, "Unified", 32768, machine.cpus_of_uncore_cache[cpu.uncore_cache]))
     elif cpu.numa in whole_node_caches:
         rows.append((3, whole_node_caches[cpu.numa], "Unified", 32768, machine.cpus_of_numa[cpu.numa]))
     for index, (level, cache, kind, kibibytes, cpus) in enumerate(rows):

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from numazones.wording import pluralize
+from numazones_program.columns import Column, plain
 from numazones_simulator import operators
 
 _SAMPLE = re.compile(r"^(numazones_prediction_\w+)\{([^}]*)\} (\S+)", re.MULTILINE)
@@ -68,12 +69,21 @@ def verdict(outcomes: Outcomes) -> str:
     return f"{right} of {pluralize(made, 'prediction')} came true"
 
 
+_OUTCOMES: tuple[Column[tuple[tuple[str, str], int]], ...] = (
+    Column("PREDICTED", lambda item: item[0][0]),
+    Column("KUBELET SAID", lambda item: item[0][1]),
+    Column("PODS", lambda item: str(item[1]), right=True),
+)
+_MODELS: tuple[Column[tuple[str, int, int]], ...] = (
+    Column("MODEL", lambda item: item[0]),
+    Column("CAME TRUE", lambda item: str(item[1])),
+    Column("OF", lambda item: str(item[2]), right=True),
+)
+
+
 def render(outcomes: Outcomes) -> str:
     """Lay the outcomes out as a table."""
-    return _table(
-        ("PREDICTED", "KUBELET SAID", "PODS"),
-        ((*names, str(count)) for names, count in sorted(outcomes.items())),
-    )
+    return plain(_OUTCOMES, sorted(outcomes.items()))
 
 
 def render_models(judged: Mapping[tuple[str, str], int]) -> str:
@@ -81,16 +91,5 @@ def render_models(judged: Mapping[tuple[str, str], int]) -> str:
     made: Counter[str] = Counter()
     for (model, accuracy), count in judged.items():
         made[model] += count if accuracy != _NOT_MADE else 0
-    rows = (
-        (model, str(judged.get((model, _RIGHT), 0)), str(count)) for model, count in made.items() if count
-    )
-    return _table(("MODEL", "CAME TRUE", "OF"), rows)
-
-
-def _table(titles: tuple[str, str, str], rows: Iterable[tuple[str, str, str]]) -> str:
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return "".join(
-        f"{first:<{widths[0]}}   {second:<{widths[1]}}   {third:>{widths[2]}}\n"
-        for first, second, third in lines
-    )
+    rows = [(model, judged.get((model, _RIGHT), 0), count) for model, count in made.items() if count]
+    return plain(_MODELS, rows)

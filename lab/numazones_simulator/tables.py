@@ -5,11 +5,13 @@ So the demo shows the very columns that users see, without needing kubectl. Colu
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import aiohttp
 
 from numazones.errors import NumazonesError
+from numazones_program.columns import Column, cells, shown
 
 _ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _GAP = 3
@@ -50,16 +52,15 @@ def render(table: Mapping[str, Any], *, wide: bool = False, columns: int | None 
         wide: also show the columns that ``-o wide`` shows.
         columns: how wide it may be; what is the same in all rows goes first, then the last columns.
     """
-    shown = [
-        index
-        for index, column in enumerate(table["columnDefinitions"])
-        if wide or not column.get("priority", 0)
+    definitions = [
+        Column(one["name"].upper(), partial(_cell, index), wide=bool(one.get("priority")))
+        for index, one in enumerate(table["columnDefinitions"])
     ]
-    titles = [table["columnDefinitions"][index]["name"].upper() for index in shown]
-    rows = [[_cell(row["cells"][index]) for index in shown] for row in table.get("rows") or ()]
+    listed = shown(definitions, wide=wide)
+    rows = [[*map(str, cells(listed, row["cells"]))] for row in table.get("rows") or ()]
     if not rows:
         return ""
-    lines = [titles, *rows]
+    lines = [[column.title for column in listed], *rows]
     return _lay_out(lines) if columns is None else _lay_out(_narrowed(lines, columns), gap=_NARROW_GAP)
 
 
@@ -86,7 +87,8 @@ def _lay_out(lines: Sequence[Sequence[str]], *, gap: int = _GAP) -> str:
     return "".join("".join(cells) + "\n" for cells in padded)
 
 
-def _cell(value: Any) -> str:
+def _cell(index: int, row: Sequence[Any]) -> str:
+    value = row[index]
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -87,7 +87,8 @@ class Hardware:
     def of(cls, machine: Machine, *, isolated: CPUSet = 0) -> "Hardware":
         """Return the hardware as far as a kubelet's machine shows it: no clusters, no frequencies."""
         caches = tuple(
-            Cache(number, _L3, "Unified", cpus) for number, cpus in sorted(machine.cpus_of_uncore.items())
+            Cache(number, _L3, "Unified", cpus)
+            for number, cpus in sorted(machine.cpus_of_uncore_cache.items())
         )
         return cls(machine, caches=caches, isolated=isolated)
 

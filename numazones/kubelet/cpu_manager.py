@@ -20,7 +20,7 @@ from numazones.kubelet.config import (
     option_unavailable,
 )
 from numazones.kubelet.cpu_assignment import take
-from numazones.kubelet.cpu_packing import Strategy
+from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
 from numazones.kubelet.rejection import SMT_ALIGNMENT, Rejection
@@ -30,8 +30,9 @@ from numazones.kubelet.versions import (
     CPU_BETA_OPTIONS,
     DISTRIBUTE_ACROSS_CORES,
     DISTRIBUTE_ACROSS_NUMA,
+    EXCLUSIVE_CPU_OPTIONS,
     FULL_PCPUS_ONLY,
-    PREFER_ALIGN_BY_UNCORE,
+    PREFER_ALIGN_BY_UNCORE_CACHE,
     STRICT_CPU_RESERVATION,
 )
 
@@ -102,7 +103,7 @@ class CPUManager:
     reserved: CPUSet = 0
     reserved_physical: CPUSet = 0
     """The reserved CPUs and their core siblings."""
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: PackingStrategy = field(default_factory=PackingStrategy)
     full_cores_only: bool = False
     align_by_socket: bool = False
     strict_reservation: bool = False
@@ -312,12 +313,12 @@ def _static(
                 "number of sockets are more than number of NUMA"
             )
     full_cores_only = FULL_PCPUS_ONLY in options
-    strategy = Strategy(
+    strategy = PackingStrategy(
         spread=DISTRIBUTE_ACROSS_CORES in options,
         distributed=DISTRIBUTE_ACROSS_NUMA in options,
         group=topology.cpus_per_core if full_cores_only else 1,
-        align_uncore=PREFER_ALIGN_BY_UNCORE in options,
-        rounds_up_uncore_rest=config.release.rounds_up_uncore_rest,
+        align_uncore_caches=PREFER_ALIGN_BY_UNCORE_CACHE in options,
+        rounds_up_uncore_cache_rest=config.release.rounds_up_uncore_cache_rest,
     )
     if not reserved:
         try:
@@ -346,14 +347,6 @@ def _static(
     )
 
 
-_EXCLUSIVE_PAIRS = (
-    (FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_CORES),
-    (DISTRIBUTE_ACROSS_NUMA, DISTRIBUTE_ACROSS_CORES),
-    (PREFER_ALIGN_BY_UNCORE, DISTRIBUTE_ACROSS_CORES),
-    (PREFER_ALIGN_BY_UNCORE, DISTRIBUTE_ACROSS_NUMA),
-)
-
-
 def _options(config: KubeletConfiguration) -> set[str]:
     """Return the options that are on."""
     known = config.release.cpu_options
@@ -373,7 +366,7 @@ def _options(config: KubeletConfiguration) -> set[str]:
                 options.add(name)
         except ValueError as error:
             raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
-    for first, second in _EXCLUSIVE_PAIRS:
+    for first, second in EXCLUSIVE_CPU_OPTIONS:
         if first in options and second in options:
             raise InvalidConfiguration(
                 f"static policy options {first} and {second} can not be used at the same time"

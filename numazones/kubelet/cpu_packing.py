@@ -7,6 +7,7 @@ more may be taken than is free where single threads are offline or sockets are u
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -18,7 +19,7 @@ _Filled = tuple[int, int, CPUSet]
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class PackingStrategy:
     """How CPUs are chosen, as the policy options say."""
 
     spread: bool = False
@@ -27,13 +28,13 @@ class Strategy:
     """distribute-cpus-across-numa"""
     group: int = 1
     """CPUs that stay together in distribution: threads per core with full-pcpus-only."""
-    align_uncore: bool = False
+    align_uncore_caches: bool = False
     """prefer-align-cpus-by-uncorecache"""
-    rounds_up_uncore_rest: bool = True
+    rounds_up_uncore_cache_rest: bool = True
     """The rest of a request may take a part of a core from the cache that serves it."""
 
 
-class Claim:
+class CPUSelection:
     """CPUs taken so far, still free and still needed, during one choice."""
 
     __slots__ = ("free", "need", "taken", "topology")
@@ -77,23 +78,37 @@ class Claim:
             for socket in self.sorted(topology.sockets_of_numa[numa], cpus, free)
         ]
 
-    def cores(self) -> Iterator[tuple[Part, ...]]:
-        """Yield the cores of one socket or NUMA node after the other, in the order in which these fill up."""
-        topology = self.topology
+    def cores(self, *, whole: bool = False, uncore_cache: CPUSet | None = None) -> Iterator[CPUSet]:
+        """Yield cores with free CPUs in the order in which they are taken, which nothing else decides.
+
+        Sockets or NUMA nodes come as they fill up, and of each the cores with fewest free CPUs first.
+
+        Args:
+            whole: yield only those of which the nominal number of CPUs is free.
+            uncore_cache: yield only those of this cache, by id, however much of them is free.
+        """
+        topology, free = self.topology, self.free
+        if uncore_cache is not None:
+            yield from (cpus for cpus in topology.cores.values() if cpus & uncore_cache & free)
+            return
         if topology.numa_first:
             parents, cores = self.sockets(), topology.cores_of_socket
         else:
             parents, cores = self.numas(), topology.cores_of_numa
+        size = topology.cpus_per_core
         for _, parent, _ in parents:
-            yield cores[parent]
+            if whole:
+                yield from (cpus for _, cpus in cores[parent] if (cpus & free).bit_count() == size)
+            else:
+                yield from (cpus for _, _, cpus in self.sorted(cores[parent], free, free))
 
-    def uncores(self) -> list[_Filled]:
-        """Return L3 caches with free CPUs, in the order in which they fill up."""
+    def uncore_caches(self) -> list[_Filled]:
+        """Return uncore caches with free CPUs, in the order in which they fill up."""
         topology, free = self.topology, self.free
         return [
-            uncore
+            cache
             for _, numa, cpus in self.numas()
-            for uncore in self.sorted(topology.uncores_of_numa[numa], cpus, free)
+            for cache in self.sorted(topology.uncore_caches_of_numa[numa], cpus, free)
         ]
 
     def take_whole(self, parts: Iterable[_Filled], size: int | None = None) -> None:
@@ -116,27 +131,25 @@ class Claim:
         if self.need >= self.topology.smallest_socket:
             self.take_whole(self.sockets(), self.topology.cpus_per_socket)
 
-    def take_uncores(self, *, rounds_up: bool) -> None:
-        """Take whole L3 caches, then a part of one cache if it can serve all that is left."""
+    def take_uncore_caches(self, *, rounds_up: bool) -> None:
+        """Take whole uncore caches, then a part of one cache if it can serve all that is left."""
         topology = self.topology
-        for _, _, cpus in self.uncores():
-            if self.need >= topology.cpus_per_uncore:
-                self.take_whole(self.uncores())
+        for _, _, cpus in self.uncore_caches():
+            if self.need >= topology.cpus_per_uncore_cache:
+                self.take_whole(self.uncore_caches())
             if self.need < 1:
                 return
-            self._take_from_uncore(cpus, rounds_up=rounds_up)
+            self._take_from_uncore_cache(cpus, rounds_up=rounds_up)
             if self.need < 1:
                 return
 
-    def _take_from_uncore(self, uncore: CPUSet, *, rounds_up: bool) -> None:
+    def _take_from_uncore_cache(self, cache: CPUSet, *, rounds_up: bool) -> None:
         topology = self.topology
         wanted = self.need // topology.cpus_per_core
         if rounds_up and self.need % topology.cpus_per_core:
             wanted += 1
-        inside = uncore & self.free
-        cores = [cpus for cpus in topology.cores.values() if cpus & inside][:wanted]
         candidates = 0
-        for cpus in cores:
+        for cpus in islice(self.cores(uncore_cache=cache), wanted):
             candidates |= cpus & self.free
         odd = rounds_up and self.need % 2 != 0 and topology.cpus_per_core > 1
         if odd and candidates.bit_count() > self.need:
@@ -145,31 +158,27 @@ class Claim:
             self.take(candidates)
 
     def take_cores(self) -> None:
-        """Take whole cores, by id within a socket or NUMA node, since free is judged by the nominal size."""
-        topology, free = self.topology, self.free
-        smallest, size = topology.smallest_core, topology.cpus_per_core
+        """Take whole cores; which are free is judged by the nominal size."""
+        smallest = self.topology.smallest_core
         if self.need < smallest:
             return
-        for cores in self.cores():
-            for _, cpus in cores:
-                if (cpus & free).bit_count() == size and self.need >= cpus.bit_count():
-                    self.take(cpus)
-                    if self.need < smallest:
-                        return
+        for cpus in self.cores(whole=True):
+            if self.need >= cpus.bit_count():
+                self.take(cpus)
+                if self.need < smallest:
+                    return
 
     def take_single(self, *, spread: bool) -> None:
         """Take CPU by CPU: in the order of the cores, or across a socket's cores."""
         free = self.free
-        groups = [self.sockets()] if spread else (self.sorted(cores, free, free) for cores in self.cores())
-        for parts in groups:
-            for _, _, cpus in parts:
-                for cpu in cpuset.ids(cpus & free):
-                    self.take(1 << cpu)
-                    if self.need < 1:
-                        return
+        for part in (cpus for _, _, cpus in self.sockets()) if spread else self.cores():
+            for cpu in cpuset.ids(part & free):
+                self.take(1 << cpu)
+                if self.need < 1:
+                    return
 
 
-def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+def take_packed(topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int) -> CPUSet:
     """Choose ``count`` of the available CPUs.
 
     Raises:
@@ -177,7 +186,7 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
     """
     if count < 1:
         return 0
-    claim = Claim(topology, available, count)
+    claim = CPUSelection(topology, available, count)
     if count > claim.free.bit_count():
         raise not_enough(count, available)
     if topology.numa_first:
@@ -186,8 +195,8 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
     else:
         claim.take_sockets()
         claim.take_numas()
-    if strategy.align_uncore and claim.need > 0:
-        claim.take_uncores(rounds_up=strategy.rounds_up_uncore_rest)
+    if strategy.align_uncore_caches and claim.need > 0:
+        claim.take_uncore_caches(rounds_up=strategy.rounds_up_uncore_cache_rest)
     if not strategy.spread:
         claim.take_cores()
     if claim.need > 0:

@@ -1,6 +1,6 @@
 """The machine as the CPU Manager sees it.
 
-Rules: ``cpumanager/topology``. A core is known by its lowest thread, a core without a known L3
+Rules: ``cpumanager/topology``. A core is known by its lowest thread, a core without an uncore
 cache takes its socket's id for the cache's, and threads per core, CPUs per socket and CPUs per cache
 are averages over the machine, rounded down, not properties of the single core or socket.
 """
@@ -59,13 +59,13 @@ class CPUTopology:
         return {_lowest(cpus): cpus for cpus in self.machine.cpus_of_core.values()}
 
     @cached_property
-    def uncores(self) -> dict[int, CPUSet]:
-        """Cache id → CPUs."""
-        uncores: dict[int, CPUSet] = {}
+    def uncore_caches(self) -> dict[int, CPUSet]:
+        """Uncore cache id → CPUs; a core without one counts as in the cache of its socket's id."""
+        caches: dict[int, CPUSet] = {}
         for cpu in self.machine.cpus:
-            uncore = cpu.socket if cpu.uncore is None else cpu.uncore
-            uncores[uncore] = uncores.get(uncore, 0) | 1 << cpu.id
-        return uncores
+            cache = cpu.socket if cpu.uncore_cache is None else cpu.uncore_cache
+            caches[cache] = caches.get(cache, 0) | 1 << cpu.id
+        return caches
 
     @cached_property
     def sockets_of_numa(self) -> dict[int, tuple[Part, ...]]:
@@ -78,9 +78,9 @@ class CPUTopology:
         return _within(self.sockets, self.numa_cpus)
 
     @cached_property
-    def uncores_of_numa(self) -> dict[int, tuple[Part, ...]]:
-        """NUMA id → the caches that share CPUs with it."""
-        return _within(self.numa_cpus, self.uncores)
+    def uncore_caches_of_numa(self) -> dict[int, tuple[Part, ...]]:
+        """NUMA id → the uncore caches that share CPUs with it."""
+        return _within(self.numa_cpus, self.uncore_caches)
 
     @cached_property
     def cores_of_numa(self) -> dict[int, tuple[Part, ...]]:
@@ -103,9 +103,9 @@ class CPUTopology:
         return len(self.machine.cpus) // len(self.sockets)
 
     @cached_property
-    def cpus_per_uncore(self) -> int:
-        """CPUs of a cache."""
-        return len(self.machine.cpus) // len(self.uncores)
+    def cpus_per_uncore_cache(self) -> int:
+        """CPUs of an uncore cache."""
+        return len(self.machine.cpus) // len(self.uncore_caches)
 
     @cached_property
     def numa_first(self) -> bool:

@@ -1,4 +1,4 @@
-"""The hardware of a node as the kubelet sees it: CPUs, cores, L3 caches, sockets, NUMA nodes.
+"""The hardware of a node as the kubelet sees it: CPUs, cores, uncore caches, sockets, NUMA nodes.
 
 The facts are those that cAdvisor reads from sysfs and hands to the kubelet (``MachineInfo``). NUMA
 ids may have gaps, NUMA nodes may lack CPUs or memory, and core ids may be unique only within a
@@ -33,8 +33,8 @@ class CPU(NamedTuple):
     socket: int
     die: int
     numa: int
-    uncore: int | None = None
-    """Id of the L3 cache that the kubelet sees for the core, or None where it sees none."""
+    uncore_cache: int | None = None
+    """Id of the uncore cache that the kubelet sees for the core, or None where it sees none."""
 
 
 class NUMANode(NamedTuple):
@@ -112,9 +112,11 @@ class Machine:
         return cpuset.sets_by_key(((cpu.numa, cpu.socket, cpu.core), cpu.id) for cpu in self.cpus)
 
     @cached_property
-    def cpus_of_uncore(self) -> dict[int, CPUSet]:
-        """L3 cache id → its CPUs, for the CPUs whose cache is known."""
-        return cpuset.sets_by_key((cpu.uncore, cpu.id) for cpu in self.cpus if cpu.uncore is not None)
+    def cpus_of_uncore_cache(self) -> dict[int, CPUSet]:
+        """Uncore cache id → its CPUs, for the CPUs that have one."""
+        return cpuset.sets_by_key(
+            (cpu.uncore_cache, cpu.id) for cpu in self.cpus if cpu.uncore_cache is not None
+        )
 
     def __hash__(self) -> int:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))

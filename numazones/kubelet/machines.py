@@ -14,7 +14,7 @@ _LOCAL, _SAME_SOCKET, _REMOTE = 10, 12, 21
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MachineShape:
     """The shape of a machine: how many of each part; all NUMA nodes are alike."""
 
     sockets: int = 2
@@ -25,13 +25,13 @@ class Shape:
     """Bytes, hugepages included."""
     hugepages_per_numa: tuple[tuple[int, int], ...] = ((2048, 0), (1048576, 0))
     """(page size in KiB, pages)."""
-    cores_per_cache: int | None = None
-    """Cores that share an L3 cache; None: one cache per NUMA node."""
+    cores_per_uncore_cache: int | None = None
+    """Cores that share an uncore cache; None: one cache per NUMA node."""
     interleaved: bool = False
     """CPU ids alternate between NUMA nodes."""
 
 
-def build(shape: Shape) -> Machine:
+def build(shape: MachineShape) -> Machine:
     """Return a machine of the shape; ids start at 0 and have no gaps."""
     numas = shape.sockets * shape.numa_per_socket
     cores = numas * shape.cores_per_numa
@@ -46,7 +46,7 @@ def build(shape: Shape) -> Machine:
                     socket=numa // shape.numa_per_socket,
                     die=0,
                     numa=numa,
-                    uncore=_cache(shape, numa=numa, core=index),
+                    uncore_cache=_cache(shape, numa=numa, core=index),
                 )
                 for thread in range(shape.threads_per_core)
             )
@@ -55,13 +55,14 @@ def build(shape: Shape) -> Machine:
     )
 
 
-def _cache(shape: Shape, *, numa: int, core: int) -> int | None:
-    if shape.cores_per_cache is None or shape.cores_per_cache >= shape.cores_per_numa:
+def _cache(shape: MachineShape, *, numa: int, core: int) -> int | None:
+    size = shape.cores_per_uncore_cache
+    if size is None or size >= shape.cores_per_numa:
         return None
-    return numa * -(-shape.cores_per_numa // shape.cores_per_cache) + core // shape.cores_per_cache
+    return numa * -(-shape.cores_per_numa // size) + core // size
 
 
-def _numa_node(shape: Shape, numa: int, numas: int) -> NUMANode:
+def _numa_node(shape: MachineShape, numa: int, numas: int) -> NUMANode:
     socket = numa // shape.numa_per_socket
     distances = tuple(
         _LOCAL if other == numa else _SAME_SOCKET if other // shape.numa_per_socket == socket else _REMOTE

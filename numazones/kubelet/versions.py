@@ -35,7 +35,7 @@ STRICT_CPU_RESERVATION = "strict-cpu-reservation"
 DISTRIBUTE_ACROSS_NUMA = "distribute-cpus-across-numa"
 ALIGN_BY_SOCKET = "align-by-socket"
 DISTRIBUTE_ACROSS_CORES = "distribute-cpus-across-cores"
-PREFER_ALIGN_BY_UNCORE = "prefer-align-cpus-by-uncorecache"
+PREFER_ALIGN_BY_UNCORE_CACHE = "prefer-align-cpus-by-uncorecache"
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 PREFER_MOST_ALLOCATED = "prefer-most-allocated-numa-node"
@@ -60,8 +60,15 @@ _CPU_OPTION_HISTORY: dict[str, _History] = {
     ALIGN_BY_SOCKET: ((31, Maturity.ALPHA),),
     DISTRIBUTE_ACROSS_CORES: ((31, Maturity.ALPHA),),
     STRICT_CPU_RESERVATION: ((32, Maturity.ALPHA), (33, Maturity.BETA), (35, Maturity.STABLE)),
-    PREFER_ALIGN_BY_UNCORE: ((32, Maturity.ALPHA), (34, Maturity.BETA), (36, Maturity.STABLE)),
+    PREFER_ALIGN_BY_UNCORE_CACHE: ((32, Maturity.ALPHA), (34, Maturity.BETA), (36, Maturity.STABLE)),
 }
+EXCLUSIVE_CPU_OPTIONS = (
+    (FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_CORES),
+    (DISTRIBUTE_ACROSS_NUMA, DISTRIBUTE_ACROSS_CORES),
+    (PREFER_ALIGN_BY_UNCORE_CACHE, DISTRIBUTE_ACROSS_CORES),
+    (PREFER_ALIGN_BY_UNCORE_CACHE, DISTRIBUTE_ACROSS_NUMA),
+)
+"""Pairs of options that no kubelet starts with, in the order in which it looks for them."""
 _TOPOLOGY_OPTION_HISTORY: dict[str, _History] = {
     PREFER_CLOSEST: ((31, Maturity.BETA), (32, Maturity.STABLE)),
     MAX_ALLOWABLE: ((31, Maturity.BETA), (35, Maturity.STABLE)),
@@ -92,7 +99,7 @@ _NEEDED_GATES_CHECKED_SINCE = 35
 _SMT_TEXT_BY_CAUSE_SINCE = 32
 _BEST_EFFORT_MEMORY_KNOWN_SINCE = 32
 _MEMORY_GROUPS_CHECKED_SINCE = 32
-_UNCORE_REST_ROUNDED_UP_SINCE = 33
+_UNCORE_CACHE_REST_ROUNDED_UP_SINCE = 33
 _TOPOLOGY_TEXTS_LOWER_CASE_SINCE = 33
 _POD_LEVEL_LEFT_ALONE_SINCE = 34
 _CLAIMED_DEVICES_SKIPPED_SINCE = 35
@@ -176,9 +183,9 @@ class Release:
         return self.minor >= _MEMORY_GROUPS_CHECKED_SINCE
 
     @property
-    def rounds_up_uncore_rest(self) -> bool:
-        """Whether the rest of a request that is to come from one L3 cache may be a part of a core."""
-        return self.minor >= _UNCORE_REST_ROUNDED_UP_SINCE
+    def rounds_up_uncore_cache_rest(self) -> bool:
+        """Whether the rest of a request that is to come from one uncore cache may be a part of a core."""
+        return self.minor >= _UNCORE_CACHE_REST_ROUNDED_UP_SINCE
 
     @property
     def tells_smt_cause(self) -> bool:

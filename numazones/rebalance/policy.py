@@ -9,7 +9,7 @@ from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import Protections
 
 
-class Target(StrEnum):
+class ReplacementTarget(StrEnum):
     """Where replacements may go."""
 
     OTHER = "Other"
@@ -29,7 +29,7 @@ class Policy:
 
     protections: Protections = field(default_factory=Protections)
     limits: Limits = field(default_factory=lambda: Limits(total=5))
-    target: Target = Target.ANY
+    target: ReplacementTarget = ReplacementTarget.ANY
     min_gain: int = 1
     """Hysteresis: a plan that gains less is not made."""
     cooldown: timedelta = timedelta(hours=1)

@@ -10,15 +10,18 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
 from numazones_client import errors
+from numazones_client.calls import Call, Caller, decode_answer
 from numazones_client.config import ClusterConfig
 from numazones_client.decoding import ERROR, JSON, Decoder, Event, Page
 from numazones_client.errors import Request
 from numazones_client.reachability import Reachability
 from numazones_client.resources import PODS, Resource
 from numazones_client.retry import NO_RETRY, RetryPolicy
-from numazones_client.transport import Call, Transport, decode_answer
+from numazones_client.transport import HTTP, Transport
 
 T = TypeVar("T")
+
+_NOWHERE = ClusterConfig("http://in-process.invalid")
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
@@ -30,7 +33,8 @@ class Client:
     """Speaks to one API server; use as an async context manager.
 
     Args:
-        config: where the server is, and the credentials.
+        config: where the server is, and the credentials; a transport of one's own needs none.
+        transport: what carries requests; None: HTTP to the server that the configuration names.
         user_agent: how the server's logs and audit name this program.
         retry: when failed requests are repeated.
         timeout: seconds for one attempt at a request; watches have their own.
@@ -38,8 +42,9 @@ class Client:
 
     def __init__(
         self,
-        config: ClusterConfig,
+        config: ClusterConfig = _NOWHERE,
         *,
+        transport: Transport | None = None,
         user_agent: str = "numazones",
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 - an immutable value
         timeout: float = 30.0,
@@ -47,8 +52,13 @@ class Client:
         self.config = config
         self.reachability = Reachability()
         """Says once, for all who use the client, that the server does not answer."""
-        self._transport = Transport(
-            config, user_agent=user_agent, retry=retry, timeout=timeout, answered=self.reachability.found
+        self._calls = Caller(
+            transport or HTTP(config),
+            config,
+            user_agent=user_agent,
+            retry=retry,
+            timeout=timeout,
+            answered=self.reachability.found,
         )
 
     async def __aenter__(self) -> Self:
@@ -61,7 +71,7 @@ class Client:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._transport.close()
+        await self._calls.close()
 
     # Reading
 
@@ -76,7 +86,7 @@ class Client:
 
     async def get_raw(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """Return what a path gives, such as ``/api/v1/nodes/<node>/proxy/configz``."""
-        return await self._transport.send(Call(Request("get", path), "GET", path, params or {}))
+        return await self._calls.send(Call(Request("get", path), "GET", path, params or {}))
 
     @overload
     def pages(
@@ -118,7 +128,7 @@ class Client:
         path = resource.path(namespace=namespace)
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         while True:
-            body = await self._transport.send(Call(request, "GET", path, params))
+            body = await self._calls.send(Call(request, "GET", path, params))
             page = decode_answer(decoder.page, body, request)
             yield page
             if not page.continue_token:
@@ -204,7 +214,7 @@ class Client:
             "timeoutSeconds": str(int(duration)),
         }
         call = Call(request, "GET", resource.path(namespace=namespace), params)
-        async for line in self._transport.lines(call, silence=silence):
+        async for line in self._calls.lines(call, silence=silence):
             event = decode_answer(decoder.event, line, request)
             if event.type == ERROR:
                 raise errors.from_status(request, event.status)
@@ -313,7 +323,7 @@ class Client:
             options["gracePeriodSeconds"] = grace_seconds
         request = _object_request("delete", resource, name, namespace)
         path = resource.path(name, namespace=namespace)
-        await self._transport.send(Call(request, "DELETE", path, body=options))
+        await self._calls.send(Call(request, "DELETE", path, body=options))
 
     async def evict(self, name: str, *, namespace: str, uid: str = "", resource_version: str = "") -> None:
         """Evict a pod through the Eviction API, which heeds disruption budgets; never repeated.
@@ -333,10 +343,10 @@ class Client:
             body["deleteOptions"] = {"preconditions": meant}
         request = _object_request("create", PODS, name, namespace, subresource="eviction")
         path = PODS.path(name, namespace=namespace, subresource="eviction")
-        await self._transport.send(Call(request, "POST", path, body=body), retry=NO_RETRY)
+        await self._calls.send(Call(request, "POST", path, body=body), retry=NO_RETRY)
 
     async def _object(self, call: Call) -> dict[str, Any]:
-        value: dict[str, Any] = decode_answer(json.loads, await self._transport.send(call), call.request)
+        value: dict[str, Any] = decode_answer(json.loads, await self._calls.send(call), call.request)
         return value
 
 

@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kubectl_numazones.printing import screen
+from numazones_program.columns import Column
 
 NAMES = ("team/[bold]x[/bold]", "[/]", "[red]", "a[0]", r"\[b]")
 
@@ -15,5 +16,10 @@ def test_brackets_in_cells_are_no_markup_on_a_terminal(
 ) -> None:
     terminal = Console(force_terminal=True, width=100, color_system=None, highlight=False)
     monkeypatch.setattr(screen, "console", lambda: terminal)
-    screen.print_table(("NAME", "BAR"), [(name, screen.bar(0.5)), (Text(name), "")], right=("BAR",))
+    columns: tuple[Column[tuple[str | Text, str | Text]], ...] = (
+        Column("NAME", lambda row: row[0]),
+        Column("BAR", lambda row: row[1], right=True),
+    )
+    rows: list[tuple[str | Text, str | Text]] = [(name, screen.bar(0.5)), (Text(name), "")]
+    screen.print_table(columns, rows)
     assert [line.split("   ")[0].strip() for line in capsys.readouterr().out.splitlines()][1:] == [name, name]

@@ -17,12 +17,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from checks.clusters.chaos.checker import Event
 from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_apiserver.store import Collection, Record
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import NAMESPACES
@@ -31,7 +30,7 @@ from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 from tests.places import ROOT
 
 _ROOT = ROOT
@@ -85,8 +84,8 @@ class WatchedServer(ApiServer):
         self.history = history
         self.store.listeners.append(self._note)
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        text = "" if info.verb in _READS or info.resource not in _TOLD else await request.text()
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
+        text = "" if info.verb in _READS or info.resource not in _TOLD else request.body.decode()
         _REQUEST.set(
             {
                 "client": request.headers.get("User-Agent", ""),
@@ -265,7 +264,7 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         server.node_proxy = fleet.answer
         for agent in fleet.agents.values():
             _watch(agent, history)
-        parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
+        parts = [fleet.run(), SimulatedScheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
         async with asyncio.TaskGroup() as tasks:
             cluster = Cluster(directory, server, client, fleet, tasks, defect=defect)
             running_parts = [tasks.create_task(part) for part in parts]

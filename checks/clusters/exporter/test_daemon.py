@@ -17,13 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
+from multidict import CIMultiDict
 from prometheus_client import CollectorRegistry
 
 from checks.clusters.exporter.topologies import TOPOLOGIES
 from numazones.kubelet import machines
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_client import Client, ClusterConfig, RetryPolicy
 from numazones_client.config import FileToken, StaticToken
 from numazones_client.resources import DEFINITIONS, LEASES, NAMESPACES, NODES, NUMAZONES, PODS, Resource
@@ -32,9 +34,9 @@ from numazones_exporter.options import Options
 from numazones_exporter.token_claims import token_claims
 from numazones_exporter.triggers import MAX_BURST_SECONDS
 from numazones_simulator import machine_tree
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from tests import yaml_files
 from tests.places import ROOT
@@ -49,7 +51,7 @@ POLICIES = {
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     )
 }
-SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
+SHAPE = machines.MachineShape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
 
 
 class RecordingServer(ApiServer):
@@ -62,7 +64,7 @@ class RecordingServer(ApiServer):
         self.ready: list[str] = []
         """What the condition Ready said in each status of a zone that was written."""
 
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         ours = request.headers.get("User-Agent") == "numazones-exporter"
         claims = token_claims(request.headers.get("Authorization", ""))
@@ -72,11 +74,12 @@ class RecordingServer(ApiServer):
                 f"Impersonate-Extra-authentication.kubernetes.io%2F{key}": value
                 for key, value in (("node-name", claims.node), ("node-uid", claims.node_uid))
             }
-            request = request.clone(headers={**request.headers, "Impersonate-User": account, **extra})
+            headers = CIMultiDict({**request.headers, "Impersonate-User": account, **extra})
+            request = replace(request, headers=headers)
         if ours:
             self.asked.append((info.verb, info.group, resource))
         if resource == "numazones/status":
-            status = yaml.load(await request.text(), yaml.CSafeLoader)["status"]
+            status = yaml.load(request.body, yaml.CSafeLoader)["status"]
             self.ready += [said["status"] for said in status["conditions"] if said["type"] == "Ready"]
         answer = await super()._answer(request, info)
         if ours and info.verb == "patch" and answer.status == 201:  # applying made a new object
@@ -95,8 +98,8 @@ class SimulatedNode:
     folder: Path
     server: RecordingServer
     client: Client
-    kubelet: Kubelet
-    files: StateFiles
+    kubelet: SimulatedKubelet
+    files: KubeletFiles
     options: Options
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -183,9 +186,9 @@ class SimulatedNode:
 async def node(tmp_path: Path) -> AsyncIterator[SimulatedNode]:
     machine = machines.build(SHAPE)
     config = configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
-    kubelet = Kubelet(NodeSpec(NODE, machine, config))
+    kubelet = SimulatedKubelet(NodeSpec(NODE, machine, config))
     tree = machine_tree.write(machine, tmp_path)
-    files = StateFiles(tmp_path / "kubelet")
+    files = KubeletFiles(tmp_path / "kubelet")
     files.write(kubelet.node)
     (tmp_path / "kubelet.json").write_text(json.dumps(config))
     options = Options(

@@ -1,28 +1,33 @@
 """The NodeResourceTopology object is written when it differs, and never otherwise."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
-from checks.clusters.exporter.topologies import TOPOLOGIES
+from checks.clusters.exporter.fake_api import FakeAPI
 from numazones.api.meta import ObjectMeta, OwnerReference
-from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
-from numazones_apiserver import ApiServer
-from numazones_client import NO_RETRY, Client, ClusterConfig, ServerError, UnknownResource
-from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
-from numazones_exporter.metrics import Metrics
+from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
+from numazones_apiserver import InProcess
+from numazones_client import NO_RETRY, Client, ServerError, UnknownResource
+from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
-from numazones_exporter.publishing import RESYNC_SECONDS, Writer
-from tests.exporter.fake_api import FakeAPI
+from numazones_exporter.publishing import RESYNC_SECONDS, ObjectWriter
 
 PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/worker-3"
+THEIRS: dict[str, Any] = {
+    "apiVersion": "topology.node.k8s.io/v1alpha2",
+    "kind": "NodeResourceTopology",
+    "metadata": {"name": "worker-3"},
+    "zones": [{"name": "theirs", "type": "Node"}],
+}
 OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-3", uid="node-uid")
 
 
 def zones(available: str = "22") -> list[NUMAZone]:
-    cpu = Resource(
+    cpu = ZoneResource(
         name="cpu", capacity="32", reserved="2", allocatable="30", assigned="8", available=available
     )
     return [
@@ -48,20 +53,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def fake() -> FakeAPI:
-    return FakeAPI()
+async def fake() -> FakeAPI:
+    return await FakeAPI().define()
 
 
 @pytest.fixture
-async def writer(fake: FakeAPI) -> AsyncIterator[Writer]:
-    async with TestServer(fake.application) as server:
-        config = ClusterConfig(str(server.make_url("/")).rstrip("/"))
-        async with Client(config, retry=NO_RETRY) as client:
-            yield Writer(client, Metrics(CollectorRegistry()))
+async def writer(fake: FakeAPI) -> AsyncIterator[ObjectWriter]:
+    async with Client(transport=InProcess(fake), retry=NO_RETRY) as client:
+        yield ObjectWriter(client, ExporterMetrics(CollectorRegistry()))
 
 
 @pytest.fixture
-def publisher(writer: Writer, clock: Clock) -> NodeResourceTopologyPublisher:
+def publisher(writer: ObjectWriter, clock: Clock) -> NodeResourceTopologyPublisher:
     return NodeResourceTopologyPublisher(writer, "worker-3", clock=clock)
 
 
@@ -69,7 +72,7 @@ async def test_it_is_named_after_the_node_and_owned_by_it(
     publisher: NodeResourceTopologyPublisher, fake: FakeAPI
 ) -> None:
     assert await publisher.publish(zones()) == 1
-    body = fake.others[PATH]
+    body = fake.topology
     assert (body["apiVersion"], body["kind"]) == ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
     assert body["metadata"]["ownerReferences"] == [
         {"apiVersion": "v1", "kind": "Node", "name": "worker-3", "uid": "node-uid"}
@@ -81,11 +84,10 @@ async def test_it_is_named_after_the_node_and_owned_by_it(
 
 
 async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
-    publisher: NodeResourceTopologyPublisher, writer: Writer, fake: FakeAPI
+    publisher: NodeResourceTopologyPublisher, writer: ObjectWriter, fake: FakeAPI
 ) -> None:
     await publisher.publish(zones())
     assert await publisher.publish(zones()) == 0
-    fake.others[PATH]["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": []}
     fake.requests.clear()
     restarted = NodeResourceTopologyPublisher(writer, "worker-3")
     assert await restarted.publish(zones()) == 0
@@ -97,10 +99,10 @@ async def test_a_change_and_what_others_changed_are_written(
 ) -> None:
     await publisher.publish(zones())
     assert await publisher.publish(zones(available="20")) == 1
-    fake.others.clear()
+    fake.store.delete(fake.topologies, ("", "worker-3"))
     clock.now += RESYNC_SECONDS
     assert await publisher.publish(zones(available="20")) == 1
-    assert fake.others[PATH]["zones"][0]["resources"][0]["available"] == "20"
+    assert fake.topology["zones"][0]["resources"][0]["available"] == "20"
 
 
 async def test_a_failed_write_is_repeated(publisher: NodeResourceTopologyPublisher, fake: FakeAPI) -> None:
@@ -125,10 +127,10 @@ async def test_an_object_of_another_writer_is_left_alone_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     conflict = 'Apply failed with 1 conflict: conflict with "koordlet": .zones'
-    fake.others[PATH] = {"metadata": {"name": "worker-3"}, "zones": [{"name": "theirs"}]}
+    fake.store.put(fake.topologies, THEIRS | {"metadata": {"name": "worker-3", "uid": "u"}})
     fake.fail(409, conflict, after=1, reason="Conflict")
     assert await publisher.publish(zones()) == 0
-    assert fake.others[PATH]["zones"] == [{"name": "theirs"}]
+    assert fake.topology["zones"] == THEIRS["zones"]
     assert "has another writer and is left to it: " + conflict in caplog.text
     fake.requests.clear()
     assert await publisher.publish(zones(available="20")) == 0
@@ -149,23 +151,13 @@ async def test_once_the_other_writer_has_gone_the_object_is_ours(
     assert await publisher.publish(zones(available="20")) == 1
 
 
-async def test_fields_of_others_are_never_taken_by_force(clock: Clock) -> None:
-    manager = "koordlet"
-    async with ApiServer() as server, Client(ClusterConfig(server.url), retry=NO_RETRY) as client:
-        await client.create(DEFINITIONS, TOPOLOGIES)
-        theirs = {
-            "apiVersion": "topology.node.k8s.io/v1alpha2",
-            "kind": "NodeResourceTopology",
-            "metadata": {"name": "worker-3"},
-            "zones": [{"name": "theirs", "type": "Node"}],
-        }
-        await client.apply(NODE_RESOURCE_TOPOLOGIES, theirs, field_manager=manager)
-        publisher = NodeResourceTopologyPublisher(
-            Writer(client, Metrics(CollectorRegistry())), "worker-3", clock=clock
-        )
+async def test_fields_of_others_are_never_taken_by_force(
+    publisher: NodeResourceTopologyPublisher, fake: FakeAPI, clock: Clock
+) -> None:
+    async with Client(transport=InProcess(fake)) as client:
+        await client.apply(NODE_RESOURCE_TOPOLOGIES, THEIRS, field_manager="koordlet")
         assert await publisher.publish(zones()) == 0
-        found = await client.get(NODE_RESOURCE_TOPOLOGIES, "worker-3")
-        assert found["zones"] == [{"name": "theirs", "type": "Node"}]
+        assert fake.topology["zones"] == THEIRS["zones"]
         await client.delete(NODE_RESOURCE_TOPOLOGIES, "worker-3")
-        clock.now += RESYNC_SECONDS
-        assert await publisher.publish(zones()) == 1
+    clock.now += RESYNC_SECONDS
+    assert await publisher.publish(zones()) == 1

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
-from numazones_client import NO_RETRY, Client, ClusterConfig
+from numazones_apiserver import ApiServer, InProcess
+from numazones_client import NO_RETRY, Client
 from numazones_client.resources import DEFINITIONS, NUMAZONES
 from numazones_exporter.triggers import INTERVAL, ZONES, Wakeups
 from numazones_exporter.watched_zones import WatchedZones
@@ -30,33 +28,15 @@ def zone(name: str) -> dict[str, Any]:
     }
 
 
-class Server(ApiServer):
-    """Knows by which fields zones are watched now."""
-
-    def __init__(self) -> None:
-        super().__init__(bookmark_seconds=0.2)
-        self.watched: list[str] = []
-
-    async def _answer(self, request: web.Request, info: RequestInfo) -> web.StreamResponse:
-        if info.verb != "watch":
-            return await super()._answer(request, info)
-        selector = request.query["fieldSelector"]
-        self.watched.append(selector)
-        try:
-            return await super()._answer(request, info)
-        finally:
-            self.watched.remove(selector)
-
-
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with Server() as running:
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(host=None, bookmark_seconds=0.2) as running:
         yield running
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    async with Client(ClusterConfig(server.url), retry=NO_RETRY, timeout=120) as opened:
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(transport=InProcess(server), retry=NO_RETRY, timeout=120) as opened:
         await opened.create(DEFINITIONS, document(DEFINITION))
         for name in (FIRST, SECOND, OTHERS):
             await opened.create(NUMAZONES, zone(name))
@@ -78,16 +58,24 @@ async def zones(client: Client, wakeups: Wakeups) -> AsyncIterator[WatchedZones]
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def until_watched(server: Server, *names: str) -> None:
+async def until_watched(server: ApiServer, *names: str) -> None:
     """Wait until exactly these zones are watched, each by its name."""
     expected = sorted(f"metadata.name={name}" for name in names)
+
+    def watched() -> list[str]:
+        return sorted(
+            one.request.query["fieldSelector"]
+            for one in server.faults.watches
+            if one.info.resource == NUMAZONES.plural
+        )
+
     async with asyncio.timeout(120):
-        while sorted(server.watched) != expected:  # noqa: ASYNC110
+        while watched() != expected:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def test_a_zone_that_somebody_deletes_wakes(
-    server: Server, client: Client, zones: WatchedZones, wakeups: Wakeups
+    server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST, SECOND])
     await until_watched(server, FIRST, SECOND)
@@ -101,7 +89,7 @@ async def test_a_zone_that_somebody_deletes_wakes(
 
 
 async def test_what_changes_in_a_zone_and_what_happens_to_others_does_not_wake(
-    server: Server, client: Client, zones: WatchedZones, wakeups: Wakeups
+    server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST])
     await until_watched(server, FIRST)
@@ -119,7 +107,7 @@ async def test_a_zone_that_was_deleted_before_its_watch_began_wakes(
 
 
 async def test_a_zone_that_was_deleted_while_the_watch_was_broken_wakes(
-    server: Server, client: Client, zones: WatchedZones, wakeups: Wakeups
+    server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST])
     await until_watched(server, FIRST)
@@ -130,7 +118,7 @@ async def test_a_zone_that_was_deleted_while_the_watch_was_broken_wakes(
 
 
 async def test_a_definition_that_is_gone_wakes(
-    server: Server, client: Client, zones: WatchedZones, wakeups: Wakeups
+    server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST])
     await until_watched(server, FIRST)
@@ -139,7 +127,7 @@ async def test_a_definition_that_is_gone_wakes(
 
 
 async def test_zones_that_are_published_no_more_are_watched_no_more(
-    server: Server, client: Client, zones: WatchedZones, wakeups: Wakeups
+    server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST, SECOND])
     await until_watched(server, FIRST, SECOND)
@@ -150,7 +138,7 @@ async def test_zones_that_are_published_no_more_are_watched_no_more(
 
 
 async def test_a_missing_right_is_told_once_for_all_zones(
-    server: Server, zones: WatchedZones, caplog: pytest.LogCaptureFixture
+    server: ApiServer, zones: WatchedZones, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.faults.server_error(403, verb="list", resource="numazones", count=None)
     zones.follow([FIRST, SECOND])

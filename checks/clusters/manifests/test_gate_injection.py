@@ -1,18 +1,20 @@
 """The gate's injection, as the embedded API server evaluates the policy that is shipped."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
+from multidict import CIMultiDict, MultiDict
 
 from checks.programs.manifests.test_chart import CHART
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.prediction.forecast import relevant
 from numazones_apiserver import ApiServer
+from numazones_apiserver.requests import HTTPRequest
 from tests.manifests.helm import helm
 from tests.operator.closed_loop import pod_body
 from tests.places import ROOT
@@ -29,14 +31,18 @@ OURS = {"name": GATE}
 class Cluster:
     """An API server with the policy, and a namespace that opts in."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self.url, self.session = url, session
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with self.session.post(self.url + path, json=body) as answer:
-            document: dict[str, Any] = await answer.json()
-            assert answer.status == 201, document
-            return document
+    async def send(self, method: str, path: str, body: object = None, *, code: int = 200) -> Any:
+        headers = CIMultiDict({"Content-Type": "application/json"})
+        sent = HTTPRequest(method, path, MultiDict(), headers, json.dumps(body).encode() if body else b"")
+        answer = await self.server.answer(sent)
+        assert answer.status == code, answer.body
+        return json.loads(answer.body)
+
+    async def post(self, path: str, body: object) -> Any:
+        return await self.send("POST", path, body, code=201)
 
     async def gates(self, body: dict[str, Any], *, namespace: str = "gated") -> list[dict[str, Any]]:
         """Create a pod, and return the gates that it got."""
@@ -46,8 +52,8 @@ class Cluster:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    async with ApiServer() as server, aiohttp.ClientSession() as session:
-        found = Cluster(server.url, session)
+    async with ApiServer(host=None) as server:
+        found = Cluster(server)
         for name, labels in (("numazones-operator", {}), ("gated", dict([OPT_IN])), ("plain", {})):
             metadata = {"name": name, "labels": labels}
             await found.post(
@@ -172,10 +178,7 @@ async def test_pods_of_other_controllers_wait(kind: str, cluster: Cluster) -> No
 
 
 async def test_without_its_binding_nothing_is_injected(cluster: Cluster) -> None:
-    async with cluster.session.delete(
-        f"{cluster.url}{PATHS['MutatingAdmissionPolicyBinding']}/numazones-admission-gate"
-    ) as answer:
-        assert answer.status == 200
+    await cluster.send("DELETE", f"{PATHS['MutatingAdmissionPolicyBinding']}/numazones-admission-gate")
     assert await cluster.gates(pod()) == []
 
 
@@ -188,8 +191,8 @@ async def test_whoever_uninstalls_the_chart_leaves_no_injection_behind(tmp_path:
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    async with ApiServer() as server, aiohttp.ClientSession() as session:
-        cluster = Cluster(server.url, session)
+    async with ApiServer() as server:
+        cluster = Cluster(server)
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         switches = ("--set=operator.admissionGate=true", "--set=operator.gateInjection=true")
         await run("install", "numazones", str(CHART), *switches)
@@ -200,8 +203,7 @@ async def test_whoever_uninstalls_the_chart_leaves_no_injection_behind(tmp_path:
         said = await run("uninstall", "numazones")
         assert await cluster.gates(pod("after")) == []
         for path in (PATHS["MutatingAdmissionPolicy"], PATHS["MutatingAdmissionPolicyBinding"]):
-            async with session.get(server.url + path) as answer:
-                assert (await answer.json())["items"] == []
+            assert (await cluster.send("GET", path))["items"] == []
     deleted = [
         said.index(f'starting delete resource" {of} name={name} kind={kind}')
         for of, name, kind in (

@@ -1,12 +1,14 @@
 """The admission policies that are shipped, as the embedded API server evaluates them."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import pytest
+from multidict import CIMultiDict, MultiDict
 
 from numazones_apiserver import ApiServer, WriteOptions
+from numazones_apiserver.requests import HTTPRequest
 from tests.places import ROOT
 from tests.yaml_files import documents
 
@@ -33,8 +35,8 @@ def zone(name: str = "node-a-numa-0", *, node: str = "node-a", numa_id: int = 0,
 class Requests:
     """Requests to a server that has the definitions and policies of the project."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession, owner: str) -> None:
-        self.url, self.session, self.owner = url, session, owner
+    def __init__(self, server: ApiServer, owner: str) -> None:
+        self.server, self.owner = server, owner
 
     async def send(self, method: str, path: str, body: Any, user: dict[str, str]) -> tuple[int, str]:
         if method == "POST":
@@ -42,10 +44,10 @@ class Requests:
             owners = [{**one, "uid": self.owner} for one in body["metadata"]["ownerReferences"]]
             body = {**body, "metadata": {**body["metadata"], "ownerReferences": owners}}
         media = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Content-Type": media, **user}
-        async with self.session.request(method, self.url + path, json=body, headers=headers) as answer:
-            document = await answer.json()
-            return answer.status, document.get("message", "")
+        headers = CIMultiDict({"Content-Type": media, **user})
+        sent = HTTPRequest(method, path, MultiDict(), headers, json.dumps(body).encode() if body else b"")
+        answer = await self.server.answer(sent)
+        return answer.status, json.loads(answer.body).get("message", "")
 
 
 def shipped() -> list[Any]:
@@ -59,7 +61,7 @@ def shipped() -> list[Any]:
 
 @pytest.fixture
 async def requests() -> AsyncIterator[Requests]:
-    async with ApiServer() as server, aiohttp.ClientSession() as session:
+    async with ApiServer(host=None) as server:
         for body in shipped():
             kind = server.registry.by_kind(body["apiVersion"], body["kind"])
             assert kind is not None, body["kind"]
@@ -68,7 +70,7 @@ async def requests() -> AsyncIterator[Requests]:
         node = server.writes.create(
             server.kind("nodes"), "", {"metadata": {"name": "node-a"}}, WriteOptions("test")
         )
-        yield Requests(server.url, session, node["metadata"]["uid"])
+        yield Requests(server, node["metadata"]["uid"])
 
 
 @pytest.mark.parametrize(

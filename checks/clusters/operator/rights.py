@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from numazones_client.transport import Call, Transport
+from numazones_client.calls import Call, Caller
 from tests.places import ROOT
 
 MANIFESTS = ROOT / "manifests"
@@ -38,24 +38,24 @@ def granted_rights(*folders: str, role: str = "", but: str = "") -> set[Right]:
 def note_rights(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
     """Return a set that grows with every right that the operator uses from now on."""
     used: set[Right] = set()
-    send, lines = Transport.send, Transport.lines
+    send, lines = Caller.send, Caller.lines
 
-    def note(transport: Transport, call: Call) -> None:
-        if transport._user_agent == "numazones-operator":
+    def note(caller: Caller, call: Call) -> None:
+        if caller._user_agent == "numazones-operator":
             name, _, subresource = call.request.resource.partition("/")
             plural, _, group = name.partition(".")
             used.add((group, f"{plural}/{subresource}" if subresource else plural, call.request.verb))
 
-    async def noted_send(self: Transport, call: Call, **options: Any) -> bytes:
+    async def noted_send(self: Caller, call: Call, **options: Any) -> bytes:
         note(self, call)
         return await send(self, call, **options)
 
-    def noted_lines(self: Transport, call: Call, **options: Any) -> AsyncIterator[bytes]:
+    def noted_lines(self: Caller, call: Call, **options: Any) -> AsyncIterator[bytes]:
         note(self, call)
         return lines(self, call, **options)
 
-    monkeypatch.setattr(Transport, "send", noted_send)
-    monkeypatch.setattr(Transport, "lines", noted_lines)
+    monkeypatch.setattr(Caller, "send", noted_send)
+    monkeypatch.setattr(Caller, "lines", noted_lines)
     _note_kopf(monkeypatch, used)
     return used
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
+from numazones_apiserver.requests import HTTPRequest
 from numazones_client.resources import (
     DEFINITIONS,
     LEASES,
@@ -30,7 +30,7 @@ class Requests:
         self.counted: Counter[tuple[str, str]] = Counter()
         authenticate = loop.server._authenticate
 
-        def note(request: web.Request) -> None:
+        def note(request: HTTPRequest) -> None:
             if request.headers["User-Agent"].startswith("numazones-operator"):
                 method = "WATCH" if "watch" in request.query else request.method
                 _, _, name = request.query.get("fieldSelector", "").partition("metadata.name=")

@@ -13,7 +13,7 @@ RULES = ROOT / "manifests" / "prometheus" / "prometheusrule.yaml"
 def test_alerts_get_the_links_and_nothing_else_changes() -> None:
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"
     done = subprocess.run(
-        [sys.executable, "-m", "scripts.runbook_links", "https://docs.my.org/runbooks/"],
+        [sys.executable, "-m", "tools.runbook_links", "https://docs.my.org/runbooks/"],
         cwd=ROOT,
         input=namespace + RULES.read_text(),
         capture_output=True,

@@ -1,16 +1,15 @@
 """The gate's benchmark measures what it says, on a cluster small enough for a test."""
 
-import asyncio
-import json
-
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 
 from checks.seen.benchmarks.running import figures_of
-from numazones_benchmarks.feeder import Cluster
-from numazones_benchmarks.gate import GateFeeder, gated_pods
-from numazones_operator.prevention.release_patch import Target, release_patch
+from numazones_apiserver import InProcess
+from numazones_benchmarks.feeder import Cluster, Feeder
+from numazones_benchmarks.gate import gated_pods
+from numazones_client import Client
+from numazones_client.client import STRATEGIC_MERGE_PATCH
+from numazones_client.resources import PODS
+from numazones_operator.prevention.release_patch import TargetNode, release_patch
 
 
 @pytest.mark.parametrize(
@@ -19,20 +18,18 @@ from numazones_operator.prevention.release_patch import Target, release_patch
 async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
     nodes: tuple[str, ...], bound_to: str
 ) -> None:
-    feeder = GateFeeder(Cluster(nodes=3, pods=0, distinct=True))
+    feeder = Feeder(Cluster(nodes=3, pods=0, distinct=True, zones=1), gated="gated")
+    await feeder.fill()
     (pod,) = gated_pods(1)
-    feeder.send("pods", "ADDED", pod)
-    events: asyncio.Queue[bytes] = asyncio.Queue()
-    feeder.watchers["pods"] = [events]
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", feeder.handle)
-    patch = release_patch(pod["metadata"]["uid"], [Target(name, None) for name in nodes], now="now")
-    async with TestClient(TestServer(app)) as client:
-        answer = await client.patch(f"/api/v1/namespaces/gated/pods/{pod['metadata']['name']}", json=patch)
-        assert answer.status == 200
-        released, bound = [json.loads(await events.get())["object"] for _ in range(2)]
-    assert released["spec"]["schedulingGates"] == []
-    assert bound["spec"]["nodeName"] == bound_to
+    name, uid = pod["metadata"]["name"], feeder.put_waiting(pod)["metadata"]["uid"]
+    patch = release_patch(uid, [TargetNode(name, None) for name in nodes], now="now")
+    async with Client(transport=InProcess(feeder)) as client:
+        released = await client.patch(PODS, name, patch, namespace="gated", media_type=STRATEGIC_MERGE_PATCH)
+        assert "schedulingGates" not in released["spec"]
+        version = released["metadata"]["resourceVersion"]
+        bound = await anext(client.watch(PODS, resource_version=version))
+    assert bound.object is not None
+    assert bound.object["spec"]["nodeName"] == bound_to
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_fences_say_nothing_of_the_tests_on_the_site(site: Path) -> None:
 
 
 def test_commands_rights_and_metrics_are_what_programs_and_manifests_say() -> None:
-    command = [sys.executable, "-m", "scripts.generate_reference", "--check"]
+    command = [sys.executable, "-m", "tools.generate_reference", "--check"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, ""), "run make reference"
 

@@ -90,7 +90,7 @@ def filled(query: str) -> str:
 
 
 def test_the_files_are_in_step_with_their_source(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "dashboards", tmp_path], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "tools.dashboards", tmp_path], cwd=ROOT, check=True)
     made = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert made == {path.name: path.read_text() for path in FOLDER.glob("*.json")}, "run `make dashboards`"
 

@@ -7,7 +7,7 @@ from typing import Any
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_json, read_yaml
 from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NOT_FOUND
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 
 def read_document(path: Path, read: ReadFile = read_file) -> Mapping[str, Any]:

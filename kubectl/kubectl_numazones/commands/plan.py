@@ -2,15 +2,16 @@
 
 import json
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import NotThere, Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
 from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
@@ -20,12 +21,13 @@ from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Report, what_if
+from numazones.rebalance.whatif import PolicyReport, what_if
 from numazones.wording import pluralize
+from numazones_program.columns import Column
 
 _DEFAULT_POLICY = {
     "apiVersion": "numazones.io/v1alpha1",
@@ -46,6 +48,13 @@ Examples:
   kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
   kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """``plan``: goals and plans."""
+
+    items: Annotated[list[PolicyReport], "One for each goal."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -114,7 +123,7 @@ def command(
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
-        output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
+        output.write(PlanDocument([item for _, item in found]))
     elif output.form == "script":
         screen.echo(_SCRIPT_HEAD)
         for goal, item in found:
@@ -127,7 +136,7 @@ def command(
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
-def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
+def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
     """Return the waiting pods that are asked about; without names and labels all."""
     pending = seen.situation.cluster.pending
     if not names:
@@ -141,7 +150,7 @@ def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return list(found.values())
 
 
-def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
+def _running(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
     """Return the UIDs of the running pods that are asked about; none: all."""
     if not names and selector is None:
         return frozenset()
@@ -156,7 +165,7 @@ def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return found
 
 
-def _is_reached(goal: Goal, item: Report) -> bool:
+def _is_reached(goal: Goal, item: PolicyReport) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -178,12 +187,21 @@ def _policy_body(path: Path) -> dict[str, Any]:
     return body
 
 
-def _print_plans(goal: Goal, item: Report) -> None:
+_MOVES: tuple[Column[tuple[int, Move]], ...] = (
+    Column("PLAN", lambda row: str(row[0])),
+    Column("POD", lambda row: row[1].pod.full_name),
+    Column("FROM", lambda row: str(row[1].source)),
+    Column("TO", lambda row: str(row[1].target)),
+    Column("WHY", lambda row: row[1].why),
+)
+
+
+def _print_plans(goal: Goal, item: PolicyReport) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
-    rows = [_row(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
+    screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
-        screen.print_table(("PLAN", "POD", "FROM", "TO", "WHY"), rows)
+        screen.print_table(_MOVES, rows)
     if not _is_reached(goal, item):
         screen.say(f"  no further: {item.reason}")
         for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
@@ -192,18 +210,8 @@ def _print_plans(goal: Goal, item: Report) -> None:
             )
 
 
-def _row(number: int, move: Move) -> tuple[str, str, str, str, str]:
-    return (
-        str(number),
-        move.pod.full_name,
-        f"{move.pod.node} {','.join(map(str, move.zones))}".strip(),
-        f"{move.node} {','.join(map(str, move.target_zones))}".strip(),
-        move.why,
-    )
-
-
-def _script(goal: Goal, item: Report) -> None:
-    screen.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
+def _script(goal: Goal, item: PolicyReport) -> None:
+    screen.echo(f"# {item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {
@@ -221,7 +229,7 @@ def _script(goal: Goal, item: Report) -> None:
             )
 
 
-def _why_not(seen: Seen, policy: Policy, name: str) -> int:
+def _why_not(seen: ClusterView, policy: Policy, name: str) -> int:
     pod = seen.named(name)[0]
     if not pod.node:
         raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import astuple
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from kubectl_numazones.experiments import plots
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     perform,
@@ -21,20 +20,13 @@ from kubectl_numazones.experiments.experiment import (
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
+from numazones.apimachinery.answer import document
 from numazones.whatif import variant_settings
-from numazones.whatif.experiment import Comparison, VariantMeasures
+from numazones.whatif.experiment import Comparison, VariantFigures
 from numazones.whatif.settings import Settings
+from numazones_program.columns import Column
 
-_SHOWN = (
-    "admitted",
-    "rejected",
-    "largest pod",
-    "stranded CPUs",
-    "pods across NUMA nodes",
-    "spread over NUMA nodes",
-)
 _COLUMNS = ("measure", "mean", "low", "high", "difference", "differenceLow", "differenceHigh", "runs", "seed")
-_HEADS = ("ADMITTED", "REJECTED", "LARGEST", "STRANDED", "ACROSS", "SPREAD")
 
 _EPILOG = """
 \b
@@ -83,7 +75,7 @@ Examples:
 @output_option()
 @experiment_options
 def command(
-    asked: Asked,
+    asked: ExperimentOptions,
     *,
     varied: tuple[str, ...],
     table: Path | None,
@@ -108,17 +100,11 @@ def command(
     if plot is not None:
         _write(plot, plots.draw(comparison, measures, suffix=plot.suffix, title=title))
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.echo()
-    keys = _keys(varied)
-    rows = [(*_settings(variant, keys), *_figures(variant)) for variant in comparison.variants]
-    heads = (*(_short(key).upper() for key in keys), *_HEADS)
-    kept = screen.columns_that_fit(heads, rows, expendable=range(len(heads) - 1, len(keys), -1))
-    screen.print_table(
-        [heads[index] for index in kept], ([row[index] for index in kept] for row in rows), right=_HEADS
-    )
+    screen.print_table((*map(_setting, _keys(varied)), *_FIGURES), comparison.variants)
 
 
 def _keys(varied: tuple[str, ...]) -> list[str]:
@@ -138,19 +124,32 @@ def _short(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _settings(variant: VariantMeasures, keys: list[str]) -> Iterator[str]:
-    for key in keys:
-        yield variant.settings.get(key, "") or "-"
+def _setting(key: str) -> Column[VariantFigures]:
+    return Column(_short(key).upper(), lambda variant: variant.settings.get(key, "") or "-")
 
 
-def _figures(variant: VariantMeasures) -> Iterator[str]:
-    for name in _SHOWN:
+def _figure(title: str, name: str, *, expendable: int = 0) -> Column[VariantFigures]:
+    """A measure's mean, and half the width of its interval."""
+
+    def cell(variant: VariantFigures) -> str:
         found = variant.measures.get(name)
-        yield "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
+        return "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
+
+    return Column(title, cell, right=True, expendable=expendable)
+
+
+_FIGURES = (
+    _figure("ADMITTED", "admitted"),
+    _figure("REJECTED", "rejected", expendable=5),
+    _figure("LARGEST", "largest pod", expendable=4),
+    _figure("STRANDED", "stranded CPUs", expendable=3),
+    _figure("ACROSS", "pods across NUMA nodes", expendable=2),
+    _figure("SPREAD", "spread over NUMA nodes", expendable=1),
+)
 
 
 def _json(comparison: Comparison) -> bytes:
-    return (json.dumps(comparison.document(), indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document(comparison), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _csv(comparison: Comparison) -> bytes:
@@ -162,7 +161,7 @@ def _csv(comparison: Comparison) -> bytes:
     for variant in comparison.variants:
         for name, value in variant.measures.items():
             difference = variant.differences.get(name)
-            compared = ("", "", "") if difference is None else astuple(difference.estimate)
+            compared = ("", "", "") if difference is None else astuple(difference)[:3]
             settings = (variant.settings.get(key, "") for key in keys)
             measured = (name, *astuple(value))
             rows.writerow((*settings, *measured, *compared, comparison.runs, comparison.seed))

@@ -1,11 +1,12 @@
 """``whatif``: the same pods under old and new settings, run by run."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     label,
@@ -15,7 +16,8 @@ from kubectl_numazones.experiments.experiment import (
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from numazones.whatif import variant_settings
-from numazones.whatif.experiment import Comparison
+from numazones.whatif.experiment import Comparison, Estimate, EstimatedDifference
+from numazones_program.columns import Column
 
 _EPILOG = """
 \b
@@ -51,7 +53,7 @@ Examples:
 )
 @output_option()
 @experiment_options
-def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
+def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Output) -> None:
     """Compare settings: the same pods arrive under the old ones and under the new ones.
 
     In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
@@ -60,32 +62,44 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
     experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.say(f"new: {experiment.variants[1]}")
     screen.echo()
-    rows = list(_rows(comparison))
-    columns = ("", *_HEADS) if comparison.runs > 1 else ("", *_HEADS[:3])
-    kept = screen.columns_that_fit(columns, rows, expendable=range(len(columns) - 1, 3, -1))
-    screen.print_table(
-        [columns[index] for index in kept], ([row[index] for index in kept] for row in rows), right=_HEADS
-    )
+    columns = _COLUMNS if comparison.runs > 1 else _COLUMNS[:_OF_ONE_RUN]
+    screen.print_table(columns, _rows(comparison))
 
 
-_HEADS = ("OLD", "NEW", "DIFFERENCE", "95 % INTERVAL", "RUNS MORE", "RUNS LESS")
+class _Row(NamedTuple):
+    """One figure, under the old settings and the new ones."""
+
+    name: str
+    old: float
+    new: float
+    difference: EstimatedDifference
 
 
-def _rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+_OF_ONE_RUN = 4
+"""Columns that one run is enough for."""
+_COLUMNS: tuple[Column[_Row], ...] = (
+    Column("", lambda row: row.name),
+    Column("OLD", lambda row: f"{row.old:.2f}", right=True),
+    Column("NEW", lambda row: f"{row.new:.2f}", right=True),
+    Column("DIFFERENCE", lambda row: f"{row.difference.mean:+.2f}", right=True),
+    Column("95 % INTERVAL", lambda row: _interval(row.difference), right=True, expendable=3),
+    Column("RUNS MORE", lambda row: str(row.difference.more), right=True, expendable=2),
+    Column("RUNS LESS", lambda row: str(row.difference.less), right=True, expendable=1),
+)
+
+
+def _rows(comparison: Comparison) -> Iterator[_Row]:
     old, new = comparison.variants
     for name, measure in old.measures.items():
-        difference = new.differences[name]
-        yield (
-            label(name, comparison.shape),
-            f"{measure.mean:.2f}",
-            f"{new.measures[name].mean:.2f}",
-            f"{difference.estimate.mean:+.2f}",
-            f"{difference.estimate.low:+.2f} to {difference.estimate.high:+.2f}",
-            str(difference.more),
-            str(difference.less),
+        yield _Row(
+            label(name, comparison.shape), measure.mean, new.measures[name].mean, new.differences[name]
         )
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.low:+.2f} to {estimate.high:+.2f}"

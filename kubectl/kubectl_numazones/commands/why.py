@@ -1,17 +1,18 @@
 """``why``: the one question everybody has. The answer first, then what would help, then the nodes."""
 
+from dataclasses import replace
+
 import click
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction.forecast import devices_to_allocate
@@ -74,14 +75,14 @@ def command(
     return stuck_list.show(found, seen, source, output, everywhere=everywhere)
 
 
-def _named(name: str, seen: Seen) -> Stuck:
+def _named(name: str, seen: ClusterView) -> Stuck:
     """The pods of a name, as a line of the list."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)
     return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
 
 
-def _explain(name: str, seen: Seen, source: Source, node_name: str | None, output: Output) -> int:
+def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None, output: Output) -> int:
     """Everything about the pods of one name."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)
@@ -96,6 +97,9 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
     said = [] if is_running(pod) else said_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
+
         output.write(why_document(Stuck(pods, pod, prediction), seen, background))
     elif output.form == "name":
         screen.echo(f"pod/{pod.name}")
@@ -105,9 +109,11 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
         if not is_running(pod):
             screen.echo()
             if output.form == "wide":
-                screen.print_table(("NODE", "VERDICT", "WHY"), answers.node_lines(pod, nodes, forecast))
+                screen.print_table(answers.NODES, answers.node_lines(pod, nodes, forecast))
             else:
-                screen.print_node_groups(answers.node_groups(pod, nodes, prediction, forecast))
+                groups = list(answers.node_groups(pod, nodes, prediction, forecast))
+                if groups:
+                    screen.print_table(answers.NODE_GROUPS, groups)
     return exit_code(pod, prediction.verdict, background)
 
 
@@ -129,4 +135,6 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     rows = [] if decision.admitted else list(answers.holders(node))
     if rows:
         screen.echo("\nWho holds what:")
-        screen.print_table(answers.HOLDER_COLUMNS, rows, right=("CPUS", "MEMORY"))
+        figures = {"CPUS", "MEMORY"}
+        columns = (replace(column, right=column.title in figures) for column in answers.HOLDERS)
+        screen.print_table(columns, rows)

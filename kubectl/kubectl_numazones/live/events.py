@@ -1,17 +1,18 @@
 """Events for ``live``: those of one object, asked for again and again, and those that the operator writes."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from kubectl_numazones.printing.screen import details_table
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.said import reference_of
 from numazones.cluster.waiting import last_seen
 from numazones_client import APIError
 from numazones_client.resources import EVENTS
+from numazones_program.columns import Column
 
 if TYPE_CHECKING:
     from numazones_client import Client
@@ -89,26 +90,30 @@ def event_table(events: Iterable[Object]) -> RenderableType:
     shown = latest_first(events)[:_MAX_SHOWN]
     if not shown:
         return Text("Events: none", "dim")
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="bold dim",
-        title="Events",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("LAST SEEN", "TYPE", "REASON", "MESSAGE"):
-        table.add_column(name, overflow="fold")
-    for event in shown:
-        table.add_row(*map(Text, event_cells(event)))
-    return table
+    return details_table(_COLUMNS, map(event_cells, shown), title="Events")
 
 
-def event_cells(event: Object) -> tuple[str, str, str, str]:
-    """Return (time, type, reason, message) of an event."""
+class EventCells(NamedTuple):
+    """What is shown of an event."""
+
+    moment: str
+    kind: str
+    reason: str
+    message: str
+
+
+_COLUMNS: tuple[Column[EventCells], ...] = (
+    Column("LAST SEEN", lambda event: Text(event.moment)),
+    Column("TYPE", lambda event: Text(event.kind)),
+    Column("REASON", lambda event: Text(event.reason)),
+    Column("MESSAGE", lambda event: Text(event.message)),
+)
+
+
+def event_cells(event: Object) -> EventCells:
+    """Return what is shown of an event."""
     moment = time_of(event)
-    return (
+    return EventCells(
         moment[5:19].replace("T", " "),
         str(event.get("type") or ""),
         str(event.get("reason") or ""),

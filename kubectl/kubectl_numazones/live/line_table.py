@@ -11,6 +11,7 @@ from textual.widgets import DataTable
 
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.printing import screen
+from numazones_program.columns import Cell
 
 
 class LineTable(DataTable[Any]):
@@ -64,5 +65,5 @@ class LineTable(DataTable[Any]):
                     self.update_cell_at(Coordinate(row, column), screen.literal(cell))
 
 
-def _cell_width(cell: str | Text) -> int:
-    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
+def _cell_width(cell: Cell) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(str(cell))

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from kubectl_numazones.live.board import Board, Planned
-from kubectl_numazones.live.events import event_cells, object_of
-from kubectl_numazones.plan_decisions import Plan
+from kubectl_numazones.live.events import EventCells, event_cells, object_of
+from kubectl_numazones.plan_decisions import MOVES, PendingPlan
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.drawing import Drawing
-from kubectl_numazones.printing.zone_figures import Zone, share
-from kubectl_numazones.reading.kinds import Kind
+from kubectl_numazones.printing.zone_figures import ZoneFigures, share
+from kubectl_numazones.reading.kinds import NeededKind
 from kubectl_numazones.stuck import stuck_pod as stuck
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.alignment.pod_alignment import PodAlignment, by_name
@@ -22,13 +22,13 @@ from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.apimachinery.quantity import format_rounded
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE
 from numazones.rebalance.custom_resources import tally_of
-from numazones.rebalance.whatif import Report
+from numazones.rebalance.moves import Move as PlannedMove
+from numazones.rebalance.whatif import PolicyReport
 from numazones.wording import pluralize
+from numazones_program.columns import Cell, Column, cells, shown
 
 _MAX_PODS = 5
 """Of so many pods of an owner events are shown."""
-EVENT_COLUMNS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
-PLAN_COLUMNS = ("GOAL", "NOW", "AFTER", "MOVES", "PHASE", "FIRST MOVE")
 _VERDICTS = {ADMISSIBLE: "green", INADMISSIBLE: "red"}
 _IN_VAIN = ENDED - {PlanPhase.SUCCEEDED}
 """Phases of plans that came to nothing."""
@@ -39,7 +39,7 @@ class Line:
     """One line of a list: what is shown, what it is found by, and what it opens."""
 
     key: str
-    cells: tuple[str | Text, ...]
+    cells: tuple[Cell, ...]
     details: Callable[[], RenderableType]
     group: str = ""
     """What it has in common with others."""
@@ -58,7 +58,7 @@ class Line:
         return " ".join(str(cell) for cell in self.cells).lower()
 
 
-def forbidden(kinds: Sequence[Kind], width: int) -> str:
+def forbidden(kinds: Sequence[NeededKind], width: int) -> str:
     """Say which kinds must not be read and what follows, in so many columns; empty if all may be read."""
     if not kinds:
         return ""
@@ -69,33 +69,72 @@ def forbidden(kinds: Sequence[Kind], width: int) -> str:
     return next((line for line in told if len(line) <= width), f"may not list {len(names)} kinds: {follows}")
 
 
-def zone_columns(*, roomy: bool) -> tuple[str, ...]:
-    """Name the columns of zones; with room, their policies are among them."""
-    return ("NODE", "NUMA", *(("POLICY",) if roomy else ()), "CPU", "FREE", "MEMORY", "FREE", "DEVICES")
+class _ZoneRow(NamedTuple):
+    """What is shown of a zone, or of several."""
+
+    node: str | Text
+    numa: str | Text
+    policy: str = ""
+    cpus: str | Text = ""
+    free_cpus: str | Text = ""
+    memory: str | Text = ""
+    free_memory: str | Text = ""
+    devices: str | Text = ""
+
+    def cells(self, *, roomy: bool) -> tuple[Cell, ...]:
+        """Return the cells of its line."""
+        return cells(shown(ZONE_COLUMNS, wide=roomy), self)
 
 
-def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
+ZONE_COLUMNS: tuple[Column[_ZoneRow], ...] = (
+    Column("NODE", lambda row: row.node),
+    Column("NUMA", lambda row: row.numa),
+    Column("POLICY", lambda row: row.policy, wide=True),
+    Column("CPU", lambda row: row.cpus),
+    Column("FREE", lambda row: row.free_cpus),
+    Column("MEMORY", lambda row: row.memory),
+    Column("FREE", lambda row: row.free_memory),
+    Column("DEVICES", lambda row: row.devices),
+)
+"""With room, the wide ones are shown, too."""
+
+
+def _figure(figure: object, style: str = "") -> Text:
+    return Text(str(figure), justify="right", style=style)
+
+
+def _use(
+    pairs: Iterable[tuple[int, int] | None], text: Callable[[int], str]
+) -> tuple[str | Text, str | Text]:
+    """Draw how much is in use, and say the largest free part, which is what a pod can have on one zone."""
+    known = [pair for pair in pairs if pair is not None]
+    if not known:
+        return "-", "-"
+    used = (sum(pair[0] for pair in known), sum(pair[1] for pair in known))
+    bar = screen.bar(share(used))
+    bar.append(f" {text(used[1])}", "dim")
+    return bar, _figure(text(max(pair[1] - pair[0] for pair in known)), "bold")
+
+
+def zone_line(zone: ZoneFigures, board: Board, *, roomy: bool) -> Line:
     """Return the line of a zone; it opens the whole node."""
-    cells: list[str | Text] = [zone.node, Text(str(zone.numa), justify="right")]
-    if roomy:
-        cells.append(zone.policy)
-    for used, figure in ((zone.cpus, str), (zone.memory, format_rounded)):
-        if used is None:
-            cells += ["-", "-"]
-            continue
-        bar = screen.bar(share(used))
-        bar.append(f" {figure(used[1])}", "dim")
-        cells += [bar, Text(figure(used[1] - used[0]), justify="right", style="bold")]
     crossing = [one for one in board.misaligned.get(zone.node, ()) if zone.numa in one.numas]
-    cells.append(_marked(zone.devices_text, _cpus_held(zone, board), crossing))
+    row = _ZoneRow(
+        zone.node,
+        _figure(zone.numa),
+        zone.policy,
+        *_use([zone.cpus], str),
+        *_use([zone.memory], format_rounded),
+        devices=_marked(zone.devices_text, _cpus_held(zone, board), crossing),
+    )
     key = f"{zone.node} zone {zone.numa}"
-    return Line(key, tuple(cells), lambda: node_details(zone.node, board), group=zone.node)
+    return Line(key, row.cells(roomy=roomy), lambda: node_details(zone.node, board), group=zone.node)
 
 
-def _cpus_held(zone: Zone, board: Board) -> int:
+def _cpus_held(zone: ZoneFigures, board: Board) -> int:
     """CPUs of a zone that are held for pods on their way."""
-    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.zones)
-    return sum(item.cpus // len(item.zones) for item in coming)
+    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.numas)
+    return sum(item.cpus // len(item.numas) for item in coming)
 
 
 def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str | Text:
@@ -109,39 +148,33 @@ def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str 
     return Text.assemble((", ".join(marks), "yellow"), f" {devices}" if devices else "")
 
 
-def node_line(zones: Sequence[Zone], board: Board, *, roomy: bool) -> Line:
+def node_line(zones: Sequence[ZoneFigures], board: Board, *, roomy: bool) -> Line:
     """Return the line of all zones of a node, where there are many nodes."""
     first = zones[0]
-    cells: list[str | Text] = [
-        first.node,
-        Text(f"0-{len(zones) - 1}" if len(zones) > 1 else "0", justify="right"),
-    ]
-    if roomy:
-        cells.append(first.policy)
-    for pairs, figure in (
-        ([zone.cpus for zone in zones], str),
-        ([zone.memory for zone in zones], format_rounded),
-    ):
-        known = [pair for pair in pairs if pair is not None]
-        if not known:
-            cells += ["-", "-"]
-            continue
-        used = (sum(pair[0] for pair in known), sum(pair[1] for pair in known))
-        bar = screen.bar(share(used))
-        bar.append(f" {figure(used[1])}", "dim")
-        # The largest part is what a pod can have on one zone.
-        cells += [bar, Text(figure(max(pair[1] - pair[0] for pair in known)), justify="right", style="bold")]
     held = sum(_cpus_held(zone, board) for zone in zones)
-    cells.append(_marked("", held, board.misaligned.get(first.node, ())))
-    return Line(first.node, tuple(cells), lambda: node_details(first.node, board), groups=first.node)
+    row = _ZoneRow(
+        first.node,
+        _figure(f"0-{len(zones) - 1}" if len(zones) > 1 else "0"),
+        first.policy,
+        *_use([zone.cpus for zone in zones], str),
+        *_use([zone.memory for zone in zones], format_rounded),
+        devices=_marked("", held, board.misaligned.get(first.node, ())),
+    )
+    return Line(
+        first.node, row.cells(roomy=roomy), lambda: node_details(first.node, board), groups=first.node
+    )
+
+
+def _unknown_row(node: str | Text, why: str) -> _ZoneRow:
+    return _ZoneRow(node, "?", cpus=Text("unknown", "red"), devices=Text(why, "red"))
 
 
 def unknown_line(node: str, why: str, *, roomy: bool) -> Line:
     """Return the line of a node without zones that can be used."""
-    cells = (node, "?", *(("",) if roomy else ()), Text("unknown", "red"), "", "", "", Text(why, "red"))
+    row = _unknown_row(node, why)
     about = ("Node", "", (node,))
     details = Text(f"The state of {node} is unknown: {why}")
-    return Line(node, cells, lambda: details, group=unknown_group(node, why), about=about)
+    return Line(node, row.cells(roomy=roomy), lambda: details, group=unknown_group(node, why), about=about)
 
 
 def unknown_group(node: str, why: str) -> str:
@@ -152,8 +185,10 @@ def unknown_group(node: str, why: str) -> str:
 def unknown_group_line(why: str, nodes: Sequence[str], *, roomy: bool) -> Line:
     """Return the line of all nodes that are unknown for one reason."""
     named = Text(pluralize(len(nodes), "node"), "red")
-    cells = (named, "?", *(("",) if roomy else ()), Text("unknown", "red"), "", "", "", Text(why, "red"))
-    return Line(f"unknown {why}", cells, lambda: Text("\n".join((why, "", *nodes))), groups=why)
+    row = _unknown_row(named, why)
+    return Line(
+        f"unknown {why}", row.cells(roomy=roomy), lambda: Text("\n".join((why, "", *nodes))), groups=why
+    )
 
 
 def node_details(name: str, board: Board) -> RenderableType:
@@ -163,33 +198,45 @@ def node_details(name: str, board: Board) -> RenderableType:
     if occupancy is None:
         return Text(f"The state of {name} is unknown.")
     drawn = Text("\n").join(Drawing(name, occupancy, by_name(node), plain=False).lines())
-    held = _table(answers.HOLDER_COLUMNS, answers.holders(node))
+    held = screen.details_table(answers.HOLDERS, answers.holders(node))
     coming = [Text(item.sentence, "yellow") for item in board.held.get(name, ())]
     return Group(drawn, Text(), held, *((Text(), *coming) if coming else ()))
 
 
-def stuck_columns(*, roomy: bool) -> tuple[str, ...]:
-    """Name the columns of stuck pods; with room, the time since when is among them."""
-    return ("POD OR OWNER", "WAIT", "REJECTED", *(("SINCE",) if roomy else ()), "VERDICT", "WHY")
+class _StuckRow(NamedTuple):
+    """What is shown of pods that are stuck."""
+
+    name: str | Text
+    waiting: int
+    rejected: int
+    since: str
+    verdict: str
+    why: str
+
+    def cells(self, *, roomy: bool) -> tuple[Cell, ...]:
+        """Return the cells of its line."""
+        return cells(shown(STUCK_COLUMNS, wide=roomy), self)
+
+
+STUCK_COLUMNS: tuple[Column[_StuckRow], ...] = (
+    Column("POD OR OWNER", lambda row: row.name),
+    Column("WAIT", lambda row: _figure(row.waiting)),
+    Column("REJECTED", lambda row: _figure(row.rejected, "red" if row.rejected else "")),
+    Column("SINCE", lambda row: row.since[5:16].replace("T", " "), wide=True),
+    Column("VERDICT", lambda row: Text(row.verdict, _VERDICTS.get(row.verdict, "yellow"))),
+    Column("WHY", lambda row: row.why),
+)
 
 
 def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
     """Return the line of an owner's stuck pods; it opens what ``why`` says."""
-    verdict = item.verdict
-    cells: tuple[str | Text, ...] = (
-        item.name,
-        Text(str(item.waiting), justify="right"),
-        Text(str(item.rejected), justify="right", style="red" if item.rejected else ""),
-        *((item.since[5:16].replace("T", " "),) if roomy else ()),
-        Text(verdict, _VERDICTS.get(verdict, "yellow")),
-        item.why,
-    )
+    row = _StuckRow(item.name, item.waiting, item.rejected, item.since, item.verdict, item.why)
     about = ("Pod", item.example.namespace, tuple(pod.name for pod in item.pods[:_MAX_PODS]))
     return Line(
         item.name,
-        cells,
+        row.cells(roomy=roomy),
         lambda: _stuck_details(item, board),
-        group=f"{verdict}: {item.reason}",
+        group=f"{item.verdict}: {item.reason}",
         about=about,
         plan=next(iter(board.seen.recommendations(item.pods)), ""),
         slow=True,
@@ -199,29 +246,33 @@ def stuck_line(item: Stuck, board: Board, *, roomy: bool) -> Line:
 def stuck_group_line(group: str, items: Sequence[Stuck], *, roomy: bool) -> Line:
     """Return the line of all owners whose pods are stuck for one reason."""
     first = items[0]
-    waiting, rejected = (sum(item.waiting for item in items), sum(item.rejected for item in items))
-    since = min(item.since for item in items)
-    cells: tuple[str | Text, ...] = (
+    row = _StuckRow(
         Text(pluralize(len(items), "owner"), "bold"),
-        Text(str(waiting), justify="right"),
-        Text(str(rejected), justify="right", style="red" if rejected else ""),
-        *((since[5:16].replace("T", " "),) if roomy else ()),
-        Text(first.verdict, _VERDICTS.get(first.verdict, "yellow")),
+        sum(item.waiting for item in items),
+        sum(item.rejected for item in items),
+        min(item.since for item in items),
+        first.verdict,
         f"{first.reason}, such as {first.name}" if first.reason else f"such as {first.name}",
     )
+    return Line(
+        f"group {group}",
+        row.cells(roomy=roomy),
+        lambda: screen.details_table(_GROUPED, items),
+        groups=group,
+    )
 
-    def details() -> RenderableType:
-        return _table(("POD OR OWNER", "WHY"), ((item.name, item.why) for item in items))
 
-    return Line(f"group {group}", cells, details, groups=group)
+_GROUPED: tuple[Column[Stuck], ...] = (
+    Column("POD OR OWNER", lambda item: item.name),
+    Column("WHY", lambda item: item.why),
+)
 
 
 def _stuck_details(item: Stuck, board: Board) -> RenderableType:
     said = map(_sentence, stuck.explanation_lines(item.pods, item.example, item.prediction, board.seen))
     nodes, pod = board.seen.situation.cluster.nodes, item.example
     groups = answers.node_groups(pod, nodes, item.prediction, answers.forecast_of(pod, nodes))
-    rows = ((str(count), *said) for count, *said in groups)
-    return Group(*said, Text(), _table(("NODES", "NEAREST", "VERDICT", "WHY"), rows))
+    return Group(*said, Text(), screen.details_table(answers.NODE_GROUPS, groups))
 
 
 def _sentence(line: str) -> RenderableType:
@@ -234,41 +285,62 @@ def _sentence(line: str) -> RenderableType:
     return item
 
 
+class _PlanRow(NamedTuple):
+    """What is shown of a plan."""
+
+    goal: str
+    now: str
+    after: str
+    moves: int
+    phase: Text
+    first: str
+
+
+PLAN_COLUMNS: tuple[Column[_PlanRow], ...] = (
+    Column("GOAL", lambda row: row.goal),
+    Column("NOW", lambda row: _figure(row.now)),
+    Column("AFTER", lambda row: _figure(row.after)),
+    Column("MOVES", lambda row: _figure(row.moves)),
+    Column("PHASE", lambda row: row.phase),
+    Column("FIRST MOVE", lambda row: row.first),
+)
+
+
 def plan_line(item: Planned) -> Line:
     """Return the line of a plan or recommendation; it opens the moves."""
     report = item.report
     if report is None:
         return _recommendation_line(item.goal, item.recommendation)
     first = next((move for made in report.plans for move in made.moves), None)
-    cells: tuple[str | Text, ...] = (
+    row = _PlanRow(
         item.goal,
-        *(
-            Text(figure, justify="right")
-            for figure in (
-                tally_of(item.goal, report.before),
-                tally_of(item.goal, report.after),
-                str(report.evictions),
-            )
-        ),
+        tally_of(item.goal, report.before),
+        tally_of(item.goal, report.after),
+        report.evictions,
         Text("found here", "cyan") if first else Text("none", "dim"),
         report.reason if first is None else f"{first.pod.full_name} → {first.node}",
     )
-    return Line(item.goal, cells, lambda: _plan_details(item.goal, report))
+    return Line(item.goal, cells(PLAN_COLUMNS, row), lambda: _plan_details(item.goal, report))
 
 
-def _plan_details(goal: str, report: Report) -> RenderableType:
-    moves = [
-        (str(number), it.pod.full_name, it.pod.node, it.node, it.why)
-        for number, made in enumerate(report.plans, 1)
-        for it in made.moves
-    ]
+_PLANNED: tuple[Column[tuple[int, PlannedMove]], ...] = (
+    Column("PLAN", lambda row: str(row[0])),
+    Column("POD", lambda row: row[1].pod.full_name),
+    Column("FROM", lambda row: row[1].pod.node),
+    Column("TO", lambda row: row[1].node),
+    Column("WHY", lambda row: row[1].why),
+)
+
+
+def _plan_details(goal: str, report: PolicyReport) -> RenderableType:
+    moves = [(number, move) for number, made in enumerate(report.plans, 1) for move in made.moves]
     parts: list[RenderableType] = [
         Text(f"{goal}: {tally_of(goal, report.before)} now, {tally_of(goal, report.after)} afterwards"),
         Text(report.reason, "italic"),
         Text(),
     ]
     if moves:
-        parts += [_table(("PLAN", "POD", "FROM", "TO", "WHY"), moves), Text()]
+        parts += [screen.details_table(_PLANNED, moves), Text()]
     parts += [
         Text(f"{pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}", "dim")
         for rule, count in sorted(report.unmovable.items(), key=lambda entry: -entry[1])
@@ -281,15 +353,16 @@ def _recommendation_line(goal: str, body: Any) -> Line:
     gain, phase = spec.get("gain") or {}, str(status.get("phase") or "new")
     moves = list(_moves(spec))
     name = str(body["metadata"]["name"])
-    figures = (_tally(goal, gain.get("before", "?")), _tally(goal, gain.get("after", "?")), len(moves))
-    cells: tuple[str | Text, ...] = (
+    row = _PlanRow(
         goal,
-        *(Text(str(figure), justify="right") for figure in figures),
+        _tally(goal, gain.get("before", "?")),
+        _tally(goal, gain.get("after", "?")),
+        len(moves),
         Text(phase, "dim" if phase in _IN_VAIN else "green"),
-        f"{moves[0][0]} → {moves[0][2]}" if moves else "",
+        f"{moves[0].pod} → {moves[0].target}" if moves else "",
     )
     about = ("RebalanceRecommendation", "", (name,))
-    return Line(name, cells, lambda: plan_description(body), about=about, plan=name)
+    return Line(name, cells(PLAN_COLUMNS, row), lambda: plan_description(body), about=about, plan=name)
 
 
 def _tally(goal: str, count: Any) -> str:
@@ -315,43 +388,62 @@ def plan_description(body: Any) -> RenderableType:
         ("decided", ", ".join(field for field in ("approved", "rejected") if spec.get(field)) or "not yet"),
         ("expires", str(spec.get("expires") or "")),
     ]
-    rows = ((*move, progress.get(move[0].partition("/")[2], "")) for move in _moves(spec))
+    columns = (*_MOVES, Column("PROGRESS", lambda move: progress.get(move.pod.partition("/")[2], "")))
     return Group(
         Text(f"RebalanceRecommendation {body['metadata']['name']}: {spec.get('goal') or ''}", "bold"),
-        _table(("", ""), facts[1:]),
-        _table(("POD", "FROM", "TO", "WHY", "PROGRESS"), rows),
+        screen.details_table(_FACTS, facts[1:]),
+        screen.details_table(columns, _moves(spec)),
     )
 
 
-def moves_of(plan: Plan) -> RenderableType:
+def moves_of(plan: PendingPlan) -> RenderableType:
     """Show what a plan promises and moves."""
-    return Group(Text(plan.promise, "bold"), Text(), _table(("POD", "FROM", "TO", "WHY"), plan.rows()))
+    return Group(Text(plan.promise, "bold"), Text(), screen.details_table(MOVES, plan.spec.moves))
+
+
+EVENT_COLUMNS: tuple[Column[tuple[EventCells, str]], ...] = (
+    Column("LAST SEEN", lambda row: row[0].moment),
+    Column("TYPE", lambda row: Text(row[0].kind, "yellow" if row[0].kind == "Warning" else "")),
+    Column("REASON", lambda row: row[0].reason),
+    Column("OBJECT", lambda row: row[1]),
+    Column("MESSAGE", lambda row: " ".join(row[0].message.split())),
+)
 
 
 def event_line(event: Any, number: int) -> Line:
     """Return the line of an event; it opens the whole message."""
-    moment, kind, reason, message = event_cells(event)
+    moment, kind, reason, message = said = event_cells(event)
     about = object_of(event)
-    style = "yellow" if kind == "Warning" else ""
-    cells = (moment, Text(kind, style), reason, about, " ".join(message.split()))
     return Line(
         f"{number} {reason} {about}",
-        cells,
+        cells(EVENT_COLUMNS, (said, about)),
         lambda: Text(f"{moment}  {kind}  {reason}\n{about}\n\n{message}"),
     )
 
 
-def _moves(spec: Any) -> Iterator[tuple[str, str, str, str]]:
+class _Move(NamedTuple):
+    """A move of a recommendation."""
+
+    pod: str
+    source: str
+    target: str
+    why: str
+
+
+_MOVES: tuple[Column[_Move], ...] = (
+    Column("POD", lambda move: move.pod),
+    Column("FROM", lambda move: move.source),
+    Column("TO", lambda move: move.target),
+    Column("WHY", lambda move: move.why),
+)
+_FACTS: tuple[Column[tuple[str, str]], ...] = (
+    Column("", lambda fact: fact[0]),
+    Column("", lambda fact: fact[1]),
+)
+
+
+def _moves(spec: Any) -> Iterator[_Move]:
     for move in spec.get("moves") or ():
         pod, source, target = (move.get(part) or {} for part in ("pod", "source", "target"))
         name = f"{pod.get('namespace')}/{pod.get('name')}"
-        yield name, str(source.get("node")), str(target.get("node")), str(move.get("why") or "")
-
-
-def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(screen.literal, row))
-    return table
+        yield _Move(name, str(source.get("node")), str(target.get("node")), str(move.get("why") or ""))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.board import Board, Planned
@@ -10,6 +10,7 @@ from kubectl_numazones.live.events import latest_first
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.printing.zone_figures import ORDERS
 from kubectl_numazones.reading.files import Object
+from numazones_program.columns import Column, shown
 
 ZONES, STUCK, PLANS, EVENTS = "zones", "stuck", "plans", "events"
 _MANY_ZONES = 200
@@ -21,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
-class View:
+class ListView:
     """What of a list is looked at."""
 
     tab: str = ZONES
@@ -49,31 +50,37 @@ class View:
 
 
 def listing(
-    view: View,
+    view: ListView,
     board: Board,
     plans: Sequence[Planned],
     events: Iterable[Object],
     *,
     roomy: bool,
 ) -> tuple[tuple[str, ...], list[Line]]:
-    """Return the columns of a list, and its lines."""
+    """Return the titles of a list's columns, and its lines."""
     if view.tab == STUCK:
-        return lines.stuck_columns(roomy=roomy), _stuck(view, board, roomy=roomy)
+        return _titles(lines.STUCK_COLUMNS, roomy=roomy), _stuck(view, board, roomy=roomy)
     if view.tab == PLANS:
-        return lines.PLAN_COLUMNS, view.picked(map(lines.plan_line, plans))
+        return _titles(lines.PLAN_COLUMNS), view.picked(map(lines.plan_line, plans))
     if view.tab == EVENTS:
         shown = latest_first(events)[:_MAX_EVENTS]
-        return lines.EVENT_COLUMNS, view.picked(
+        return _titles(lines.EVENT_COLUMNS), view.picked(
             lines.event_line(event, number) for number, event in enumerate(shown)
         )
-    return lines.zone_columns(roomy=roomy), _zones(view, board, roomy=roomy)
+    return _titles(lines.ZONE_COLUMNS, roomy=roomy), _zones(view, board, roomy=roomy)
 
 
-def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:
+def _titles(columns: Iterable[Column[Any]], *, roomy: bool = False) -> tuple[str, ...]:
+    return tuple(column.title for column in shown(columns, wide=roomy))
+
+
+def _zones(view: ListView, board: Board, *, roomy: bool) -> list[Line]:
     zones = sorted(board.zones, key=ORDERS[view.order])
     if view.is_grouped(many=len(zones) > _MANY_ZONES):
         by_node = _by(zones, lambda zone: zone.node)
-        found = [lines.node_line(sorted(node), board, roomy=roomy) for node in by_node.values()]
+        found = [
+            lines.node_line(sorted(node, key=ORDERS["node"]), board, roomy=roomy) for node in by_node.values()
+        ]
         reasons = _by(board.unknown, lambda item: lines.unknown_group(*item))
         return found + [
             lines.unknown_group_line(why, [name for name, _ in items], roomy=roomy)
@@ -83,7 +90,7 @@ def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:
     return view.picked(found + [lines.unknown_line(name, why, roomy=roomy) for name, why in board.unknown])
 
 
-def _stuck(view: View, board: Board, *, roomy: bool) -> list[Line]:
+def _stuck(view: ListView, board: Board, *, roomy: bool) -> list[Line]:
     found = [lines.stuck_line(item, board, roomy=roomy) for item in board.stuck]
     if not view.is_grouped(many=len(found) > _MANY_OWNERS):
         return view.picked(found)

@@ -20,11 +20,11 @@ from numazones.prediction.forecast import (
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
-    Kind,
+    NodeAnswer,
     NodeVerdict,
     Placed,
+    PodKind,
     Prediction,
-    Standing,
     deciding,
     newcomer,
     place_beside,
@@ -32,6 +32,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.room import copy_of
 from numazones.wording import some_of
+from numazones_program.columns import Column
 
 if TYPE_CHECKING:
     from numazones.rebalance.candidates import Situation
@@ -59,7 +60,7 @@ def unbound_copy(pod: ClusterPod) -> ClusterPod:
 
 def forecast_of(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Forecast | None:
     """Ask all nodes about a pod, as if it were created now; None where it cannot be read."""
-    kind = Kind.of(unbound_copy(pod))
+    kind = PodKind.of(unbound_copy(pod))
     if kind is None:
         return None
     forecast = Forecast(kind)
@@ -80,7 +81,7 @@ def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Predict
 def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
     """Yield the nodes that have said yes or no."""
     for name, said in ({} if forecast is None else forecast.verdicts).items():
-        if said.standing in {Standing.ADMITS, Standing.REJECTS}:
+        if said.standing in {NodeAnswer.ADMITS, NodeAnswer.REJECTS}:
             yield nodes[name]
 
 
@@ -121,19 +122,34 @@ EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 """Verdict → exit code of the commands that answer a question."""
 
 
+class NodeLine(NamedTuple):
+    """What one node says to a pod."""
+
+    node: str
+    verdict: str
+    why: str
+
+
+NODES: tuple[Column[NodeLine], ...] = (
+    Column("NODE", lambda line: line.node),
+    Column("VERDICT", lambda line: line.verdict),
+    Column("WHY", lambda line: line.why),
+)
+
+
 def node_lines(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None = None
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (node, verdict, why) for every node, by name; ``forecast``: what they have said already."""
+) -> Iterator[NodeLine]:
+    """Yield a line for every node, by name; ``forecast``: what they have said already."""
     forecast = forecast or forecast_of(pod, nodes)
     for name, node in sorted(nodes.items()):
         obstacles = scheduler_obstacles(pod, node)
         if obstacles:
-            yield name, "Excluded", "; ".join(obstacles)
+            yield NodeLine(name, "Excluded", "; ".join(obstacles))
         elif forecast is None:
-            yield name, UNKNOWN, f"the pod cannot be read: {pod.problem}"
+            yield NodeLine(name, UNKNOWN, f"the pod cannot be read: {pod.problem}")
         else:
-            yield name, *_line(forecast.verdicts[name], deciding(pod.constraints, node))
+            yield NodeLine(name, *_line(forecast.verdicts[name], deciding(pod.constraints, node)))
 
 
 class NodeGroup(NamedTuple):
@@ -146,23 +162,31 @@ class NodeGroup(NamedTuple):
     why: str
 
 
+NODE_GROUPS: tuple[Column[NodeGroup], ...] = (
+    Column("NODES", lambda group: str(group.number), right=True),
+    Column("NEAREST", lambda group: group.node),
+    Column("VERDICT", lambda group: group.verdict),
+    Column("WHY", lambda group: group.why),
+)
+
+
 def node_groups(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
 ) -> Iterator[NodeGroup]:
     """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
-    counts = [(prediction.admissible, one.node) for one in prediction.candidates[:1]]
+    counts = [(prediction.nodes.admissible, one.node) for one in prediction.candidates[:1]]
     counts += [(reason.count, reason.node) for reason in prediction.reasons]
     for count, name in counts:
         if name:
-            ((_, verdict, why),) = node_lines(pod, {name: nodes[name]}, forecast)
-            yield NodeGroup(count, name, verdict, why)
+            (line,) = node_lines(pod, {name: nodes[name]}, forecast)
+            yield NodeGroup(count, *line)
 
 
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
-    if said.standing is Standing.UNKNOWN:
+    if said.standing is NodeAnswer.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
-    if said.standing is Standing.REJECTS:
+    if said.standing is NodeAnswer.REJECTS:
         if said.rejection is None:
             return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
         return INADMISSIBLE, said.rejection.shortfall("").line
@@ -170,25 +194,44 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {placement.decider}"
+    return ADMISSIBLE, f"{where}, by {placement.model.decider}"
 
 
-HOLDER_COLUMNS = ("NUMA", "POD", "CPUS", "MEMORY", "DEVICES", "ALIGNMENT")
+class HolderRow(NamedTuple):
+    """What somebody holds of a NUMA node."""
+
+    numa: str
+    pod: str
+    cpus: str
+    memory: str
+    devices: str
+    alignment: str
+    """The whole pod's."""
 
 
-def holders(node: ClusterNode) -> Iterator[tuple[str, ...]]:
-    """Yield cells for ``HOLDER_COLUMNS``, of whoever holds something, NUMA node by NUMA node.
+HOLDERS: tuple[Column[HolderRow], ...] = (
+    Column("NUMA", lambda held: held.numa),
+    Column("POD", lambda held: held.pod),
+    Column("CPUS", lambda held: held.cpus),
+    Column("MEMORY", lambda held: held.memory),
+    Column("DEVICES", lambda held: held.devices),
+    Column("ALIGNMENT", lambda held: held.alignment),
+)
 
-    Devices that are near no NUMA node in particular come last, on ``any``. The alignment is the whole pod's.
+
+def holders(node: ClusterNode) -> Iterator[HolderRow]:
+    """Yield whoever holds something, NUMA node by NUMA node.
+
+    Devices that are near no NUMA node in particular come last, on ``any``.
     """
     occupancy, lying = node.occupancy, by_name(node)
     for share in () if occupancy is None else occupancy.shares():
-        yield (
+        yield HolderRow(
             "any" if share.numa is None else str(share.numa),
             share.name,
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
-            " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
             str(lying[share.name].alignment) if share.name in lying else "",
         )
 

@@ -126,9 +126,9 @@ class Drawing:
 
 
 def _cores_by_cache(cpus: Iterable[CPU]) -> Iterator[tuple[int | None, list[list[int]]]]:
-    """Group CPUs by the L3 cache that the kubelet sees, and there by their cores."""
+    """Group CPUs by their uncore cache, and there by their cores."""
     groups: dict[int | None, dict[int, list[int]]] = {}
     for cpu in sorted(cpus, key=lambda cpu: cpu.id):
-        groups.setdefault(cpu.uncore, {}).setdefault(cpu.core, []).append(cpu.id)
+        groups.setdefault(cpu.uncore_cache, {}).setdefault(cpu.core, []).append(cpu.id)
     for cache, cores in groups.items():
         yield cache, sorted(cores.values())

@@ -18,6 +18,7 @@ from kubectl_numazones.printing.folding import GAP, NARROW_GAP, column_widths, f
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.duration import human_duration
 from numazones.wording import visible
+from numazones_program.columns import Cell, Column, Row, cells, lay_out, shown
 
 _PIPE_WIDTH = 400
 _BAR = "█▉▊▋▌▍▎▏"
@@ -61,46 +62,94 @@ def _visible_segment(segment: Segment) -> Segment:
 
 
 def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
-    *,
-    right: Iterable[str] = (),
-    fold: bool = True,
+    columns: Iterable[Column[Row]], rows: Iterable[Row], *, wide: bool = False, fold: bool = True
 ) -> None:
-    """Print rows below their columns' names; ``right`` names the columns of figures.
+    """Print rows below their columns' titles; a narrow terminal goes without expendable columns.
 
-    ``fold``: whether a table that is wider than the terminal is made to fit.
+    Args:
+        columns: of the table, the first on the left.
+        rows: what is shown, a line for each.
+        wide: whether wide columns are shown, and none is expendable.
+        fold: whether a table that is wider than the terminal is made to fit.
     """
-    rows = [tuple(map(_cell, row)) for row in rows]
-    aligned = set(right)
-    target = console()
-    if not target.is_terminal or not (fold or _fits(columns, rows, target.width)):
-        _print_plain(columns, rows, aligned)
+    target, listed = console(), shown(columns, wide=wide)
+    lines = [[_one_line(cell) for cell in cells(listed, row)] for row in rows]
+    widths = natural_widths([[column.title for column in listed], *lines])
+    if not target.is_terminal or not (fold or _needed(widths, GAP) <= target.width):
+        click.echo(lay_out(listed, lines), nl=False)
         return
-    cells = [tuple(columns), *rows]
-    bars = {index for row in rows for index, cell in enumerate(row) if isinstance(cell, Text)}
-    widths, gap = column_widths(natural_widths(cells), target.width, fixed=bars)
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold", show_header=True)
-    for name, width in zip(columns, widths, strict=True):
+    kept = range(len(listed)) if wide else _that_fit(listed, widths, lines, target.width)
+    _print_folded(
+        [listed[index] for index in kept],
+        [[line[index] for index in kept] for line in lines],
+        [widths[index] for index in kept],
+        target,
+    )
+
+
+def _that_fit(
+    columns: Sequence[Column[Row]], widths: Sequence[int], lines: Sequence[Sequence[str | Text]], room: int
+) -> list[int]:
+    """Return the columns that there is room for, by index.
+
+    Those that are empty go first, then the expendable ones; if none is expendable, all stay.
+    """
+    expendable = sorted(
+        (column.expendable, index) for index, column in enumerate(columns) if column.expendable
+    )
+    kept = list(range(len(columns)))
+    empty = [index for index in kept if expendable and not any(line[index] for line in lines)]
+    for index in dict.fromkeys((*empty, *(index for _, index in expendable))):
+        if _needed([widths[one] for one in kept], NARROW_GAP) <= room:
+            break
+        kept.remove(index)
+    return kept
+
+
+def _needed(widths: Sequence[int], gap: int) -> int:
+    """How wide a terminal must be for columns."""
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _print_folded(
+    columns: Sequence[Column[Row]],
+    lines: Sequence[Sequence[str | Text]],
+    natural: Sequence[int],
+    target: Console,
+) -> None:
+    """Print to a terminal; what is styled, such as a bar, is not folded."""
+    fixed = {index for line in lines for index, cell in enumerate(line) if isinstance(cell, Text)}
+    widths, gap = column_widths(natural, target.width, fixed=fixed)
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for column, width in zip(columns, widths, strict=True):
         table.add_column(
-            _folded(name, width),
-            justify="right" if name in aligned else "left",
+            _folded(column.title, width),
+            justify="right" if column.right else "left",
             no_wrap=True,
             min_width=width,
         )
-    for row in rows:
-        table.add_row(*(_folded(cell, width) for cell, width in zip(row, widths, strict=True)))
+    for line in lines:
+        table.add_row(*(_folded(cell, width) for cell, width in zip(line, widths, strict=True)))
     target.print(table, overflow="ignore", no_wrap=True)
 
 
-def print_node_groups(groups: Iterable[tuple[int, str, str, str]]) -> None:
-    """Print what nodes say to a pod, those that say the same in one line; nothing for none.
-
-    ``groups``: of each (how many, the nearest, verdict, why).
-    """
-    rows = [(str(count), node, verdict, why) for count, node, verdict, why in groups]
-    if rows:
-        print_table(("NODES", "NEAREST", "VERDICT", "WHY"), rows, right=("NODES",))
+def details_table(columns: Iterable[Column[Row]], rows: Iterable[Row], *, title: str = "") -> Table:
+    """Return a table for a screen of ``live``, which folds it; everything is aligned to the left."""
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold dim",
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+    )
+    columns = list(columns)
+    for column in columns:
+        table.add_column(column.title, overflow="fold")
+    for row in rows:
+        table.add_row(*map(literal, cells(columns, row)))
+    return table
 
 
 def say(line: str) -> None:
@@ -121,41 +170,17 @@ def age(since: str, now: datetime) -> str:
     return human_duration((now - timestamp.parse(since)).total_seconds()) if since else "<unknown>"
 
 
-def _fits(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], width: int) -> bool:
-    return _needed(columns, rows, range(len(columns)), GAP) <= width
-
-
-def _needed(
-    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], kept: Iterable[int], gap: int
-) -> int:
-    """How wide a terminal must be for these columns."""
-    return sum(max(len(row[index]) for row in (columns, *rows)) + gap for index in kept) - gap
-
-
-def literal(cell: str | Text) -> Text:
+def literal(cell: Cell) -> Text:
     """Show text as it is: names and messages may hold brackets, which rich would take for its markup."""
-    return cell if isinstance(cell, Text) else Text(visible(cell, lines=False))
+    return cell if isinstance(cell, Text) else Text(visible(str(cell), lines=False))
 
 
-def _cell(cell: str | Text) -> str | Text:
-    """A cell of a table, which is one line."""
-    return cell if isinstance(cell, Text) else visible(cell, lines=False)
+def _one_line(cell: Cell) -> str | Text:
+    return cell if isinstance(cell, Text) else visible(str(cell), lines=False)
 
 
 def _folded(cell: str | Text, width: int) -> Text:
     return cell if isinstance(cell, Text) else Text("\n".join(folded(cell, width)))
-
-
-def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], right: set[str]) -> None:
-    """Print to a pipe: every cell whole, no trailing blanks."""
-    cells = [list(columns), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    for row in cells:
-        line = "   ".join(
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for name, cell, width in zip(columns, row, widths, strict=True)
-        )
-        click.echo(line.rstrip())
 
 
 def warn(message: str) -> None:
@@ -176,21 +201,3 @@ def bar(share: float, *, width: int = 10) -> Text:
 def width() -> int:
     """Return the columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
-
-
-def columns_that_fit(
-    columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *, expendable: Iterable[int]
-) -> list[int]:
-    """Return the columns that a terminal has room for, by index.
-
-    Those that are empty go first, then those that may go in the order given; if none may, all stay.
-    """
-    target = console()
-    expendable = list(expendable)
-    kept = list(range(len(columns)))
-    empty = [index for index in kept if expendable and not any(len(row[index]) for row in rows)]
-    for index in dict.fromkeys((*empty, *expendable)):
-        if not target.is_terminal or _needed(columns, rows, kept, NARROW_GAP) <= target.width:
-            break
-        kept.remove(index)
-    return kept

@@ -1,25 +1,26 @@
 """Pods that are stuck as a list: one line each, with the sentence that ``why`` says of the one."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
+from numazones_program.columns import Column
 
-_WIDE = ("VERDICT", "NODES")
 _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers.EXIT_CODES[ADMISSIBLE])
 """The worst first."""
 
 
-def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, everywhere: bool) -> int:
+def show(
+    found: Sequence[Stuck], seen: ClusterView, source: Source, output: Output, *, everywhere: bool
+) -> int:
     """Print the list; return the exit code, that of the worst."""
     said = said_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
@@ -27,7 +28,10 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
         for item in found
     ]
     if output.is_document:
-        output.write({"items": [why_document(item, seen, background) for item, background in items]})
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415
+
+        output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
@@ -41,24 +45,35 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
     return next((code for code in _CODES if code in codes), 0)
 
 
-def _print(items: Sequence[tuple[Stuck, Background]], seen: Seen, *, everywhere: bool, wide: bool) -> None:
-    where = everywhere or len({item.example.namespace for item, _ in items}) > 1
-    columns = (*(("NAMESPACE",) if where else ()), "POD", "STATUS", "AGE", *(_WIDE if wide else ()), "WHY")
-    rows = (tuple(_cells(item, background, seen, where=where, wide=wide)) for item, background in items)
-    screen.print_table(columns, rows)
+def _print(
+    items: Sequence[tuple[Stuck, Background]], seen: ClusterView, *, everywhere: bool, wide: bool
+) -> None:
+    by_namespace = everywhere or len({item.example.namespace for item, _ in items}) > 1
+    namespace: Column[tuple[Stuck, Background]] = Column("NAMESPACE", lambda row: row[0].example.namespace)
+    columns: tuple[Column[tuple[Stuck, Background]], ...] = (
+        *((namespace,) if by_namespace else ()),
+        Column("POD", lambda row: row[0].example.name),
+        Column("STATUS", lambda row: _status(row[0])),
+        Column("AGE", lambda row: screen.age(row[0].since, seen.situation.surroundings.now)),
+        Column("VERDICT", lambda row: _unless_running(row[0], row[0].prediction.verdict), wide=True),
+        Column("NODES", lambda row: _unless_running(row[0], _admitting(row[0].prediction)), wide=True),
+        Column("WHY", lambda row: _why(*row, seen)),
+    )
+    screen.print_table(columns, items, wide=wide)
 
 
-def _cells(item: Stuck, background: Background, seen: Seen, *, where: bool, wide: bool) -> Iterator[str]:
-    pod, prediction = item.example, item.prediction
-    if where:
-        yield pod.namespace
-    yield pod.name
-    yield _status(item)
-    yield screen.age(item.since, seen.situation.surroundings.now)
-    if wide:
-        nodes = prediction.evaluated + prediction.excluded
-        yield from ("", "") if is_running(pod) else (prediction.verdict, f"{prediction.admissible}/{nodes}")
-    yield runs(pod, seen) if is_running(pod) and not background.waits else now(prediction, background)
+def _unless_running(item: Stuck, text: str) -> str:
+    return "" if is_running(item.example) else text
+
+
+def _admitting(prediction: Prediction) -> str:
+    return f"{prediction.nodes.admissible}/{prediction.nodes.all}"
+
+
+def _why(item: Stuck, background: Background, seen: ClusterView) -> str:
+    if is_running(item.example) and not background.waits:
+        return runs(item.example, seen)
+    return now(item.prediction, background)
 
 
 def _status(item: Stuck) -> str:

@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from numazones import cpuset
-from numazones_exporter.observation import Hardware, Problem
-from numazones_exporter.sources.problems import SourceError
-from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
+from numazones_node.problems import Problem, SourceError
+from numazones_node.sysfs import Hardware, SysfsReader, may_be_read
 from tests.exporter.sources.sysfs_tree import CPU, NODE, Tree
 from tests.places import ROOT
 
@@ -100,7 +99,7 @@ def test_an_l3_cache_counts_as_uncore_cache_as_for_the_kubelet(
     tmp_path: Path, caches: dict[int, str], uncore: list[int | None]
 ) -> None:
     hardware, _ = read(Tree(tmp_path, {0: "0-3", 1: "4-7"}, caches=caches).write())
-    assert [cpu.uncore for cpu in hardware.machine.cpus] == uncore
+    assert [cpu.uncore_cache for cpu in hardware.machine.cpus] == uncore
     assert {cache.id: cpuset.format(cache.cpus) for cache in hardware.caches} == caches
 
 
@@ -109,10 +108,10 @@ def test_a_core_with_an_offline_thread_sees_the_nodes_l3_as_uncore_cache(tmp_pat
     tree = Tree(tmp_path, {0: "0-3"}, threads=2, offline="3", caches={0: "0-2"}).write()
     hardware, _ = read(tree)
     # Core 0 has two threads: 2·2 = 4 ≠ 3 sharers. Core 1 has one: 1·2 = 2 ≠ 3.
-    assert [cpu.uncore for cpu in hardware.machine.cpus] == [0, 0, 0]
+    assert [cpu.uncore_cache for cpu in hardware.machine.cpus] == [0, 0, 0]
     tree.put(f"{CPU}/cpu1/cache/index3/shared_cpu_map", "3")
     hardware, _ = read(tree)
-    assert [cpu.uncore for cpu in hardware.machine.cpus] == [0, None, 0]
+    assert [cpu.uncore_cache for cpu in hardware.machine.cpus] == [0, None, 0]
 
 
 def test_offline_cpus_are_no_cpus_of_the_machine_but_shown(tmp_path: Path) -> None:

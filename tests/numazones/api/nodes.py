@@ -11,6 +11,8 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
+from numazones.kubelet.versions import NEWEST, Release
+from tests.numazones.kubelet.building import cpu_option_sets
 
 GIB = 1 << 30
 NIC, GPU, TPM, EMPTY = (
@@ -56,27 +58,17 @@ def machines(draw: st.DrawFn) -> Machine:
 @st.composite
 def configurations(draw: st.DrawFn, machine: Machine) -> KubeletConfiguration:
     """Every combination of policies, with options that go with each other."""
-    options = draw(
-        st.sampled_from(
-            [
-                (),
-                (("full-pcpus-only", "true"),),
-                (("strict-cpu-reservation", "true"),),
-                (("distribute-cpus-across-numa", "true"),),
-            ]
-        )
-    )
+    policy = draw(st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]))
+    options = draw(st.sampled_from(cpu_option_sets(Release(NEWEST), policy=policy, alpha=False)))
     static_cpus, static_memory = draw(st.booleans()), draw(st.booleans())
     reserved = (MemoryReservation(machine.numa_nodes[0].id, (("memory", quantity.parse("500Mi")),)),)
     return KubeletConfiguration(
         cpu_manager_policy="static" if static_cpus else "none",
-        cpu_manager_policy_options=options if static_cpus else (),
+        cpu_manager_policy_options=tuple(options.items()) if static_cpus else (),
         reserved_cpu=quantity.parse(draw(st.sampled_from(["1", "1500m"]))),
         memory_manager_policy="Static" if static_memory else "None",
         reserved_memory=reserved if static_memory else (),
-        topology_manager_policy=draw(
-            st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
-        ),
+        topology_manager_policy=policy,
         topology_manager_scope=draw(st.sampled_from(["container", "pod"])),
         feature_gates=draw(st.sampled_from([(), (("CPUManagerPolicyBetaOptions", True),)])),
     )

@@ -1,14 +1,15 @@
 """Small machines, configurations and pods to write tests with."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
-from numazones.apimachinery import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
+from numazones.kubelet.versions import ALIGN_BY_SOCKET, EXCLUSIVE_CPU_OPTIONS, Maturity, Release
 
 GI = 1 << 30
 GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOptions": True}
@@ -25,7 +26,7 @@ def machine(
     distances: bool = True,
     ids: tuple[int, ...] | None = None,
     offline: frozenset[int] = frozenset(),
-    cores_per_cache: int | None = None,
+    cores_per_uncore_cache: int | None = None,
 ) -> Machine:
     """NUMA nodes of equal size; CPU n and its sibling are as far apart as there are cores."""
     ids = ids or tuple(range(numas))
@@ -38,9 +39,9 @@ def machine(
             socket=index * sockets // numas,
             die=0,
             numa=numa,
-            uncore=None
-            if cores_per_cache is None
-            else index * -(-cores // cores_per_cache) + core // cores_per_cache,
+            uncore_cache=None
+            if cores_per_uncore_cache is None
+            else index * -(-cores // cores_per_uncore_cache) + core // cores_per_uncore_cache,
         )
         for thread in range(threads)
         for index, numa in enumerate(ids)
@@ -92,6 +93,25 @@ def configuration(
     )
 
 
+def cpu_option_sets(kubelet: Release, *, policy: str, alpha: bool = True) -> list[dict[str, str]]:
+    """No option of the CPU Manager, each that a release has, and each two that go together.
+
+    Args:
+        kubelet: the release, which knows the options.
+        policy: that of the Topology Manager, which not every option goes with.
+        alpha: whether options that a gate hides by default are among them.
+    """
+    names = [
+        name
+        for name, maturity in kubelet.cpu_options.items()
+        if (alpha or maturity is not Maturity.ALPHA)
+        and not (name == ALIGN_BY_SOCKET and policy == "single-numa-node")
+    ]
+    exclusive = [set(pair) for pair in EXCLUSIVE_CPU_OPTIONS]
+    sets = [(), *((name,) for name in names), *combinations(names, 2)]
+    return [dict.fromkeys(chosen, "true") for chosen in sets if set(chosen) not in exclusive]
+
+
 def node(
     hardware: Machine | None = None, *, devices: Mapping[str, tuple[Device, ...]] | None = None, **config: Any
 ) -> Node:
@@ -133,8 +153,3 @@ def sidecar(name: str, cpu: str | int = 1, memory: str = "1Gi", **limits: str) -
 def gpus(*numas: tuple[int, ...]) -> dict[str, tuple[Device, ...]]:
     """vendor/gpu: one device per set of NUMA nodes."""
     return {"vendor/gpu": tuple(Device(f"gpu-{index}", numa) for index, numa in enumerate(numas))}
-
-
-def mib(amount: str) -> int:
-    """Bytes of a quantity."""
-    return quantity.parse(amount).value()

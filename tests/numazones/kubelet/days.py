@@ -11,16 +11,9 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletHang
 from numazones.kubelet.versions import NEWEST, OLDEST, release
-from tests.numazones.kubelet.building import GI, container, gpus, machine, node, pod
+from tests.numazones.kubelet.building import GI, container, cpu_option_sets, gpus, machine, node, pod
 
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-OPTIONS: tuple[dict[str, str], ...] = (
-    {},
-    {"full-pcpus-only": "true"},
-    {"distribute-cpus-across-numa": "true"},
-    {"distribute-cpus-across-cores": "true"},
-    {"prefer-align-cpus-by-uncorecache": "true", "strict-cpu-reservation": "true"},
-)
 RELEASES = tuple(release(f"1.{minor}") for minor in range(OLDEST, NEWEST + 1))
 POD_LEVEL_GATES: tuple[dict[str, bool], ...] = (
     {},
@@ -38,18 +31,18 @@ def nodes(draw: st.DrawFn) -> Node:
         threads=draw(st.sampled_from([1, 2])),
         sockets=draw(st.sampled_from([1, numas])),
         memory=draw(st.sampled_from([4, 8])) * GI,
-        cores_per_cache=draw(st.sampled_from([None, 2])),
+        cores_per_uncore_cache=draw(st.sampled_from([None, 2])),
     )
     kubelet = draw(st.sampled_from(RELEASES))
-    options = [names for names in OPTIONS if set(names) <= set(kubelet.cpu_options)]
+    policy = draw(st.sampled_from(POLICIES))
     hosts = [(draw(st.integers(0, numas - 1)),) for _ in range(draw(st.integers(0, 4)))]
     return node(
         hardware,
         devices=gpus(*hosts),
-        policy=draw(st.sampled_from(POLICIES)),
+        policy=policy,
         scope=draw(st.sampled_from(["container", "pod"])),
         memory=draw(st.sampled_from(["Static", "None"])),
-        cpu_options=draw(st.sampled_from(options)),
+        cpu_options=draw(st.sampled_from(cpu_option_sets(kubelet, policy=policy))),
         gates=draw(st.sampled_from(POD_LEVEL_GATES)),
         version=str(kubelet),
     )

@@ -8,7 +8,12 @@ def two_sockets() -> Machine:
     """Two sockets with repeating core ids; siblings are n and n + 4; NUMA ids 0, 2 and, without CPUs, 5."""
     cpus = [
         CPU(
-            id=thread * 4 + socket * 2 + core, core=core, socket=socket, die=0, numa=socket * 2, uncore=socket
+            id=thread * 4 + socket * 2 + core,
+            core=core,
+            socket=socket,
+            die=0,
+            numa=socket * 2,
+            uncore_cache=socket,
         )
         for thread in range(2)
         for socket in range(2)
@@ -36,7 +41,7 @@ def test_masks_are_derived_per_numa_node_socket_core_and_cache() -> None:
         1: "2-3,6-7",
     }
     assert cpuset.format(machine.cpus_of_core[2, 1, 0]) == "2,6"
-    assert cpuset.format(machine.cpus_of_uncore[1]) == "2-3,6-7"
+    assert cpuset.format(machine.cpus_of_uncore_cache[1]) == "2-3,6-7"
 
 
 def test_everything_is_kept_in_ascending_order_distances_included() -> None:

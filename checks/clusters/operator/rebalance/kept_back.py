@@ -5,10 +5,9 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aiohttp import web
-
 from numazones_apiserver import ApiServer
-from numazones_apiserver.requests import RequestInfo
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 
 _WRITE = ("patch", REBALANCE_RECOMMENDATIONS.plural, "status")
@@ -22,7 +21,7 @@ async def answer_kept_back(server: ApiServer, phase: str) -> AsyncIterator[async
     """
     stored, over, serve = asyncio.Event(), asyncio.Event(), server._answer
 
-    async def answer(request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def answer(request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         answered = await serve(request, info)
         if _is_write(info) and not stored.is_set() and phase in _phases(answered):
             stored.set()
@@ -46,7 +45,7 @@ async def next_write_kept_back(server: ApiServer, phase: str) -> AsyncIterator[a
     came, over, serve = asyncio.Event(), asyncio.Event(), server._answer
     stored = False
 
-    async def answer(request: web.Request, info: RequestInfo) -> web.StreamResponse:
+    async def answer(request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         nonlocal stored
         if _is_write(info) and stored:
             came.set()
@@ -68,7 +67,6 @@ def _is_write(info: RequestInfo) -> bool:
     return (info.verb, info.resource, info.subresource) == _WRITE
 
 
-def _phases(answered: web.StreamResponse) -> set[str]:
-    assert isinstance(answered, web.Response)
-    body = json.loads(answered.text or "{}")
+def _phases(answered: HTTPResponse) -> set[str]:
+    body = json.loads(answered.body)
     return {one["phase"] for one in (body.get("status") or {}).get("progress") or ()}

@@ -1,0 +1,212 @@
+"""What makes of a transport a dependable way to the API server: credentials, repeats, failures.
+
+What is repeated after a failure: everything after 429, or 503 with ``Retry-After`` (the server did
+not begin), and requests that may safely be made twice after 5xx and broken connections. A 401 renews
+the token once. Every attempt has a timeout.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+from multidict import CIMultiDict
+
+from numazones_client import errors
+from numazones_client.config import ClusterConfig
+from numazones_client.errors import APIError, Request, Unreachable
+from numazones_client.retry import RetryPolicy
+from numazones_client.transport import Response, Transport
+
+T = TypeVar("T")
+
+_JSON = "application/json"
+_BAD = 400
+_UNAUTHORIZED = 401
+_TOO_MANY = 429
+_UNAVAILABLE = 503
+_SERVER_ERRORS = frozenset({500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request in full."""
+
+    request: Request
+    """How errors name it."""
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    """Bytes as they are, anything else as JSON."""
+    media_type: str = _JSON
+    repeatable: bool = True
+    """Whether the request may be made twice."""
+
+    def data(self) -> bytes | None:
+        """Return the body as it is sent."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
+        return json.dumps(self.body, separators=(",", ":")).encode()
+
+
+class Caller:
+    """Makes calls over a transport."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        config: ClusterConfig,
+        *,
+        user_agent: str,
+        retry: RetryPolicy,
+        timeout: float,
+        answered: Callable[[float], None] = lambda _asked: None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """``answered`` is called for each answer, whatever it says, with the moment of the question."""
+        self._transport = transport
+        self._config = config
+        self._user_agent = user_agent
+        self._retry = retry
+        self._timeout = timeout
+        self._answered = answered
+        self._draw = draw
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def send(self, call: Call, *, retry: RetryPolicy | None = None) -> bytes:
+        """Send a request until it succeeds or the policy gives up; return the answer's body."""
+        retry = retry or self._retry
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with self._answer(call, timeout=self._timeout) as answer:
+                    return await answer.read()
+            except APIError as error:
+                delay = retry.delay(attempt, retry_after=error.retry_after, draw=self._draw())
+                if delay is None or not _can_be_repeated(error, repeatable=call.repeatable):
+                    raise
+            await asyncio.sleep(delay)
+
+    async def lines(self, call: Call, *, silence: float) -> AsyncIterator[bytes]:
+        """Send a request once and yield the lines of an endless answer, until nothing came for ``silence`` s.
+
+        Raises:
+            Unreachable: the connection broke, or the server did not answer at all for so long.
+        """
+        async with self._answer(call, silence=silence) as answer:
+            lines = _lines(answer.chunks())
+            while True:
+                try:
+                    line = await anext(lines)
+                except (StopAsyncIteration, TimeoutError):
+                    return
+                yield line
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        call: Call,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the transport takes it
+        silence: float | None = None,
+    ) -> AsyncIterator[Response]:
+        """Give the successful answer to a request; whatever fails until it is read is an APIError."""
+        data = call.data()
+        try:
+            for renew in (False, True):
+                headers = await self._headers(call, data, renew=renew)
+                asked = time.monotonic()
+                async with self._transport.open(
+                    call.method,
+                    call.path,
+                    params=call.params,
+                    headers=headers,
+                    body=data,
+                    timeout=timeout,
+                    silence=silence,
+                ) as answer:
+                    self._answered(asked)
+                    if answer.status == _UNAUTHORIZED and not renew:
+                        continue
+                    if answer.status >= _BAD:
+                        raise errors.from_response(
+                            call.request,
+                            answer.status,
+                            await answer.read(),
+                            retry_after=_seconds(answer.headers.get("Retry-After")),
+                        )
+                    yield answer
+                    return
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unreachable_error(call.request, error, self._config.server) from error
+
+    async def _headers(self, call: Call, data: bytes | None, *, renew: bool) -> CIMultiDict[str]:
+        headers = CIMultiDict({"Accept": _JSON, "User-Agent": self._user_agent})
+        if data is not None:
+            headers["Content-Type"] = call.media_type
+        token = await self._config.credentials.token(renew=renew)
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if self._config.user:
+            headers["Impersonate-User"] = self._config.user
+        for group in self._config.groups:
+            headers.add("Impersonate-Group", group)
+        return headers
+
+
+def decode_answer(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:
+    """Decode an answer; one that cannot be read is the server's error."""
+    try:
+        return decode(body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise errors.ServerError(request, f"the answer cannot be read: {error!r}") from error
+
+
+def _can_be_repeated(error: APIError, *, repeatable: bool) -> bool:
+    """Tell whether another attempt could succeed and cannot do harm."""
+    if error.code == _TOO_MANY or (error.code == _UNAVAILABLE and error.retry_after is not None):
+        return True
+    if isinstance(error, Unreachable):
+        return repeatable or not error.sent
+    return repeatable and error.code in _SERVER_ERRORS
+
+
+def _unreachable_error(request: Request, error: BaseException, server: str) -> Unreachable:
+    what = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    never_sent = isinstance(
+        error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | ConnectionRefusedError
+    )
+    return Unreachable(request, f"{server}: {what}", sent=not never_sent)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Read ``Retry-After``; Kubernetes sends seconds."""
+    return float(header) if header and header.isdecimal() else None
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Split a stream into lines of any length; objects exceed the reader's own limit."""
+    parts: list[bytes] = []
+    async for chunk in chunks:
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            if parts:
+                parts.append(line)
+                yield b"".join(parts)
+                parts.clear()
+            elif line:
+                yield line
+        if rest:
+            parts.append(rest)
+    if parts:
+        yield b"".join(parts)
