@@ -9,9 +9,10 @@ the scheduler's events say; everything else is said in a sentence of our own.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from numazones.apimachinery import quantity
+from numazones.apimachinery.documents import JSON_ANNOTATION, UnreadableDocument, read_json
 from numazones_koordinator.amounts import Amounts, parse_amounts
 
 _CUT_OFF = "unexpected end of JSON input"
@@ -34,19 +35,13 @@ def decode(key: str, text: str) -> Any:
         UnreadableAnnotation: the text is not JSON.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        go = _message_of_go(text, error)
-        raise UnreadableAnnotation(key, go or f"{error.msg} at character {error.pos}", go) from None
-    except RecursionError:
-        raise UnreadableAnnotation(key, "it is nested too deeply") from None
-    except ValueError:  # NaN, and integers of thousands of digits: neither fits a field of any type
-        raise UnreadableAnnotation(key, "it holds a number that is not JSON or is too long") from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    """Reject NaN and infinity, which Python's reader would take."""
-    raise ValueError(constant)
+        return read_json(text, JSON_ANNOTATION)
+    except UnreadableDocument as error:
+        cause = error.__cause__
+        if not isinstance(cause, json.JSONDecodeError):
+            raise UnreadableAnnotation(key, str(error)) from None
+        go = _message_of_go(text, cause)
+        raise UnreadableAnnotation(key, go or f"{cause.msg} at character {cause.pos}", go) from None
 
 
 def _message_of_go(text: str, error: json.JSONDecodeError) -> str:

@@ -43,11 +43,14 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, config: Configurati
     Raises:
         InvalidDocument: an affinity annotation of the pod is broken, for whichever container.
     """
-    own = _from_annotations(
+    read = _from_annotations(
         sandbox.name,
         sandbox.annotations.get(f"{DOMAIN}/affinity"),
         sandbox.annotations.get(f"{DOMAIN}/anti-affinity"),
-    ).get(container.name, ())
+    )
+    if isinstance(read, InvalidDocument):
+        raise InvalidDocument(*read.args)
+    own = read.get(container.name, ())
     if own:
         return own
     implied = []
@@ -93,6 +96,16 @@ def _same_pod(name: str) -> Expression:
 
 @lru_cache(maxsize=512)
 def _from_annotations(
+    pod: str, affinity: str | None, anti_affinity: str | None
+) -> Mapping[str, tuple[Affinity, ...]] | InvalidDocument:
+    """Return container → affinities, or the error: a cache forgets what is raised."""
+    try:
+        return _parse_annotations(pod, affinity, anti_affinity)
+    except InvalidDocument as error:
+        return InvalidDocument(*error.args)
+
+
+def _parse_annotations(
     pod: str, affinity: str | None, anti_affinity: str | None
 ) -> Mapping[str, tuple[Affinity, ...]]:
     found: dict[str, list[Affinity]] = {}

@@ -4,60 +4,36 @@ Where the program wants text, numbers and booleans become text; field names matc
 strict reading rejects unknown fields and keys that appear twice.
 """
 
-import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-import yaml
+from numazones.apimachinery.documents import ANNOTATION, UnreadableDocument, read_yaml
 
 
 class InvalidDocument(ValueError):
     """A text is not YAML, or not of the shape that is needed."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Like the Go library: single letters are booleans too, dates are text."""
-
-
-class _StrictLoader(_Loader):
-    """Rejects keys that appear twice."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    found: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if key in found:
-            raise InvalidDocument(f"the key {key!r} appears twice")
-        found[key] = loader.construct_object(value_node, deep=True)
-    return found
-
-
-def _boolean(loader: _Loader, node: yaml.ScalarNode) -> bool:
-    text = str(loader.construct_scalar(node)).lower()
-    return text in {"y", "yes", "true", "on"}
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
-_Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
-_StrictLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
-
-
 def load(text: str, *, strict: bool = False) -> Any:
     """Return the document as plain values.
 
     Raises:
-        InvalidDocument: the text is not YAML, or strictly read has a key twice.
+        InvalidDocument: the text is not YAML or too much of it, or strictly read has a key twice.
     """
+    document = _read(text, strict=strict)
+    if isinstance(document, InvalidDocument):
+        raise InvalidDocument(*document.args)
+    return document
+
+
+@lru_cache(maxsize=128)
+def _read(text: str, *, strict: bool) -> Any:
+    """Return the document or the error: every node asks for a pod's annotations again."""
     try:
-        return yaml.load(text, Loader=_StrictLoader if strict else _Loader)  # noqa: S506 - both are safe loaders
-    except (yaml.YAMLError, RecursionError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidDocument(f"no YAML: {error}") from error
+        return read_yaml(text, ANNOTATION, unique_keys=strict)
+    except UnreadableDocument as error:
+        return InvalidDocument(f"no YAML: {error}")
 
 
 def short_text(value: Any) -> str:

@@ -5,12 +5,12 @@ Burstable pods, from the OOM score. The pod annotation ``noderesource.dev/resour
 estimate until the first resize.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numazones.apimachinery import quantity
+from numazones.apimachinery.documents import JSON_ANNOTATION, UnreadableDocument, read_json
 from numazones.apimachinery.quantity import InvalidQuantity
 from numazones.kubelet.demand import Container, ContainerKind, QOSClass
 from numazones.kubelet.pod import Pod
@@ -62,9 +62,9 @@ def from_annotation(sandbox: Sandbox, container: str) -> Requirements | None:
     if text is None:
         return None
     try:
-        parsed = json.loads(text)
+        parsed = read_json(text, JSON_ANNOTATION)
         containers = {name: _from_api(item or {}) for name, item in (parsed.get("containers") or {}).items()}
-    except (AttributeError, InvalidQuantity, RecursionError, TypeError, ValueError):
+    except (AttributeError, InvalidQuantity, TypeError, UnreadableDocument):
         return None  # unreadable for the plugin too, which goes on with its estimate
     return containers.get(container)
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from numazones import cpuset
+from numazones.apimachinery.documents import OBJECT, UnreadableDocument, read_json
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoint_dump
@@ -363,10 +364,8 @@ class _Reader:
         if not blob.strip():
             raise InvalidCheckpoint(self._file, "the file is empty")
         try:
-            value = json.loads(blob)
-            if b"\\u" in blob:  # half a surrogate pair is JSON to Python, and no text
-                json.dumps(value, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
+            value = read_json(blob, OBJECT)
+        except UnreadableDocument as error:
             raise InvalidCheckpoint(self._file, f"the file is cut off or no JSON ({error})") from error
         return self.fields(value, "the file")
 

@@ -5,11 +5,11 @@ that a model decides on a node is for the model to say; the kubelet decides wher
 tells how to add one.
 """
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
+from numazones.apimachinery.documents import OBJECT, UnreadableDocument, read_json
 from numazones.errors import NumazonesError
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET_MODEL
@@ -22,8 +22,8 @@ _TOPOLOGIES = "noderesourcetopologies.topology.node.k8s.io"
 def parse_record(text: str) -> Object | None:
     """Return a published record (``EventFollower.record``); None: there is none, or it is no JSON object."""
     try:
-        found = json.loads(text) if text else None
-    except (ValueError, RecursionError):
+        found = read_json(text, OBJECT) if text else None
+    except UnreadableDocument:
         return None
     return found if isinstance(found, Mapping) else None
 

@@ -8,7 +8,6 @@ that admission doesn't read, for they may hold anything.
 
 import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones, zones_from_node
+from numazones.apimachinery.documents import OBJECT, UnreadableDocument, gunzip, read_json
 from numazones.errors import NumazonesError
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
@@ -88,8 +88,8 @@ def read(data: bytes) -> WrongPrediction:
         InvalidRecord: the data is none, is damaged, or has another format.
     """
     try:
-        document = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        document = read_json(gunzip(data, OBJECT.size), OBJECT)
+    except UnreadableDocument as error:
         raise InvalidRecord(
             f"not a kept wrong prediction: {error}; give one as the operator's ConfigMap has it"
         ) from error

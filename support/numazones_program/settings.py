@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from numazones.apimachinery import duration
+from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.errors import NumazonesError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -174,13 +175,11 @@ def load_file(ctx: click.Context, _param: click.Parameter, path: Path | None) ->
     """Make a file's settings the defaults of everything that flags and environment leave open."""
     if path is None:
         return None
-    import yaml  # noqa: PLC0415 - most runs have no file
-
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"), CONFIGURATION)
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as dates and numbers that cannot be
+    except UnreadableDocument as error:
         raise click.UsageError(f"--config {path} is not valid YAML: {error}") from error
     if not isinstance(content, Mapping | None):
         raise click.UsageError(f"--config {path}: expected settings as 'key: value' lines")

@@ -7,7 +7,6 @@ node, because the API server authorises the proxy as a whole.
 """
 
 import asyncio
-import json
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_json
 from numazones_client import NO_RETRY, Client, Forbidden, NotFound, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
@@ -224,8 +224,8 @@ def configz_reader(options: Options, client: LazyClient, read: ReadFile = read_f
 
 def _json_object(body: bytes, where: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document = read_json(body, CONFIGURATION)
+    except UnreadableDocument as error:
         raise SourceError("InvalidConfiguration", f"{where}: the answer is not JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise SourceError("InvalidConfiguration", f"{where}: the answer is not a JSON object")

@@ -1,16 +1,13 @@
 """Kubernetes objects in files, as JSON or YAML."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_json, read_yaml
 from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NOT_FOUND
 from numazones_node.problems import SourceError
-
-_MAX_DEPTH = 200
-"""Levels of nesting; pods have some fifteen."""
 
 
 def read_document(path: Path, read: ReadFile = read_file) -> Mapping[str, Any]:
@@ -35,23 +32,9 @@ def read_document(path: Path, read: ReadFile = read_file) -> Mapping[str, Any]:
 
 
 def _parse(path: Path, text: str) -> Any:
-    if text.lstrip().startswith("{"):  # JSON is YAML too, but reads fifty times faster as JSON
-        try:
-            document = json.loads(text)
-            if "\\u" in text:  # half a surrogate pair is JSON to Python, and no text
-                json.dumps(document, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
-            raise SourceError("InvalidDocument", f"{path} is not valid JSON: {error}") from error
-        return document
-    import yaml  # noqa: PLC0415 - most exporters read no YAML
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    is_json = text.lstrip().startswith("{")  # JSON is YAML too, but reads fifty times faster as JSON
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH:  # libyaml's loader would overflow the stack
-                raise SourceError("InvalidDocument", f"{path} nests deeper than any Kubernetes object")
-        return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: dates and numbers that cannot be
-        raise SourceError("InvalidDocument", f"{path} is neither JSON nor YAML: {error}") from error
+        return (read_json if is_json else read_yaml)(text, CONFIGURATION)
+    except UnreadableDocument as error:
+        form = "is not valid JSON" if is_json else "is neither JSON nor YAML"
+        raise SourceError("InvalidDocument", f"{path} {form}: {error}") from error

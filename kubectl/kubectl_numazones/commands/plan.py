@@ -10,12 +10,13 @@ import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading import yaml_depth
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
+from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.api.rebalance import RebalancePolicy
+from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
@@ -176,11 +177,9 @@ def _shape_goal(text: str) -> Goal:
 
 
 def _policy_body(path: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415 - slow to import
-
     try:
-        body = yaml_depth.load(path.read_text(encoding="utf-8"))
-    except (OSError, RecursionError, yaml.YAMLError, ValueError) as error:
+        body = read_yaml(read_file(path, CONFIGURATION.size), CONFIGURATION)
+    except UnreadableDocument as error:
         said = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise BadDump(f"{path}: {said}") from error
     if not isinstance(body, dict):

@@ -15,8 +15,10 @@ from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import NotThere, source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.files import objects_of_files
 from kubectl_numazones.reading.source import Source, connect
+from numazones.apimachinery.documents import OBJECT
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize
 from numazones_client import NotFound
@@ -146,10 +148,7 @@ def find_miss(name: str, source: Source) -> WrongPrediction:
     """
     path = Path(name)
     if path.is_file():
-        try:
-            return read(path.read_bytes())
-        except OSError as error:
-            raise BadDump(f"{path}: {error.strerror or error}") from error
+        return read(read_file(path, OBJECT.size))
     namespace = source.namespace or _NAMESPACE
     kept = _in_files(source, namespace) if source.files else run_until_complete(_live(source, namespace))
     if name not in kept:

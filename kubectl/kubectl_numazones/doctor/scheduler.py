@@ -6,6 +6,7 @@ from typing import Any
 from kubectl_numazones.doctor.evidence import SCHEDULERS_PODS, Evidence, program_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warning
 from kubectl_numazones.reading.files import Object
+from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.cluster.cluster import is_true
 
 SCHEDULER = "numazones"
@@ -111,11 +112,9 @@ def _configuration(text: str) -> Mapping[str, Any] | None:
     """Return a configuration of our scheduler; None if the text is something else."""
     if "KubeSchedulerConfiguration" not in text:
         return None
-    import yaml  # noqa: PLC0415 - slow to import
-
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError:
+        found = read_yaml(text, CONFIGURATION)
+    except UnreadableDocument:
         return None
     if not isinstance(found, dict) or found.get("kind") != "KubeSchedulerConfiguration":
         return None

@@ -5,28 +5,39 @@ is there several times the last one counts. Lists in JSON can be 100 MB: of thes
 time, so that a reader who keeps little of each needs little memory, and time, beyond those of the file.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 import orjson
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.recorded_files import is_history
-from kubectl_numazones.reading.yaml_depth import is_too_deep
 from numazones.api.meta import API_VERSION, GROUP
+from numazones.apimachinery.documents import (
+    DUMP,
+    OBJECT,
+    YAML_DUMP,
+    UnreadableDocument,
+    check_json,
+    check_lists,
+    read_all_yaml,
+    read_json,
+)
 from numazones.wording import first_of, pluralize
 
 Object = Mapping[str, Any]
 _Taken = TypeVar("_Taken")
 
 _POD = "Pod"
+_MOST_OBJECTS = 200_000
+"""In a list; a cluster of the size that Kubernetes supports has 150,000 pods."""
 _SUFFIXES = (".json", ".yaml", ".yml")
 # kubectl writes these two first. Where they are, nothing else of an object needs to be read to know its kind.
 _HEAD = re.compile(rb'\{\s*"apiVersion":\s*"([^"\\]*)",\s*"kind":\s*"([^"\\]*)"')
@@ -278,30 +289,22 @@ def _documents(path: Path, content: bytes) -> Iterator[Any]:
     if not _is_yaml(path, content):
         yield _json(path, content)
         return
-    import yaml  # noqa: PLC0415 - slow to import, and most dumps are JSON
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # either
-        """Times stay text, as in JSON, quoted or not."""
-
-        yaml_implicit_resolvers: ClassVar = {
-            first: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-    if is_too_deep(content, Loader):
-        raise BadDump(f"{path} nests deeper than any object of Kubernetes; dump it again")
     try:
-        yield from yaml.load_all(content, Loader=Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise BadDump(f"{path} is cut off or not valid YAML ({said}); dump it again") from error
+        yield from read_all_yaml(content, YAML_DUMP)
+    except UnreadableDocument as error:
+        raise BadDump(
+            f"{path} is cut off or not valid YAML ({error}); dump it again, with -o json"
+        ) from error
 
 
 def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}") from error
+    content = read_file(path, DUMP.size)
+    if not _is_yaml(path, content):
+        try:
+            check_lists(content, DUMP, _MOST_OBJECTS)
+        except UnreadableDocument as error:
+            raise BadDump(f"{path}: {error}; dump less, such as one namespace") from error
+    return content
 
 
 def _is_yaml(path: Path, content: bytes) -> bool:
@@ -311,9 +314,12 @@ def _is_yaml(path: Path, content: bytes) -> bool:
 def _json(path: Path, content: bytes | memoryview) -> Any:
     """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
     try:
+        if len(content) > OBJECT.size:
+            raise BadDump(f"{path} holds an object of more than {OBJECT.size >> 20} MiB; no cluster does")
+        check_json(bytes(content), OBJECT)
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError:
-            return json.loads(bytes(content))
-    except (ValueError, RecursionError) as error:
+            return read_json(bytes(content), OBJECT)
+    except UnreadableDocument as error:
         raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error

@@ -4,16 +4,17 @@ What pods hold is read from the kubelets' state files, as the kubelets would aft
 of ended pods is left out. NUMAZones say it, as an exporter would have written them.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.file_content import read_file, recorded_json
 from kubectl_numazones.reading.recorded_files import PODS
 from kubectl_numazones.reading.recording import RecordedNode, recorded_lines, usable
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.api_object import MALFORMED
+from numazones.apimachinery.documents import OBJECT
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.dump import Object
 from numazones.errors import NumazonesError
@@ -61,11 +62,15 @@ def objects_at_end(directory: Path) -> Iterator[Object]:
 
 def _pods(path: Path) -> tuple[list[Object], list[ClusterPod]]:
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))["items"]
+        items = recorded_json(path)["items"]
         bodies: list[Object] = [{"apiVersion": "v1", "kind": "Pod", **item} for item in items]
         return bodies, list(map(ClusterPod.from_api, bodies))
     except (OSError, RecursionError, *MALFORMED, NumazonesError) as error:
         raise BadDump(f"{path}: the pods at the recording's end cannot be read: {error!r}") from error
+
+
+def _file(path: Path) -> bytes:
+    return read_file(path, OBJECT.size, regular=True)
 
 
 def _state(directory: Path, found: RecordedNode, health: Mapping[tuple[str, str], bool]) -> Node:
@@ -77,7 +82,7 @@ def _state(directory: Path, found: RecordedNode, health: Mapping[tuple[str, str]
         found.machine,
         found.config,
         devices,
-        cpus=parse_cpu_manager_state((directory / CPU_MANAGER_STATE).read_bytes()),
-        memory=parse_memory_manager_state((directory / MEMORY_MANAGER_STATE).read_bytes()),
-        held=parse_device_manager_state((directory / DEVICE_CHECKPOINT).read_bytes()),
+        cpus=parse_cpu_manager_state(_file(directory / CPU_MANAGER_STATE)),
+        memory=parse_memory_manager_state(_file(directory / MEMORY_MANAGER_STATE)),
+        held=parse_device_manager_state(_file(directory / DEVICE_CHECKPOINT)),
     )

@@ -5,24 +5,22 @@ its sysfs tree (``sys.tar.gz``), configuration, announced devices and Node objec
 exporter's own reader of sysfs: there is one such reader, and a recording is a node's tree.
 """
 
-import json
-import tarfile
+import re
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-import yaml
-
-from kubectl_numazones.reading import yaml_depth
+from kubectl_numazones.reading import tree_archive
 from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.file_content import read_file, recorded_json, recorded_yaml
 from kubectl_numazones.reading.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
+from numazones.apimachinery import documents
 from numazones.apimachinery.api_object import MALFORMED
 from numazones.apimachinery.defaulting import created_spec
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -57,6 +55,8 @@ SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _LINE = "line"
 """Where an operation is in its file, noted while it is read."""
+_MOST_CPUS = 2048
+_CPU = re.compile(r"sys/devices/system/cpu/cpu[0-9]+")
 _Read = TypeVar("_Read")
 
 
@@ -114,19 +114,19 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
     """
     path = directory / HISTORY
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(file, 1):
-                try:
-                    line = json.loads(text)
-                except (ValueError, RecursionError) as error:
-                    raise BadDump(f"{path}, line {number}: cut off or no JSON ({error})") from error
-                if not isinstance(line, dict) or not isinstance(line.get("op"), str):
-                    raise BadDump(f"{path}, line {number}: holds no operation")
-                if not isinstance(line.get("node") or "", str):
-                    raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is no name")
-                yield line | {_LINE: number}
-    except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
+        lines = read_file(path, documents.DUMP.size // 2, regular=True).splitlines()
+    except BadDump as error:
+        raise BadDump(f"{error}; a recording has a {HISTORY}") from error
+    for number, text in enumerate(lines, 1):
+        try:
+            line = documents.read_json(text, documents.OBJECT)
+        except documents.UnreadableDocument as error:
+            raise BadDump(f"{path}, line {number}: cut off or no JSON ({error})") from error
+        if not isinstance(line, dict) or not isinstance(line.get("op"), str):
+            raise BadDump(f"{path}, line {number}: holds no operation")
+        if not isinstance(line.get("node") or "", str):
+            raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is no name")
+        yield line | {_LINE: number}
 
 
 def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
@@ -211,12 +211,9 @@ def usable(directory: Path) -> Iterator[None]:
         yield
     except (
         OSError,
-        EOFError,
         RecursionError,
-        tarfile.TarError,
-        zlib.error,
+        tree_archive.BadArchive,
         *MALFORMED,
-        yaml.YAMLError,
         NumazonesError,
     ) as error:
         raise BadDump(f"{directory}: this recorded node cannot be used: {error!r}") from error
@@ -236,10 +233,10 @@ class RecordedNode(NamedTuple):
     @classmethod
     def read(cls, directory: Path) -> Self:
         """Read a node's directory; what it raises is for ``usable``."""
-        body = json.loads((directory / NODE).read_text(encoding="utf-8"))
+        body = recorded_json(directory / NODE)
         version = body["status"]["nodeInfo"]["kubeletVersion"]
-        configuration = yaml_depth.load((directory / CONFIGURATION).read_text(encoding="utf-8"))
-        plugins = json.loads((directory / PLUGINS).read_text(encoding="utf-8"))
+        configuration = recorded_yaml(directory / CONFIGURATION, documents.CONFIGURATION)
+        plugins = recorded_json(directory / PLUGINS)
         return cls(
             body,
             version,
@@ -255,18 +252,21 @@ class RecordedNode(NamedTuple):
 
 
 def _machine(packed: Path) -> Machine:
+    """Read a node's tree; of a whole one, nothing is read of most files."""
+    content = read_file(packed, tree_archive.MOST_PACKED, regular=True)
+    found = [one for one in tree_archive.read_archive(packed, content) if may_be_read(one.path)]
+    cpus = sum(_CPU.fullmatch(str(one.path)) is not None for one in found if one.is_directory)
+    if cpus > _MOST_CPUS:
+        raise BadDump(f"{packed} is of a machine of {cpus:,} CPUs; up to {_MOST_CPUS:,} are supported")
     with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
-        with tarfile.open(packed) as tree:
-            # A whole tree has thousands of files of which nothing is read.
-            members = [one for one in tree if may_be_read(PurePosixPath(one.name))]
-            tree.extractall(scratch, members, filter="data")
+        tree_archive.unpack(found, Path(scratch))
         return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine
 
 
 def _with_pods_of_zones(path: Path, fresh: Node) -> Node:
     """The node with what its pods held: machine and settings are the recording's own, shares the zones'."""
     try:
-        items = json.loads(path.read_text(encoding="utf-8"))["items"]
+        items = recorded_json(path)["items"]
         found = node_from_zones(map(NUMAZone.from_api, items))
         devices = {name: resource.devices for name, resource in found.kubelet.devices.resources.items()}
         return Node.restore(

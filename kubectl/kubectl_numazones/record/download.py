@@ -1,16 +1,14 @@
 """Fetches a node: objects from the API server, and through it the exporter's pod for the rest."""
 
-import io
-import json
-import tarfile
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.cluster import NotThere
 from kubectl_numazones.reading.source import Source, connect
+from kubectl_numazones.reading.tree_archive import BadArchive, members
 from kubectl_numazones.record.recorded_node import Body, RecordedNode, event_of, node_of, pod_of
+from numazones.apimachinery.documents import OBJECT, read_json
 from numazones.errors import NumazonesError
 from numazones_client import Client, Forbidden, NotFound
 from numazones_client.errors import APIError
@@ -123,9 +121,9 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
 def _recorded_node(
     name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes
 ) -> RecordedNode:
-    members = _members(archive)
+    content = _members(archive)
     try:
-        facts: Mapping[str, Any] = json.loads(members.pop(FACTS))
+        facts: Mapping[str, Any] = read_json(content.pop(FACTS), OBJECT)
         told = facts["podresources"]
         return RecordedNode(
             name=name,
@@ -137,10 +135,10 @@ def _recorded_node(
             devices=facts["devices"],
             podresources=None if told is None else tuple(told),
             problems=tuple(facts["problems"]),
-            tree={path: content for path, content in members.items() if path.startswith(("sys/", "proc/"))},
+            tree={path: body for path, body in content.items() if path.startswith(("sys/", "proc/"))},
             state={
-                path.removeprefix("state/"): content
-                for path, content in members.items()
+                path.removeprefix("state/"): body
+                for path, body in content.items()
                 if path.startswith("state/")
             },
         )
@@ -152,15 +150,7 @@ def _recorded_node(
 
 
 def _members(archive: bytes) -> dict[str, bytes]:
-    members: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
-            for member in opened:
-                path = PurePosixPath(member.name)
-                if path.is_absolute() or ".." in path.parts:
-                    raise CannotFetch(f"the exporter's answer is no recording: it names {member.name}")
-                file = opened.extractfile(member)
-                members[member.name if file else f"{member.name}/"] = file.read() if file else b""
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise CannotFetch(f"the exporter's answer is cut off or no archive ({error}); try again") from error
-    return members
+        return {f"{one.path}{'/' * one.is_directory}": one.content for one in members(archive)}
+    except BadArchive as error:
+        raise CannotFetch(f"the exporter's answer is no recording: {error}; try again") from error

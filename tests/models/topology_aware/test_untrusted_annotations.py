@@ -1,9 +1,12 @@
 """Whatever people write into annotations is read, passed over, or named."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.apimachinery.documents import read_yaml
 from numazones.errors import UnmodelledFeature
+from numazones_topology_aware import go_yaml
 from numazones_topology_aware.admission import admit
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.node import Node
@@ -71,3 +74,21 @@ def test_any_annotations_give_an_admission_or_an_unknown(annotations: dict[str, 
         return
     assert explain(admission).lines()
     assert admission.admitted is bool(admission.containers)
+
+
+def test_a_pod_with_nested_merges_is_rejected_and_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+
+    def counted(text: str, *arguments: object, **named: bool) -> object:
+        reads.append(text)
+        return read_yaml(text, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(go_yaml, "read_yaml", counted)
+    levels = (f"g{n}: &g{n} {{<<: [{','.join([f'*g{n - 1}'] * 9)}]}}\n" for n in range(1, 10))
+    pod = guaranteed("a", "1", annotations={"cold-start": "g0: &g0 {k: v}\n" + "".join(levels)})
+    node = Node.fresh(hardware(), configuration())
+    for _ in range(3):
+        admission = admit(node, pod)
+        assert not admission.admitted
+        assert "the cold-start annotation can't be read" in admission.message
+    assert len(reads) == 1

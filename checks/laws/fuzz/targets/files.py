@@ -1,6 +1,7 @@
 """What people hand to kubectl numazones: dumps, recordings, policies, kubeconfigs."""
 
 import asyncio
+import gzip
 import json
 import shutil
 import sys
@@ -20,8 +21,12 @@ from checks.laws.fuzz.target import Target
 from checks.laws.fuzz.targets.node import folder, json_or
 from kubectl_numazones.main import commands
 from kubectl_numazones.reading import recording
+from kubectl_numazones.reading.tree_archive import BadArchive, members, unpack
 from numazones.errors import NumazonesError
+from numazones.whatif import wrong_prediction
+from numazones.whatif.wrong_prediction import InvalidRecord
 from numazones_client.config import ConfigError
+from tests.numazones.whatif.misses import missed
 from tests.places import DATA
 
 _RECORDED = DATA / "kubectl" / "recorded"
@@ -114,6 +119,28 @@ def _recordings() -> list[bytes]:
     return [json.dumps({"replay.jsonl": lines, "kubelet-config.yaml": config, **files}).encode()]
 
 
+_TREE = _RECORDED / "node-1" / "sys.tar.gz"
+
+
+def _tree(data: bytes) -> None:
+    """Unpack an archive: nothing comes to lie outside of its folder, and no link leads there."""
+    with folder() as root:
+        inside = root / "inside"
+        inside.mkdir()
+        unpack(list(members(data)), inside)
+        assert list(root.iterdir()) == [inside]
+        assert all(path.resolve().is_relative_to(inside.resolve()) for path in inside.rglob("*"))
+
+
+def _trees() -> list[bytes]:
+    return [gzip.decompress(_TREE.read_bytes()), _TREE.read_bytes()]
+
+
+def _kept_misses() -> list[bytes]:
+    packed = wrong_prediction.write(missed(cpu=40))
+    return [packed, gzip.decompress(packed)]
+
+
 def _policy_file(data: bytes) -> None:
     with folder() as root:
         path = root / "policy.yaml"
@@ -192,6 +219,8 @@ TARGETS = (
     Target("dump-json", lambda data: _dump(".json", data), _dumps, _SAID, 60),
     Target("dump-yaml", lambda data: _dump(".yaml", data), _yaml_dumps, _SAID, 60),
     Target("recording", _recording, _recordings, _SAID, 40),
+    Target("tree-archive", _tree, _trees, (BadArchive,)),
+    Target("kept-miss", wrong_prediction.read, _kept_misses, (InvalidRecord,), 40),
     Target("policy-file", _policy_file, _policy_files, _SAID, 40),
     Target("kubeconfig", _kubeconfig, _kubeconfigs, (ConfigError,), 100),
 )

@@ -1,10 +1,20 @@
 """Small languages: quantities, lists of CPUs, durations, times, selectors, paths, patterns, tokens."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from checks.laws.fuzz.target import Target
 from numazones import cpuset
 from numazones.apimachinery import duration, jsonpath, quantity, timestamp
+from numazones.apimachinery.documents import (
+    ANNOTATION,
+    DUMP,
+    JSON_ANNOTATION,
+    UnreadableDocument,
+    check_lists,
+    read_all_yaml,
+    read_json,
+)
 from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones_exporter.token_claims import token_claims
@@ -73,8 +83,26 @@ TARGETS = (
     _grammar(
         "go-yaml",
         go_yaml.load,
-        ["a: [b, c]", "duration: 60s", "{a: {b: y}}", "&a [1, *a]"],
+        ["a: [b, c]", "duration: 60s", "{a: {b: y}}", "a: &a [1]\nb: *a"],
         go_yaml.InvalidDocument,
+    ),
+    _grammar(
+        "yaml",
+        lambda text: list(read_all_yaml(text, ANNOTATION)),
+        ["a: &a {b: 1}\nc: {<<: *a, d: 2.5}", "--- [y, 0x1F, 12:30]\n--- !!binary aGk="],
+        UnreadableDocument,
+    ),
+    Target(
+        "json",
+        lambda data: read_json(data, JSON_ANNOTATION),
+        lambda: [b'{"a": [1, -2.5e3, "]\\u00e9\\\\"], "b": {}}', "[[[1]], null]".encode("utf-16")],
+        (UnreadableDocument,),
+    ),
+    Target(
+        "lists",
+        lambda data: check_lists(data, replace(DUMP, values=1000), 10),
+        lambda: [b'{"items":[{"a":[1,2]},{"b":"],[\\""},3,4,5,6,7,8,9]}', b"[" + b"1," * 9 + b"1]"],
+        (UnreadableDocument,),
     ),
     _grammar("token", token_claims, [TOKEN, "", "a.b.c"]),
 )

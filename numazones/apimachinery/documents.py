@@ -1,0 +1,328 @@
+"""JSON and YAML that others wrote, read within bounds.
+
+Annotations, dumps, manifests, kubelet configurations and policies come from people who may mean harm, and a
+few bytes can ask for hours of work: aliases of aliases, merges of merges, thousands of brackets or digits. So
+a text is measured before anything is made of it. Bounds count bytes, levels, values and digits, never time.
+An alias and a merge count as much as what they repeat.
+
+YAML is read as the library of Kubernetes' programs reads it (sigs.k8s.io/yaml): version 1.1, but dates and
+numbers in base 60 are text, and single letters are booleans.
+"""
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, NoReturn
+
+from numazones.errors import NumazonesError
+
+
+class UnreadableDocument(NumazonesError, ValueError):
+    """A text is not JSON or YAML, or goes beyond a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of a text is read at most."""
+
+    size: int
+    """Bytes."""
+    values: int
+    """Scalars, lists and mappings; what an alias repeats counts again."""
+    depth: int = 64
+    """Levels of nesting. Objects of Kubernetes have some thirty."""
+    digits: int = 64
+    """Characters of a number."""
+
+
+ANNOTATION = Bounds(size=64 << 10, values=3_000, depth=32)
+"""One annotation. Kubernetes allows 256 KiB for all annotations of an object."""
+JSON_ANNOTATION = Bounds(size=256 << 10, values=100_000, depth=32)
+"""One annotation in JSON, which is read fifty times faster than YAML."""
+CONFIGURATION = Bounds(size=1 << 20, values=50_000)
+"""A configuration, a policy, a manifest: what people write by hand."""
+OBJECT = Bounds(size=16 << 20, values=1_000_000)
+"""One object of a dump. The API server takes up to 3 MiB."""
+YAML_DUMP = Bounds(size=16 << 20, values=400_000)
+"""A dump in YAML; larger ones are read as JSON."""
+
+DUMP = Bounds(size=100 << 20, values=6_000_000)
+"""A dump in JSON, of which one object at a time is read."""
+
+_ALIKE = bytes.maketrans(b"{}", b"[]")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_PART = re.compile(rb'(?:[^"]+|"(?:[^"\\]|\\.)*+"?){1,10000}', re.DOTALL)
+_INNERMOST = re.compile(rb"[\[{],*[\]}]")
+_NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
+_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_YAML_NUMBER = re.compile(r"[-+.]?[0-9][-+.0-9a-zA-Z_:]*")
+_GZIP = b"\x1f\x8b"
+_MOST_DIRECTIVES = 16
+"""The reader in C compares each with all before it."""
+_TAG = "tag:yaml.org,2002:"
+_TEXT = f"{_TAG}str"
+_TIMESTAMP, _BOOLEAN, _INTEGER, _FLOAT = (f"{_TAG}{kind}" for kind in ("timestamp", "bool", "int", "float"))
+_PATTERNS = {
+    _BOOLEAN: re.compile(r"(?i:y|n|yes|no|true|false|on|off)\Z"),
+    _INTEGER: re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z"),
+    _FLOAT: re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+        r"|\.(?:nan|NaN|NAN))\Z"
+    ),
+}
+"""How scalars without quotes look that are not text. (Numbers in base 60 are.)"""
+
+
+@cache
+def _digits(most: int) -> re.Pattern[bytes]:
+    return re.compile(rb"[0-9.]{%d}" % (most + 1))
+
+
+def check_json(content: bytes, bounds: Bounds) -> None:
+    """Measure a text in JSON and UTF-8 without reading it.
+
+    Raises:
+        UnreadableDocument: it goes beyond a bound.
+    """
+    _check_size(len(content), bounds)
+    openings = content.count(b"[") + content.count(b"{")
+    few = openings <= bounds.depth and openings + content.count(b",") < bounds.values
+    if few and not _digits(bounds.digits).search(content):
+        return  # brackets, commas and digits in strings have been counted too: it is even less
+    bare = _STRING.sub(b'"', content)
+    if _digits(bounds.digits).search(bare):
+        raise UnreadableDocument(f"it holds a number of more than {bounds.digits} digits")
+    structure = bare.translate(None, _NO_STRUCTURE)
+    brackets = structure.translate(None, b",")
+    if len(structure) - len(brackets) + len(brackets) // 2 >= bounds.values:
+        raise _too_many(bounds)
+    if _is_deeper(brackets, bounds.depth):
+        raise _too_deep(bounds)
+
+
+def _is_deeper(brackets: bytes, most: int) -> bool:
+    """Whether brackets nest deeper; level by level, as that takes a tenth of the time of one by one."""
+    brackets = brackets.translate(_ALIKE)
+    for _ in range(most):
+        left = brackets.replace(b"[]", b"")
+        if len(left) == len(brackets):
+            break
+        brackets = left
+    else:
+        return bool(brackets)
+    depth = 0
+    for bracket in brackets:  # what nothing closes, or closes nothing, is an error of its own when it is read
+        depth += 1 if bracket == ord("[") else -1
+        if depth > most:
+            return True
+    return False
+
+
+def check_lists(content: bytes, bounds: Bounds, most: int) -> None:
+    """Measure a long text in JSON, whose objects are measured later, for the length of its lists.
+
+    Raises:
+        UnreadableDocument: a list is longer than ``most``, or the text goes beyond another bound.
+    """
+    _check_size(len(content), bounds)
+    commas = content.count(b",")
+    if commas < most:
+        return
+    if commas + content.count(b"[") + content.count(b"{") > bounds.values:
+        raise _too_many(bounds)
+    parts = (
+        _STRING.sub(b"", part[0]) for part in _PART.finditer(content)
+    )  # all at once takes five times the memory
+    structure = b"".join(part.translate(None, _NO_STRUCTURE) for part in parts)
+    changes = 1
+    for _ in range(bounds.depth):
+        structure = structure.replace(b"[]", b"").replace(b"{}", b"")
+        if b"," * most in structure:
+            raise UnreadableDocument(f"it holds a list of more than {most:,} items")
+        if not changes:
+            return
+        structure, changes = _INNERMOST.subn(b"", structure)
+    raise _too_deep(bounds)
+
+
+def read_json(text: str | bytes, bounds: Bounds) -> Any:
+    """Return a document in JSON.
+
+    Raises:
+        UnreadableDocument: it is not JSON, or goes beyond a bound; its cause says where.
+    """
+    try:
+        if isinstance(text, bytes):
+            _check_size(len(text), bounds)
+            text = text.decode(json.detect_encoding(text))
+        check_json(text.encode(errors="replace"), bounds)
+        document = json.loads(text, parse_constant=_refuse)
+        if _HALF_A_PAIR.search(text):  # half a surrogate pair is JSON to Python, and no text
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnreadableDocument:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDocument(f"{error}") from error
+    return document
+
+
+def _refuse(constant: str) -> NoReturn:
+    """Reject NaN and infinity, which Python's reader would take."""
+    raise UnreadableDocument(f"{constant} is not a number in JSON")
+
+
+def read_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = False) -> Any:
+    """Return the only document of a text in YAML; an empty text is None.
+
+    Raises:
+        UnreadableDocument: it is not YAML, or goes beyond a bound; or keys must be unique, and one is not.
+    """
+    found = list(read_all_yaml(text, bounds, unique_keys=unique_keys))
+    if len(found) > 1:
+        raise UnreadableDocument("it holds several documents; one is expected")
+    return found[0] if found else None
+
+
+def read_all_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = False) -> Iterator[Any]:
+    """Yield the documents of a text in YAML.
+
+    Raises:
+        UnreadableDocument: as ``read_yaml``.
+    """
+    import yaml  # noqa: PLC0415 - slow to import, and most texts are JSON
+
+    content = text.encode(errors="replace") if isinstance(text, str) else text
+    _check_size(len(content), bounds)
+    if content.count(b"%TAG") > _MOST_DIRECTIVES:
+        raise UnreadableDocument(f"it holds more than {_MOST_DIRECTIVES} directives %TAG")
+    try:
+        _Measure(bounds).check(yaml.parse(text, Loader=_loader(unique_keys=unique_keys)))
+        yield from yaml.load_all(text, Loader=_loader(unique_keys=unique_keys))
+    except UnreadableDocument:
+        raise
+    # The last five are the constructors' own, on tags that do not fit their text: ``!!bool maybe``.
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UnreadableDocument(" ".join(str(error).split())) from error
+
+
+def gunzip(content: bytes, most: int) -> bytes:
+    """Return what is compressed in ``content``; what is not compressed is returned as it is.
+
+    Raises:
+        UnreadableDocument: it is damaged, or unpacks to more than ``most`` bytes.
+    """
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableDocument(f"it is cut off or damaged: {error}") from error
+    if len(unpacked) > most:
+        raise UnreadableDocument(f"it unpacks to more than {most >> 20} MiB")
+    return unpacked
+
+
+@dataclass(slots=True)
+class _Measure:
+    """Counts the events of texts in YAML."""
+
+    bounds: Bounds
+    open: list[tuple[str | None, int]] = field(default_factory=list)
+    """(anchor, values before it) of each list and mapping that is not closed."""
+    sizes: dict[str, int | None] = field(default_factory=dict)
+    """Values below each anchor; None until it is closed."""
+    values: int = 0
+
+    def check(self, events: Iterable[Any]) -> None:
+        import yaml  # noqa: PLC0415 - as above
+
+        for event in events:
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self._begin(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = self.open.pop()
+                if anchor:
+                    self.sizes[anchor] = self.values - before
+            elif isinstance(event, yaml.AliasEvent):
+                self._count(self._repeated(event.anchor))
+            elif isinstance(event, yaml.DocumentStartEvent):
+                self.sizes.clear()
+
+    def _begin(self, event: Any) -> None:
+        if len(self.open) == self.bounds.depth:
+            raise _too_deep(self.bounds)
+        self.open.append((event.anchor, self.values))
+        if event.anchor:
+            self.sizes[event.anchor] = None
+        self._count(1)
+
+    def _scalar(self, event: Any) -> None:
+        self._count(1)
+        if event.anchor:
+            self.sizes[event.anchor] = 1
+        if len(event.value) <= self.bounds.digits:
+            return
+        plain = event.implicit[0] and _YAML_NUMBER.fullmatch(event.value)
+        if plain or event.tag in {_INTEGER, _FLOAT}:
+            raise UnreadableDocument(f"it holds a number of more than {self.bounds.digits} digits")
+
+    def _repeated(self, anchor: str | None) -> int:
+        size = self.sizes.get(anchor or "", 0)  # one that is not there is named when it is read
+        if size is None:
+            raise UnreadableDocument(f"the value of anchor {anchor!r:.40} contains itself")
+        return size
+
+    def _count(self, more: int) -> None:
+        self.values += more
+        if self.values > self.bounds.values:
+            raise _too_many(self.bounds)
+
+
+@cache
+def _loader(*, unique_keys: bool) -> Any:
+    """Return a class that loads YAML as Kubernetes does, in C where there is such a reader."""
+    import yaml  # noqa: PLC0415 - as above
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # either
+        yaml_implicit_resolvers: ClassVar = {
+            first: [(tag, _PATTERNS.get(tag, pattern)) for tag, pattern in resolvers if tag != _TIMESTAMP]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def boolean(self, node: Any) -> bool:
+            return str(self.construct_scalar(node)).lower() in {"y", "yes", "true", "on"}
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+            self.flatten_mapping(node)
+            for key, _ in node.value:
+                if key.tag in {_INTEGER, _FLOAT}:  # keys are text, and numbers could be chosen to collide
+                    key.tag = _TEXT
+            found: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+            if unique_keys and len(found) < len(node.value):
+                keys = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
+                raise UnreadableDocument(f"the key {keys.most_common(1)[0][0]!r:.80} appears twice")
+            return found
+
+    Loader.add_constructor(_BOOLEAN, Loader.boolean)
+    return Loader
+
+
+def _check_size(size: int, bounds: Bounds) -> None:
+    if size > bounds.size:
+        raise UnreadableDocument(f"it is longer than {bounds.size:,} bytes")
+
+
+def _too_many(bounds: Bounds) -> UnreadableDocument:
+    return UnreadableDocument(f"it holds more than {bounds.values:,} values, repeated ones included")
+
+
+def _too_deep(bounds: Bounds) -> UnreadableDocument:
+    return UnreadableDocument(f"it nests deeper than {bounds.depth} levels")
