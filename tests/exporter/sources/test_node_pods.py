@@ -39,7 +39,7 @@ def test_a_mirror_pod_has_the_uid_of_its_static_pod() -> None:
 
 
 async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
-    (tmp_path / "pods").write_text("kind: PodList\nitems:\n- metadata: {name: a}\n  spec: {nodeName: n}\n")
+    (tmp_path / "pods").write_text('kind: PodList\nitems:\n- metadata: {name: a}\n  spec: {nodeName: "n"}\n')
     assert [item.name for item in await FilePodsReader(tmp_path / "pods", "n").read()] == ["a"]
 
 
