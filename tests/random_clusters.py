@@ -13,7 +13,7 @@ from numazones.errors import NumazonesError
 from numazones_koordinator.admission import admit as admit_koordinator
 from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
-from numazones_koordinator.simulation.koord_scheduler import books
+from numazones_simulated_models.koordinator.koord_scheduler import books
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.kubelet import pod_status
 from numazones_simulator.kubelet.kubelet import NoDecision, SimulatedKubelet

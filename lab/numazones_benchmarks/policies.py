@@ -24,7 +24,7 @@ from numazones.kubelet.pod import Pod
 from numazones_koordinator import admission as koordinator
 from numazones_koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from numazones_koordinator.node import Node as KoordinatorNode
-from numazones_koordinator.simulation.koordlet import topology_of
+from numazones_simulated_models.koordinator.koordlet import topology_of
 from numazones_topology_aware import admission as topology_aware
 from numazones_topology_aware.config import DEFAULTS, Configuration
 from numazones_topology_aware.hardware import Hardware

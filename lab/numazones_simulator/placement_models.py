@@ -1,13 +1,15 @@
 """What placement models other than the kubelet's bring to a simulated cluster.
 
-Each model has its part with its own rules (``Model.simulation``); here is what such a part is, and what
-clusters do with all of them: nodes of their kinds, pods for these, what is installed, who runs beside them.
+Each model has its part with its own rules: an entry point of the group ``numazones.simulations``, under the
+model's name, names a ``Simulation``. Here is what such a part is, and what clusters do with all of them:
+nodes of their kinds, pods for these, what is installed, who runs beside them.
 """
 
-import pkgutil
 import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -21,6 +23,7 @@ from numazones_simulator.node_kinds import MODEL_LABEL, Kind
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.workload import manifest
 
+ENTRY_POINTS = "numazones.simulations"
 Body = dict[str, Any]
 
 
@@ -116,17 +119,16 @@ class Simulation:
     """Returns what runs beside the nodes of the model, such as a scheduler."""
 
 
+@cache
+def simulations() -> Mapping[str, Simulation]:
+    """Return the parts of all models by name; those that have none are left out."""
+    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    return {name: found[name].load() for name in models.models() if name in found}
+
+
 def simulation_of(name: str) -> Simulation | None:
     """Return a model's part; None for the kubelet's, which simulated clusters are made of."""
-    where = models.model(name).simulation
-    found: Simulation | None = pkgutil.resolve_name(where) if where else None
-    return found
-
-
-def simulations() -> dict[str, Simulation]:
-    """Return the parts of all models by name; those that have none are left out."""
-    found = {name: simulation_of(name) for name in models.models()}
-    return {name: one for name, one in found.items() if one is not None}
+    return simulations().get(name)
 
 
 def node_kinds() -> tuple[Kind, ...]:

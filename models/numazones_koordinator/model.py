@@ -24,7 +24,6 @@ MODEL = Model(
     read=on_demand("numazones_koordinator.placement:read"),
     follow=on_demand("numazones_koordinator.follower:Follower"),
     outcome=on_demand("numazones_koordinator.placement:written_outcome"),
-    simulation="numazones_koordinator.simulation:SIMULATION",
     objects=(DEVICE,),
     settings={
         "scheduler": "spec.schedulerName of the pods that Koordinator's scheduler places; about others its "

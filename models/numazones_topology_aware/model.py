@@ -31,7 +31,6 @@ MODEL = Model(
     read=on_demand("numazones_topology_aware.node_placement:read"),
     follow=on_demand("numazones_topology_aware.follower:Follower"),
     verdict=_verdict,
-    simulation="numazones_topology_aware.simulation:SIMULATION",
     objects=(POLICIES,),
     pod_marks=("resource-policy.nri.io", "noderesource.dev/"),
     places_every_pod=True,

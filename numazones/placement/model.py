@@ -225,8 +225,6 @@ class Model:
     """Returns what a pod's status says: Admitted, or the reason of the rejection; None: nothing yet."""
     outcome: Callable[[str, Mapping[str, str]], str] = _writes_nothing
     """Returns what became of a pod, by verdict and annotations: the verdict, and what is written."""
-    simulation: str = ""
-    """Where its part of a simulated cluster is (``numazones_simulator.placement_models``), as MODULE:NAME."""
 
     objects: Sequence[ObjectKind] = ()
     """The kinds of objects that it reads."""

@@ -75,8 +75,8 @@ def installed() -> Iterator[None]:
 
 
 def forget_models() -> None:
-    """Let installed models be looked for again."""
-    for function in vars(models).values():
+    """Let installed models and their simulations be looked for again."""
+    for function in (*vars(models).values(), *vars(placement_models).values()):
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 

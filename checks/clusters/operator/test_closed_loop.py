@@ -18,11 +18,11 @@ from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
+from numazones_simulated_models.topology_aware.plugin import TopologyAwarePlugin
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.workload import PodStream
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
-from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
 from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
 NODES = 12

@@ -36,7 +36,7 @@ PACKAGES = {
         "kubectl_numazones",
     },
     "numazones-models": {"numazones_koordinator", "numazones_topology_aware"},
-    "numazones-lab": {"numazones_simulator", "numazones_apiserver"},
+    "numazones-lab": {"numazones_simulator", "numazones_simulated_models", "numazones_apiserver"},
 }
 """Distribution → the packages in its wheel."""
 EVERY_PACKAGE = set().union(*PACKAGES.values())
@@ -49,7 +49,7 @@ PROGRAMS = {
 """Extra → the package of its program."""
 BACKEND = {"hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"}
 """What builds a wheel."""
-SHARED = EVERY_PACKAGE - set(PROGRAMS.values()) - {"numazones_apiserver"}
+SHARED = EVERY_PACKAGE - set(PROGRAMS.values()) - PACKAGES["numazones-lab"]
 Wheels = dict[str, Path]
 """Distribution → its wheel."""
 

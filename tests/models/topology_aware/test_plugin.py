@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from numazones_topology_aware.simulation import node_kinds
-from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
+from numazones_simulated_models.topology_aware import node_kinds
+from numazones_simulated_models.topology_aware.plugin import TopologyAwarePlugin
 
 
 def body(name: str, *cpus: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ MODEL = Model(
     mark=lambda node, _topology: LABEL if LABEL in labels_of(node) else None,
     read=on_demand("pinned_model.placement:read"),
     verdict=lambda pod: runtime_verdict(pod, DECIDER),
-    simulation="pinned_model.simulation:SIMULATION",
     objects=(NODES,),
     pod_marks=("pinned.example/",),
     eviction_cost="pinned.example/eviction-cost",

@@ -16,7 +16,7 @@ from numazones_client.resources import PODS
 from numazones_koordinator.admission import Admission, admit
 from numazones_koordinator.node import Node
 from numazones_koordinator.scheduler import SCHEDULER_NAME
-from numazones_koordinator.simulation import koordlet
+from numazones_simulated_models.koordinator import koordlet
 from numazones_simulator.mirror import Body
 from numazones_simulator.node_spec import NodeSpec, node_object
 from numazones_simulator.scheduler import Choice, SimulatedScheduler, choose

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
+from numazones_simulated_models.topology_aware import node_kinds, workload
+from numazones_simulated_models.topology_aware.plugin import CONFIGURATION, TopologyAwarePlugin
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.placement_models import PublishedObject, Simulation, body_of
 from numazones_topology_aware.identity import NAME, POLICIES
 from numazones_topology_aware.publishing import topology_of
-from numazones_topology_aware.simulation import node_kinds, workload
-from numazones_topology_aware.simulation.plugin import CONFIGURATION, TopologyAwarePlugin
 
 NAMESPACE = "kube-system"
 

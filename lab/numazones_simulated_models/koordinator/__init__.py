@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from numazones_client import Resource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
 from numazones_koordinator.identity import DEVICE
-from numazones_koordinator.simulation import koordlet, node_kinds, workload
-from numazones_koordinator.simulation.koord_scheduler import KoordScheduler, books
+from numazones_simulated_models.koordinator import koordlet, node_kinds, workload
+from numazones_simulated_models.koordinator.koord_scheduler import KoordScheduler, books
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.placement_models import PublishedObject, Simulation
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from numazones_koordinator.annotations import NUMA_TOPOLOGY_SPEC, QOS_CLASS
 from numazones_koordinator.scheduler import SCHEDULER_NAME
-from numazones_koordinator.simulation.node_kinds import GPU
+from numazones_simulated_models.koordinator.node_kinds import GPU
 from numazones_simulator.placement_models import PodForm
 from numazones_simulator.workload import container
 
