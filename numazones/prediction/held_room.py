@@ -52,8 +52,8 @@ class Held:
 def release_ends(pod: ClusterPod, now: float) -> float | None:
     """Return when the room of a pod that the gate released ends; None: it holds none, or no longer.
 
-    Both in seconds since the epoch. A release at a moment to come holds nothing before that: it was written by
-    a clock that differs, or to hold room for longer.
+    Both in seconds since the epoch. A release at a moment to come holds nothing before that: a clock that
+    differs wrote it, or whoever wants to hold room for longer.
     """
     try:
         released = timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()

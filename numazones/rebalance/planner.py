@@ -14,6 +14,7 @@ from numazones.alignment.pod_alignment import PodAlignment
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Candidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import Emptied
@@ -286,9 +287,13 @@ class _Planning:
 
 
 def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:
-    """Return the pods that a plan for the goal may evict; to align pods, only those that are not."""
+    """Return the pods that a plan for the goal may evict.
+
+    To align pods, only those that are not; to make room for pods, none that is more important than they are.
+    """
     if not isinstance(goal, Align):
-        return movable
+        highest = highest_victim(waiting_pods(goal))
+        return tuple(one for one in movable if not outranks(one.pod, highest))
     lie = {uid: found for node in cluster.nodes.values() for uid, found in goal.misaligned(node).items()}
     return tuple(
         replace(one, weight=-_remote_millis(lie[one.pod.uid]))

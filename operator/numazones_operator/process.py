@@ -42,8 +42,8 @@ from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.mirror import decoding
-from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.admission_policies import AdmissionPolicies
+from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.definitions import Definition, Definitions
 from numazones_operator.mirror.shared_cpu_events import SharedCPUEvents
 from numazones_operator.mirror.stale_exporters import StaleExporters

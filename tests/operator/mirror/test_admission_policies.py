@@ -28,19 +28,15 @@ assert SETTLE_SECONDS == 60.0
 def policies(policy: Any, binding: Any, *, known: bool = True) -> AdmissionPolicies:
     found = AdmissionPolicies()
     found.known = lambda: known
-    bodies = [{**body, "metadata": {**body["metadata"], **MADE}} for body in (policy, binding)]
-    for resource, decoder, table in found.mirrored(injection=True):
-        for body in bodies:
-            if resource.plural == body["kind"].lower().replace("policy", "policies").replace(
-                "policiesbinding", "policybindings"
-            ):
-                table.put(decoder.read(body) if hasattr(decoder, "read") else _read(body))
+    tables = {resource.plural: table for resource, _, table in found.mirrored(injection=True)}
+    for body, kind, plural in (
+        (policy, AdmissionPolicy, "admissionpolicies"),
+        (binding, PolicyBinding, "admissionpolicybindings"),
+    ):
+        stored = {**body, "metadata": {**body["metadata"], **MADE}}
+        prefix = "mutating" if body["kind"].startswith("Mutating") else "validating"
+        tables[f"{prefix}{plural}"].put(kind.from_api(stored))
     return found
-
-
-def _read(body: Any) -> Any:
-    reader = PolicyBinding if body["kind"].endswith("Binding") else AdmissionPolicy
-    return reader.from_api(body)
 
 
 def pod(created: str = LATER, **spec: Any) -> ClusterPod:
