@@ -105,8 +105,8 @@ class _Play:
                 raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
             if outranks(pod, highest):
                 raise Disproved(
-                    f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, that of "
-                    "the pod that would get its room"
+                    f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, "
+                    "that of the pod that would get its room"
                 )
             rejection = allowance.rejection(pod)
             if rejection:
