@@ -90,7 +90,12 @@ class _Planning:
         self._situation = situation
         self._policy = policy
         self._expired = expired
-        self._movable = _for_goal(goal, candidates(situation, policy), situation.cluster)
+        movable = candidates(situation, policy)
+        highest = highest_victim(waiting_pods(goal))
+        allowed = tuple(one for one in movable if not outranks(one.pod, highest))
+        self._spared = len(movable) - len(allowed)
+        """How many pods stay since they are more important than those that wait."""
+        self._movable = _for_goal(goal, allowed, situation.cluster)
         surroundings = situation.surroundings
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
@@ -143,8 +148,11 @@ class _Planning:
         return Outcome(None, reason, before, movable=len(self._movable))
 
     def _reason_for_no_plan(self) -> str:
+        spared = ""
+        if self._spared:
+            spared = f"; spared: {pluralize(self._spared, 'pod')} more important than the pod that waits"
         if not self._movable:
-            return "no pod may be moved"
+            return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
@@ -153,7 +161,7 @@ class _Planning:
             if self._forbidden
             else ""
         )
-        return f"no plan was found within {within}{besides}{late}"
+        return f"no plan was found within {within}{besides}{late}{spared}"
 
     def _forget_moves(self) -> None:
         """Let go of what the last search has tried, node by node.
@@ -287,13 +295,9 @@ class _Planning:
 
 
 def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:
-    """Return the pods that a plan for the goal may evict.
-
-    To align pods, only those that are not; to make room for pods, none that is more important than they are.
-    """
+    """Return the pods that a plan for the goal may evict; to align pods, only those that are not."""
     if not isinstance(goal, Align):
-        highest = highest_victim(waiting_pods(goal))
-        return tuple(one for one in movable if not outranks(one.pod, highest))
+        return movable
     lie = {uid: found for node in cluster.nodes.values() for uid, found in goal.misaligned(node).items()}
     return tuple(
         replace(one, weight=-_remote_millis(lie[one.pod.uid]))

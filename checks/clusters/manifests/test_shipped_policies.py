@@ -191,7 +191,7 @@ CHANGES: tuple[tuple[Any, dict[str, str]], ...] = (
 )
 """A patch of a pod, and why it is denied to which of the accounts."""
 STATUS_CHANGES: tuple[tuple[Any, bool], ...] = (
-    ({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}, True),
+    ({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Full"}]}}, True),
     ({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}, True),
     ({"status": {"nominatedNodeName": "node-a"}}, True),
     ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False),
