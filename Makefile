@@ -15,14 +15,16 @@ help:  ## list the targets
 
 venv: $(STAMP)  ## .venv with everything; console scripts in .venv/bin
 
-$(STAMP): requirements.txt pyproject.toml tools/make-venv
+PROJECTS := pyproject.toml models/pyproject.toml lab/pyproject.toml
+
+$(STAMP): requirements.txt $(PROJECTS) tools/make-venv
 	tools/make-venv $(VENV)
 	@touch $@
 
-lock:  ## renew requirements.txt from pyproject.toml, and tools/audit-tools.txt
-	$(BIN)/pip-compile --quiet --all-extras --generate-hashes --allow-unsafe --strip-extras \
+lock:  ## renew requirements.txt from all pyproject.toml, and tools/audit-tools.txt
+	$(BIN)/python -m tools.locked | $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
-	  --output-file requirements.txt pyproject.toml
+	  --output-file requirements.txt -
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file tools/audit-tools.txt tools/audit-tools.in
@@ -38,7 +40,7 @@ format: venv  ## let ruff rewrite what it can
 types: venv
 	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
-	  tools/wheels.py
+	  tools/sbom.py tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -104,9 +106,13 @@ docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it w
 audit: venv  ## known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
 	tools/audit .cache/audit
 
-sbom: venv  ## the wheel and its bill of materials (CycloneDX), in dist
-	$(BIN)/python -m hatchling build --target wheel --directory dist
-	$(BIN)/python -m tools.wheel_sbom dist/*.whl > dist/numazones.cdx.json
+sbom: venv  ## the wheels and their bills of materials (CycloneDX), in dist
+	for folder in $(dir $(PROJECTS)); do \
+	  (cd $$folder && "$(CURDIR)/$(BIN)/python" -m hatchling build --target wheel --directory "$(CURDIR)/dist") || exit; \
+	done
+	for name in numazones numazones_models numazones_lab; do \
+	  $(BIN)/python -m tools.sbom dist/$$name-*.whl > dist/$${name/_/-}.cdx.json || exit; \
+	done
 
 pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m tools.pictures
@@ -122,7 +128,7 @@ dashboards: venv  ## write manifests/grafana from tools/dashboards
 
 version:  ## make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }
-	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/' pyproject.toml
+	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/; /^dependencies = / s/==[^"]*/==$(VERSION)/g' $(PROJECTS)
 	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' manifests/chart/Chart.yaml
 	sed -i -E '/name: numazones-/ {n; s/(newTag: ).*/\1$(VERSION)/}' $(wildcard manifests/*/kustomization.yaml)
 

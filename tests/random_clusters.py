@@ -16,10 +16,10 @@ from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.simulation.koord_scheduler import books
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.kubelet import pod_status
-from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
+from numazones_simulator.kubelet.kubelet import NoDecision, SimulatedKubelet
 from numazones_simulator.node_spec import NodeSpec, node_object
 from numazones_simulator.placement_models import PublishedObject
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 Object = dict[str, Any]
 CREATED = "2026-01-31T08:00:00Z"
@@ -30,7 +30,7 @@ class SimulatedNode:
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
-        self.kubelet = Kubelet(spec)
+        self.kubelet = SimulatedKubelet(spec)
         simulation = placement_models.simulation_of(spec.model)
         self.plugin = None if simulation is None else simulation.plugin(spec)
         self._simulation = simulation
@@ -55,7 +55,7 @@ class SimulatedNode:
             if self.plugin is not None and self.plugin.create(body):
                 self._forget(uid)
                 return False
-        except (Undecidable, NumazonesError):
+        except (NoDecision, NumazonesError):
             self._forget(uid)
             return False
         now = body["metadata"]["creationTimestamp"]
@@ -98,7 +98,7 @@ def installed(nodes: Iterable[SimulatedNode]) -> Iterator[Object]:
     """The objects that clusters with such nodes have beside them."""
     for name in {node.spec.model for node in nodes}:
         simulation = placement_models.simulation_of(name)
-        for _, body in () if simulation is None else simulation.installed():
+        for _, body in () if simulation is None else simulation.installed:
             yield body
 
 
@@ -112,7 +112,7 @@ def clusters(draw: st.DrawFn, *, most_pods: int = 8) -> tuple[list[SimulatedNode
     choose = random.Random(seed)
     streams = {
         node.spec.model: iter(
-            Workload(seed).pods()
+            PodStream(seed).pods()
             if placement_models.simulation_of(node.spec.model) is None
             else placement_models.pods_for(node.spec.model, seed)
         )

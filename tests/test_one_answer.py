@@ -14,7 +14,7 @@ from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump
 from numazones.placement import models
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Kind
+from numazones.prediction.forecast import PodKind
 from numazones.prediction.room import FittingPods, pod_of_shape
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
@@ -165,7 +165,7 @@ async def test_why_and_the_operator_predict_alike(
     live.pods.put(pod)
     forecasts = LiveForecasts(live, metrics=Metrics(CollectorRegistry()), candidates=len(dumped))
     predictions = [prediction async for _, prediction, _ in forecasts.renew()]
-    assert Kind.of(pod) is not None
+    assert PodKind.of(pod) is not None
     assert predictions
     assert all(prediction == said for prediction in predictions)
 

@@ -1,12 +1,11 @@
 """Writes docs/reference/answers.md: the fields of what ``kubectl numazones … -o json`` answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from typing_extensions import is_typeddict
-
-from kubectl_numazones.printing.documents import DOCUMENTS
+from kubectl_numazones.documents import DOCUMENTS
+from numazones.apimachinery.answer import parts_of, title_of
 
 _NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", type(None): "null", Any: "any"}
 _INTRODUCTION = """# Answers of kubectl numazones
@@ -21,23 +20,23 @@ their meaning.
 def page() -> str:
     """Return the page, without its header."""
     parts = [_INTRODUCTION]
-    told: set[str] = set()
+    told: set[Any] = set()
     for command, document in DOCUMENTS.items():
         parts.append(f"\n## {command}\n\n{_capitalized(_about(document).partition(': ')[2])}\n")
         parts += _tables(document, told)
     return "".join(parts)
 
 
-def _tables(document: Any, told: set[str]) -> Iterator[str]:
+def _tables(document: Any, told: set[Any]) -> Iterator[str]:
     """Yield the table of a document's fields, then those of objects in it that have none yet."""
-    fields = get_type_hints(document, include_extras=True)
-    rows = "".join(f"| `{name}` | {_shown(kind)} | {_doc(kind)} |\n" for name, kind in fields.items())
+    parts = parts_of(document)
+    rows = "".join(f"| `{one.name}` | {_shown(one.kind)} | {_escaped(one.sentence)} |\n" for one in parts)
     yield f"\n| field | type | |\n|---|---|---|\n{rows}"
-    for kind in fields.values():
-        for inner in _objects(kind):
-            if inner.__name__ not in told:
-                told.add(inner.__name__)
-                yield f"\n### {inner.__name__}\n\n{_about(inner)}\n"
+    for one in parts:
+        for inner in _objects(one.kind):
+            if inner not in told:
+                told.add(inner)
+                yield f"\n### {title_of(inner)}\n\n{_about(inner)}\n"
                 yield from _tables(inner, told)
 
 
@@ -49,8 +48,8 @@ def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _doc(kind: Any) -> str:
-    return str(kind.__metadata__[0]).replace("|", "\\|") if get_origin(kind) is Annotated else ""
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _shown(kind: Any) -> str:
@@ -58,15 +57,17 @@ def _shown(kind: Any) -> str:
         return _shown(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(map(_shown, get_args(kind)))
-    if get_origin(kind) is list:
+    if get_origin(kind) in {list, tuple, Sequence}:
         return f"list of {_shown(get_args(kind)[0])}"
-    if get_origin(kind) is dict:
+    if get_origin(kind) in {dict, Mapping}:
         return f"object of {_shown(get_args(kind)[1])} by name"
-    return _NAMES.get(kind) or f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if isinstance(kind, type) and issubclass(kind, str):
+        return "string"
+    return _NAMES.get(kind) or f"[{title_of(kind)}](#{title_of(kind).lower()})"
 
 
 def _objects(kind: Any) -> Iterator[Any]:
-    if is_typeddict(kind):
+    if isinstance(kind, type) and parts_of(kind):
         yield kind
     for part in get_args(kind):
         yield from _objects(part)

@@ -1,7 +1,8 @@
 """The part of requirements.txt that some extras of the project need: what their images install.
 
-The lock says which versions, with their hashes; which of them an extra needs is read from pyproject.toml and
-from the metadata of the installed packages, so that there is one lock and not one per image.
+The lock says which versions, with their hashes; which of them an extra needs is read from the distributions'
+pyproject.toml and from the metadata of the installed packages, so that there is one lock and not one per
+image. Run as a program, it prints what the lock is made from (``make lock``).
 """
 
 import re
@@ -9,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from importlib.metadata import requires
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
+DISTRIBUTIONS = {"numazones": ROOT, "numazones-models": ROOT / "models", "numazones-lab": ROOT / "lab"}
+"""What the project is installed as, and the folders that these are built from. They share one version."""
 
 
 def version() -> str:
@@ -23,16 +27,28 @@ def version() -> str:
     return str(project()["version"])
 
 
-def project() -> dict[str, Any]:
-    """The table ``project`` of pyproject.toml."""
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def project(distribution: str = "numazones") -> dict[str, Any]:
+    """The table ``project`` of a distribution's pyproject.toml."""
+    text = (DISTRIBUTIONS[distribution] / "pyproject.toml").read_text()
+    found: dict[str, Any] = tomllib.loads(text)["project"]
     return found
+
+
+def extras_of(distribution: str) -> dict[str, list[str]]:
+    """Extra of a distribution → what it lists."""
+    found: dict[str, list[str]] = project(distribution).get("optional-dependencies", {})
+    return found
+
+
+def siblings(distribution: str) -> set[str]:
+    """The project's other distributions that one needs."""
+    return {Requirement(text).name for text in project(distribution)["dependencies"]} & DISTRIBUTIONS.keys()
 
 
 def needed(
     extras: list[str], without: str | None = None, environment: Mapping[str, str] | None = None
 ) -> set[str]:
-    """Names of all packages that the project with some extras needs, directly or not.
+    """Names of all packages that the project with some extras needs, directly or not; its own aside.
 
     What another extra lists can be left out: what a program brings for laptops, images need not carry.
     ``environment``: variables of another Python's markers than this one's, such as ``python_version``.
@@ -41,11 +57,11 @@ def needed(
         KeyError: there is no such extra.
         importlib.metadata.PackageNotFoundError: a package is not installed (run ``make venv``).
     """
-    declared = project()
-    texts = [*declared["dependencies"]]
+    declared = {name: texts for one in DISTRIBUTIONS for name, texts in extras_of(one).items()}
+    texts = [*project()["dependencies"]]  # the other distributions need this one alone
     for extra in extras:
-        texts += declared["optional-dependencies"][extra]
-    left_out = declared["optional-dependencies"][without] if without else []
+        texts += declared[extra]
+    left_out = declared[without] if without else []
     left = [Requirement(text) for text in texts if text not in left_out]
     seen: set[tuple[str, frozenset[str]]] = set()
     while left:
@@ -76,3 +92,10 @@ def locked(names: AbstractSet[str]) -> str:
     if missing:
         raise LookupError(f"requirements.txt lacks {', '.join(sorted(missing))}; run make lock")
     return "".join(found[name] for name in sorted(names))
+
+
+if __name__ == "__main__":
+    for one in DISTRIBUTIONS:
+        for text in (*project(one)["dependencies"], *chain(*extras_of(one).values())):
+            if Requirement(text).name not in DISTRIBUTIONS:
+                print(text)

@@ -18,7 +18,7 @@ from numazones_client import ClusterConfig
 from numazones_exporter.metrics import Metrics as ExporterMetrics
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_operator.metrics.registry import GaugeCollector
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
 
 PAGES: Mapping[str, Sequence[str]] = {
@@ -88,7 +88,7 @@ def exporter_metrics() -> Iterator[Registered]:
 
 def operator_metrics() -> Iterator[Registered]:
     """Every metric of an operator that is put together as usual; it is not started."""
-    operator = Operator(Options(), ClusterConfig(server="http://127.0.0.1:0"))
+    operator = Operator(OperatorOptions(), ClusterConfig(server="http://127.0.0.1:0"))
     yield from _of(operator.registry)
 
 

@@ -1,13 +1,8 @@
-"""What images and the archives for krew are made for, and which wheels run there."""
+"""What images and the archives for krew are made for, and whose wheels run there."""
 
-import platform
-import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.tags import mac_platforms
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Those that the project supports."""
@@ -21,10 +16,6 @@ _MACHINES = {
     ("darwin", "amd64"): "x86_64",
     ("darwin", "arm64"): "arm64",
 }
-
-
-class MissingWheel(LookupError):
-    """No wheel of a package runs on a target; the message names both."""
 
 
 class Target(NamedTuple):
@@ -59,47 +50,5 @@ class Target(NamedTuple):
             "platform_machine": _MACHINES[self],
         }
 
-    def tags(self, python: str) -> Iterator[Tag]:
-        """Yield the tags of wheels that a Python takes there, the best first."""
-        version = tuple(map(int, python.split(".")))
-        yield from cpython_tags(version, platforms=self.platforms)
-        yield from compatible_tags(version, f"cp{''.join(python.split('.'))}", self.platforms)
-
 
 TARGETS = tuple(Target(*pair) for pair in _MACHINES)
-
-
-def here() -> Target:
-    """Return the target that this runs on.
-
-    Raises:
-        LookupError: there is no archive for it.
-    """
-    machine = {"AMD64": "x86_64"}.get(platform.machine(), platform.machine())
-    for target, name in zip(TARGETS, _MACHINES.values(), strict=True):
-        if (target.os, name) == (sys.platform, machine):
-            return target
-    raise LookupError(f"there is no krew archive for {sys.platform} on {machine}; use pipx")
-
-
-def chosen(wheels: Iterable[Path], package: str, target: Target, python: str) -> Path:
-    """Return the wheel of a package that a Python would take on a target.
-
-    Raises:
-        MissingWheel: none runs there.
-    """
-    ranks = {tag: rank for rank, tag in enumerate(target.tags(python))}
-    best = []
-    for wheel in wheels:
-        name, _, _, tags = parse_wheel_filename(wheel.name)
-        if name == canonicalize_name(package):
-            best += [(ranks[tag], wheel) for tag in tags if tag in ranks]
-    if not best:
-        raise MissingWheel(f"there is no wheel of {package} for Python {python} on {target}")
-    return min(best)[1]
-
-
-def is_pure(wheel: Path) -> bool:
-    """Whether a wheel is the same for every Python and platform."""
-    _, _, _, tags = parse_wheel_filename(wheel.name)
-    return all(tag.abi == "none" and tag.platform == "any" for tag in tags)

@@ -1,4 +1,4 @@
-"""Downloads the wheels that requirements.txt pins, for a Python and a machine that need not be these.
+"""Downloads and installs wheels as requirements.txt pins them, for any Python and machine that is supported.
 
     python -m tools.wheels FOLDER --architecture arm64 --python 3.11 operator --without kubeconfig
     python -m tools.wheels FOLDER --architecture arm64 --python 3.11 --package pip
@@ -7,13 +7,14 @@ pip checks each by its hash, and leaves what the folder has already.
 """
 
 import argparse
-import hashlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from tools.locked import ROOT, locked, needed
+from tools.locked import locked, needed
 from tools.targets import PYTHONS, TARGETS, Target
 
 
@@ -24,25 +25,39 @@ def download(folder: Path, names: AbstractSet[str], target: Target, python: str)
         LookupError: the lock lacks one.
         subprocess.CalledProcessError: pip could not, and said why.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "--requirement", "/dev/stdin"]
-    command += ["--python-version", python, "--implementation", "cp", "--dest", str(folder)]
+    _pip("download", "--require-hashes", "--dest", folder, pins=locked(names), target=target, python=python)
+
+
+def install(
+    folder: Path,
+    names: AbstractSet[str],
+    target: Target,
+    python: str,
+    *,
+    wheels: Path,
+    further: Iterable[str],
+) -> None:
+    """Install packages from a folder of wheels that were downloaded, and further wheels.
+
+    Raises:
+        LookupError: the lock lacks one.
+        subprocess.CalledProcessError: a wheel is not there; pip said which.
+    """
+    pins = re.sub(r" \\$|^ .*\n", "", locked(names), flags=re.MULTILINE)
+    offline = ("--no-index", "--find-links", wheels, "--no-compile", "--target", folder)
+    _pip("install", *offline, pins="\n".join((pins, *further, "")), target=target, python=python)
+
+
+def _pip(command: str, *options: str | Path, pins: str, target: Target, python: str) -> None:
+    """Let pip work for a Python and a machine that need not be these."""
+    line = [sys.executable, "-m", "pip", command, *map(str, options), "--requirement", "/dev/stdin"]
+    line += ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    line += ["--python-version", python, "--implementation", "cp"]
     for abi in (f"cp{python.replace('.', '')}", "abi3", "none"):
-        command += ["--abi", abi]
+        line += ["--abi", abi]
     for platform in target.platforms:
-        command += ["--platform", platform]
-    subprocess.run(command, check=True, text=True, input=locked(names))
-
-
-def pinned(folder: Path) -> list[Path]:
-    """Wheels of a folder that the lock pins. It may hold others, which an older lock had."""
-    lock = (ROOT / "requirements.txt").read_text()
-    return [
-        path
-        for path in sorted(folder.glob("*.whl"))
-        if f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" in lock
-    ]
+        line += ["--platform", platform]
+    subprocess.run(line, check=True, text=True, input=pins)
 
 
 if __name__ == "__main__":

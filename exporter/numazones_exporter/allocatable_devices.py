@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from numazones.api.snapshot import KnownDevice
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.triggers import DEVICE_PLUGINS, Wakeups
+from numazones_node.problems import SourceError
 
 PAUSE_SECONDS = 5.0
 

@@ -16,12 +16,12 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     DISAGREE,
     MEMORY_MANAGER_STATE,
-    NO_NUMA_NODES,
     NOT_FOUND,
     Observation,
-    Problem,
 )
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, cpu_policy, memory_policy
+from numazones_node.problems import Problem
+from numazones_node.sysfs import NO_NUMA_NODES
 
 CONSISTENT = "Consistent"
 

@@ -17,11 +17,11 @@ from numazones_exporter.observation import (
     DEVICE_CHECKPOINT,
     DISAGREE,
     MEMORY_MANAGER_STATE,
-    Hardware,
     Observation,
-    Problem,
 )
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 _RESTART = "was the kubelet restarted since the change?"
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from numazones.api.amounts import Amounts, amounts_of
+from numazones.api.amounts import ResourceAmounts, amounts_of
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
 from numazones.errors import NumazonesError
@@ -28,7 +28,7 @@ from numazones_exporter.confinement import UNCONFINED, Confinement, enter
 from numazones_exporter.file_opener import FileOpener, ReadFile, read_file
 from numazones_exporter.health import PUBLISH, SCAN, Health
 from numazones_exporter.lease import LeaseKeeper
-from numazones_exporter.metrics import Metrics
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -36,7 +36,6 @@ from numazones_exporter.observation import (
     KUBELET_CONFIG,
     KUBELET_FILES,
     MEMORY_MANAGER_STATE,
-    NO_NUMA_NODES,
     NODE,
     NOT_ASKED,
     NOT_FOUND,
@@ -44,12 +43,10 @@ from numazones_exporter.observation import (
     PODRESOURCES,
     PODS,
     SOCKET_MISSING,
-    SYSFS,
     Observation,
-    Problem,
 )
 from numazones_exporter.options import NODE_RESOURCE_TOPOLOGIES, NUMAZONES, Options
-from numazones_exporter.publishing import MissingOwner, Publisher, Writer, ZonePublisher
+from numazones_exporter.publishing import MissingOwner, ObjectWriter, Publisher, ZonePublisher
 from numazones_exporter.resident_memory import homes
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.podresources import SocketReader
@@ -66,6 +63,8 @@ from numazones_exporter.triggers import (
 )
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_exporter.watched_zones import WatchedZones
+from numazones_node.problems import Problem
+from numazones_node.sysfs import NO_NUMA_NODES, SYSFS
 from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0
@@ -128,7 +127,7 @@ async def serve(
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
     cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
-    metrics = Metrics(registry, cgroups=cgroups)
+    metrics = ExporterMetrics(registry, cgroups=cgroups)
     metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)
     answer = recording.recording_application(
@@ -153,7 +152,13 @@ class Exporter:
     """Reads one node and keeps its objects current."""
 
     def __init__(
-        self, options: Options, client: Client, *, metrics: Metrics, state: Health, read: ReadFile = read_file
+        self,
+        options: Options,
+        client: Client,
+        *,
+        metrics: ExporterMetrics,
+        state: Health,
+        read: ReadFile = read_file,
     ) -> None:
         """Connect the parts; nothing runs yet. ``read`` reads the kubelet's files."""
         self._client = client
@@ -167,7 +172,7 @@ class Exporter:
         if options.pods == "api" and self._sources.pods is not None:
             self._pods = WatchedPods(client, options.node_name, self._wakeups, otherwise=self._sources.pods)
             self._sources.pods = self._pods
-        writer = Writer(client, metrics)
+        writer = ObjectWriter(client, metrics)
         self._publishers: list[Publisher] = []
         self._zones: WatchedZones | None = None
         if NUMAZONES in options.publish:
@@ -395,5 +400,5 @@ def _has_contradictions(node_zones: Sequence[NUMAZone]) -> bool:
     )
 
 
-def _amounts(snapshot: NodeSnapshot) -> dict[int, tuple[Amounts, ...]]:
+def _amounts(snapshot: NodeSnapshot) -> dict[int, tuple[ResourceAmounts, ...]]:
     return {node.id: amounts_of(snapshot, node) for node in snapshot.machine.numa_nodes}

@@ -25,8 +25,8 @@ from numazones_exporter.observation import (
     ContainerResources,
     Observation,
     PodResources,
-    Problem,
 )
+from numazones_node.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError
 from numazones_client.resources import LEASES
-from numazones_exporter.publishing import Writer
+from numazones_exporter.publishing import ObjectWriter
 
 RENEWALS_PER_DURATION = 3
 """Two renewals may be lost before the node counts as stale."""
@@ -58,7 +58,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ObjectWriter,
         node_name: str,
         *,
         namespace: str,

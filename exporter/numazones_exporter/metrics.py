@@ -15,12 +15,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from numazones.api.amounts import Amounts
+from numazones.api.amounts import ResourceAmounts
 from numazones.cpuset import CPUSet
 from numazones_exporter.observation import ORDER
 from numazones_exporter.resident_memory import confines, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
 
@@ -42,7 +42,7 @@ CGROUPS = "cgroups"
 _log = logging.getLogger(__name__)
 
 
-class Metrics:
+class ExporterMetrics:
     """Every metric of the exporter, in one registry."""
 
     def __init__(self, registry: CollectorRegistry, *, cgroups: CgroupReader | None = None) -> None:
@@ -51,7 +51,7 @@ class Metrics:
         self._homes: Mapping[str, int] = {}
         self._cpus_of_numa: Mapping[int, CPUSet] = {}
         self._node = ""
-        self._zones: Mapping[int, tuple[Amounts, ...]] = {}
+        self._zones: Mapping[int, tuple[ResourceAmounts, ...]] = {}
         self_metrics.register(registry, prefix="numazones_exporter")
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
@@ -95,7 +95,7 @@ class Metrics:
             registry.register(_MemoryCollector(self, cgroups))
 
     @property
-    def zones(self) -> Iterator[tuple[str, int, str, Amounts]]:
+    def zones(self) -> Iterator[tuple[str, int, str, ResourceAmounts]]:
         """Node, NUMA id, resource and amounts of each zone's resources as last read."""
         for numa, resources in self._zones.items():
             for amounts in resources:
@@ -109,7 +109,7 @@ class Metrics:
     def show(
         self,
         node: str,
-        zones: Mapping[int, tuple[Amounts, ...]],
+        zones: Mapping[int, tuple[ResourceAmounts, ...]],
         homes: Mapping[str, int] = MappingProxyType({}),
         cpus_of_numa: Mapping[int, CPUSet] = MappingProxyType({}),
     ) -> None:
@@ -120,7 +120,7 @@ class Metrics:
 class _ZonesCollector(Collector):
     """Turns the amounts of the moment into gauges when Prometheus asks."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: ExporterMetrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
@@ -130,7 +130,7 @@ class _ZonesCollector(Collector):
 class _MemoryCollector(Collector):
     """Reads the pods' control groups when Prometheus asks: nothing is read where nobody looks."""
 
-    def __init__(self, metrics: Metrics, cgroups: CgroupReader) -> None:
+    def __init__(self, metrics: ExporterMetrics, cgroups: CgroupReader) -> None:
         self._metrics = metrics
         self._cgroups = cgroups
         self._problem = ""

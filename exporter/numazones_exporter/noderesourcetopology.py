@@ -15,7 +15,7 @@ from numazones.api.noderesourcetopology import from_zones
 from numazones.api.numazone import NUMAZone
 from numazones_client import Conflict, NotFound, UnknownResource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
-from numazones_exporter.publishing import RESYNC_SECONDS, Writer, canonical
+from numazones_exporter.publishing import RESYNC_SECONDS, ObjectWriter, canonical
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class NodeResourceTopologyPublisher:
     """Publishes the NodeResourceTopology of one node."""
 
     def __init__(
-        self, writer: Writer, node_name: str, *, clock: Callable[[], float] = time.monotonic
+        self, writer: ObjectWriter, node_name: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Send no request yet."""
         self._writer = writer

@@ -6,7 +6,7 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 
 from dataclasses import dataclass, field
 
-from numazones.api.snapshot import KnownCache, KnownDevice
+from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoints import (
     CPUManagerCheckpoint,
@@ -14,10 +14,10 @@ from numazones.kubelet.checkpoints import (
     MemoryManagerCheckpoint,
 )
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block
+from numazones_node.problems import Problem
+from numazones_node.sysfs import SYSFS, Hardware
 
-SYSFS = "sysfs"
 PODRESOURCES = "podresources"
 KUBELET_CONFIG = "kubelet-config"
 CPU_MANAGER_STATE = "cpu_manager_state"
@@ -49,35 +49,6 @@ SOCKET_MISSING = "SocketMissing"
 """Reason of a problem that is a socket which is not there."""
 FILES_MISSING = "KubeletFilesMissing"
 """Reason of problems that are one: nothing of a kubelet is where it was looked for."""
-NO_NUMA_NODES = "NoNUMANodes"
-"""Reason of what is unusual, but no gap: the kernel knows no NUMA nodes, and the kubelet does without."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    """Something that could not be read, or that contradicts another source."""
-
-    source: str
-    """One of the constants above."""
-    reason: str
-    """CamelCase, as the reason of a condition."""
-    message: str
-    """Names the object and the cure."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """The machine as sysfs describes it, with what ``Machine`` (what the kubelet sees) leaves out."""
-
-    machine: Machine
-    offline: tuple[tuple[int, CPUSet], ...]
-    """(NUMA id, CPUs that are there but offline), where there are any."""
-    isolated: CPUSet
-    """CPUs that the kernel's scheduler leaves alone (isolcpus)."""
-    caches: tuple[KnownCache, ...]
-    """L3 caches, and higher levels where there are any."""
-    memory_unknown: int = 0
-    """Mask of the NUMA nodes whose memory size could not be read (their ``memory`` is 0)."""
 
 
 @dataclass(frozen=True, slots=True)

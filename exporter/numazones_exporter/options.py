@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import click
 
-from numazones_exporter.setting_kinds import NodeName, ObjectKinds, Source
+from numazones_exporter.setting_kinds import NodeName, ObjectKinds, SourceSetting
 from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, REQUIRED, setting
 
@@ -47,14 +47,16 @@ class Options:
         "",
         "unix:PATH of the kubelet's podresources socket, replay:DIR with podresources_list.pb and "
         "podresources_allocatable.pb, or none.  [default: unix:KUBELET_DIR/pod-resources/kubelet.sock]",
-        kind=Source(words=("none",), schemes=("unix", "replay"), metavar="unix:PATH, replay:DIR, none"),
+        kind=SourceSetting(
+            words=("none",), schemes=("unix", "replay"), metavar="unix:PATH, replay:DIR, none"
+        ),
         metavar="SOURCE",
     )
     kubelet_config: str = setting(
         "configz",
         "The kubelet's configuration: configz asks the running kubelet, file:PATH reads a "
         "KubeletConfiguration or a saved configz answer (YAML or JSON), or none.",
-        kind=Source(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
+        kind=SourceSetting(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
         metavar="SOURCE",
     )
     kubelet_version: str = setting(
@@ -79,7 +81,7 @@ class Options:
         "api",
         "This node's pods: api, file:PATH of a PodList (YAML or JSON, pods of other nodes are ignored), or "
         "none.",
-        kind=Source(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none"),
+        kind=SourceSetting(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none"),
         metavar="SOURCE",
     )
     source_timeout: float = setting(10.0, "How long a source may take to answer.", kind=DURATION)

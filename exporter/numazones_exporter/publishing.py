@@ -17,7 +17,6 @@ condition whose status stays keeps the time that the API server holds.
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, NotFound, Resource
 from numazones_client.resources import NUMAZONES
-from numazones_exporter.metrics import Metrics
+from numazones_exporter.metrics import ExporterMetrics
 
 FIELD_MANAGER = "numazones-exporter"
 RESYNC_SECONDS = 600.0
@@ -41,8 +40,6 @@ _DYNAMIC_RESOURCES = "dynamicResources"
 """Fields of a zone's status that are the operator's."""
 _MAX_CONCURRENT_WRITES = 16
 """Zones that are written at the same time; each takes a connection."""
-
-_log = logging.getLogger(__name__)
 
 
 class MissingOwner(NumazonesError):
@@ -75,10 +72,10 @@ class _PublishedZone:
     """Whether the operator's mark of a silent exporter is on it."""
 
 
-class Writer:
+class ObjectWriter:
     """Applies and deletes objects under one field manager, and counts every attempt."""
 
-    def __init__(self, client: Client, metrics: Metrics) -> None:
+    def __init__(self, client: Client, metrics: ExporterMetrics) -> None:
         self.client = client
         self._metrics = metrics
 
@@ -138,7 +135,7 @@ class ZonePublisher:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: ObjectWriter,
         node_name: str,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

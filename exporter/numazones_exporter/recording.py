@@ -23,9 +23,9 @@ from numazones_exporter.observation import (
     Observation,
 )
 from numazones_exporter.options import Options
-from numazones_exporter.sources import sysfs as sysfs_tree
 from numazones_exporter.sources.paths import STATE_FILES
 from numazones_exporter.sources.reading import Sources, observe
+from numazones_node import sysfs as sysfs_tree
 from numazones_program.probes import Application
 from numazones_program.recordings import FACTS, PATH, SWITCHED_OFF, archive_of
 

@@ -13,7 +13,9 @@ from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.cpu_manager import CPUManager
 from numazones.kubelet.cpu_topology import CPUTopology
-from numazones_exporter.observation import DISAGREE, KUBELET_CONFIG, Hardware, Observation, Problem
+from numazones_exporter.observation import DISAGREE, KUBELET_CONFIG, Observation
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 STATIC_CPU = "static"
 STATIC_MEMORY = "Static"

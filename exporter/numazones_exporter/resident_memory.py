@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from numazones import cpuset
-from numazones.api.snapshot import Holder
+from numazones.api.snapshot import ContainerHolding
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import Machine, numas_of
 from numazones_exporter.sources.cgroups import ContainerGroup, PodMemory
@@ -35,7 +35,7 @@ class ResidentMemory:
     """NUMA id → containers without exclusive CPUs that run there, and not on every NUMA node."""
 
 
-def homes(holders: Iterable[Holder], machine: Machine) -> dict[str, int]:
+def homes(holders: Iterable[ContainerHolding], machine: Machine) -> dict[str, int]:
     """Return pod uid → mask of the NUMA nodes of its exclusive CPUs, of pods that have some."""
     cpus: dict[str, int] = {}
     for holder in holders:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from numazones_program.settings import Kind
+from numazones_program.settings import SettingKind
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MAX_NODE_NAME = 253
@@ -16,7 +16,7 @@ def is_node_name(text: str) -> bool:
     return len(text) <= _MAX_NODE_NAME and _NODE_NAME.fullmatch(text) is not None
 
 
-class ObjectKinds(Kind):
+class ObjectKinds(SettingKind):
     """Kinds of objects to publish: a comma-separated list, or a list in the file."""
 
     name = "kinds"
@@ -44,7 +44,7 @@ class ObjectKinds(Kind):
         return ",".join(value)
 
 
-class Source(Kind):
+class SourceSetting(SettingKind):
     """Where to read: a bare word, or ``scheme:PATH``."""
 
     name = "source"
@@ -65,7 +65,7 @@ class Source(Kind):
         return text
 
 
-class NodeName(Kind):
+class NodeName(SettingKind):
     """A node's name: a DNS subdomain."""
 
     name = "name"

@@ -6,7 +6,7 @@ snapshot id, which is derived from their content, are ``numazones.api.snapshot``
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -14,10 +14,11 @@ from pydantic import ValidationError
 from numazones import cpuset
 from numazones.api.fingerprint import fingerprint
 from numazones.api.meta import Condition
-from numazones.api.numazone import Kubelet, NUMAZone
+from numazones.api.numazone import KubeletSettings, NUMAZone
 from numazones.api.shared_cpus import cpus_exclusive
 from numazones.api.snapshot import (
-    Holder,
+    ContainerHolding,
+    KnownDevice,
     NodeSnapshot,
     kubelet_settings,
 )
@@ -30,9 +31,8 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones_exporter.conditions import conditions_of, unexpected_problems
 from numazones_exporter.consistency import contradictions
-from numazones_exporter.devices import NodeDevices, devices_of
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
-from numazones_exporter.observation import Hardware, Observation, Problem
+from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
 from numazones_exporter.reserved import (
     STATIC_CPU,
     STATIC_MEMORY,
@@ -41,6 +41,8 @@ from numazones_exporter.reserved import (
     reserved_cpus,
     reserved_memory,
 )
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 
 class IndescribableNode(NumazonesError):
@@ -90,18 +92,36 @@ def problems_of(observation: Observation) -> tuple[Problem, ...]:
     return _join(observation, observation.hardware).problems
 
 
+@dataclass(frozen=True, slots=True)
+class PluginDevices:
+    """The devices of device plugins: what podresources call allocatable, joined with who holds them.
+
+    podresources and the checkpoint list healthy devices only; an unhealthy one is seen while a container
+    holds it, and not otherwise. NUMA nodes come from podresources, and for held devices from the checkpoint.
+    A device without topology, or whose NUMA nodes the machine does not have, belongs to no zone: it is listed
+    in the node's first zone, and no zone counts it.
+    """
+
+    devices: tuple[KnownDevice, ...]
+    resources_without_devices: frozenset[str]
+    """Resources of plugins that list no healthy device, none of whose devices is held."""
+    allocatable_known: bool
+    """Whether the healthy devices and their NUMA nodes could be read; else only devices in use are known."""
+    problems: tuple[Problem, ...] = ()
+
+
 class _NodeFacts(NamedTuple):
     """What the sources say together."""
 
     holdings: Holdings
-    devices: NodeDevices
+    devices: PluginDevices
     reserved: CPUSet | None
     problems: tuple[Problem, ...]
 
 
 def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
     holdings = holdings_of(observation)
-    devices = devices_of(observation, holdings)
+    devices = _devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
     problems = (
         *unexpected_problems(observation),
@@ -162,11 +182,11 @@ def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware
     return replace(hardware, machine=machine, memory_unknown=unknown)
 
 
-def _kubelet(observation: Observation) -> Kubelet | None:
+def _kubelet(observation: Observation) -> KubeletSettings | None:
     version = observation.kubelet_version or ""
     if observation.kubelet is not None:
         return kubelet_settings(observation.kubelet, version=version)
-    return Kubelet(version=version) if version else None
+    return KubeletSettings(version=version) if version else None
 
 
 def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine) -> CPUSet | None:
@@ -221,9 +241,9 @@ def _machine_state(observation: Observation, holdings: Holdings, machine: Machin
     }
 
 
-def _holder(holding: Holding) -> Holder:
+def _holder(holding: Holding) -> ContainerHolding:
     resources = holding.resources
-    return Holder(
+    return ContainerHolding(
         namespace=holding.namespace,
         pod=holding.pod,
         uid=holding.uid,
@@ -245,3 +265,39 @@ def _fingerprint(observation: Observation) -> str:
     else:
         return ""
     return fingerprint(sorted(names))
+
+
+def _devices_of(observation: Observation, holdings: Holdings) -> PluginDevices:
+    """Return all devices, by resource and id."""
+    numas: dict[tuple[str, str], int] = {}
+    registered = {} if observation.devices is None else observation.devices.registered
+    offer = observation.podresources
+    if offer is None:
+        healthy = {(resource, device) for resource, ids in registered.items() for device in ids}
+    else:
+        numas = {(device.resource, device.id): device.numa for device in offer.allocatable_devices}
+        healthy = set(numas)
+    for holding in holdings.containers:
+        for device in holding.resources.devices:
+            numas.setdefault((device.resource, device.id), device.numa)
+    return PluginDevices(
+        devices=tuple(KnownDevice(*key, numas[key], healthy=key in healthy) for key in sorted(numas)),
+        resources_without_devices=frozenset(registered) - {resource for resource, _ in numas}
+        if offer is not None
+        else frozenset(),
+        allocatable_known=offer is not None or observation.devices is None,
+        problems=tuple(_unknown_topology_problems(observation)),
+    )
+
+
+def _unknown_topology_problems(observation: Observation) -> list[Problem]:
+    """Report that the checkpoint alone does not say on which NUMA nodes free devices are."""
+    if observation.podresources is not None or observation.devices is None:
+        return []
+    if not any(observation.devices.registered.values()):
+        return []
+    message = (
+        f"{DEVICE_CHECKPOINT} does not tell the NUMA nodes of free devices; devices are counted "
+        "once podresources can be read"
+    )
+    return [Problem(PODRESOURCES, "DeviceTopologyUnknown", message)]

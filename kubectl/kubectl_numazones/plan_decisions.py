@@ -5,7 +5,6 @@ beforehand: a missing right, a policy that asks for no approval, a plan whose ti
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
@@ -13,18 +12,14 @@ from typing import Any
 
 from kubectl_numazones.reading.access import may
 from numazones.api.rebalance import (
-    ACTIVE,
     Mode,
-    Place,
     PlanPhase,
-    RebalanceRecommendation,
-    RebalanceRecommendationSpec,
-    RebalanceRecommendationStatus,
     RecommendedMove,
 )
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem
+from numazones.rebalance.recommendation import Recommendation
 from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
 from numazones_client.errors import UnknownResource
@@ -37,7 +32,7 @@ _TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
 Object = dict[str, Any]
 
 
-class Decision(StrEnum):
+class PlanDecision(StrEnum):
     """What is decided about a plan; the value is the verb of the command."""
 
     APPROVE = "approve"
@@ -46,41 +41,30 @@ class Decision(StrEnum):
     @property
     def field(self) -> str:
         """The field of the recommendation's ``spec`` that says so, which is also the verb's participle."""
-        return {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}[self]
+        return {PlanDecision.APPROVE: "approved", PlanDecision.REJECT: "rejected"}[self]
 
 
 class Undecidable(NumazonesError):
     """Nothing can be decided, or nothing would come of it; the message says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class PendingPlan(Recommendation):
     """A recommendation that a person decides about."""
 
-    name: str
-    uid: str
-    spec: RebalanceRecommendationSpec
-    status: RebalanceRecommendationStatus
+    __slots__ = ()
 
     @classmethod
-    def of(cls, body: Object) -> "Plan":
+    def of(cls, body: Object) -> "PendingPlan":
         """Read the object.
 
         Raises:
             Undecidable: it makes no sense.
         """
-        name = str(body["metadata"]["name"])
         try:
-            model = RebalanceRecommendation.from_api(body)
+            return cls.from_api(body)
         except (NumazonesError, ValueError) as error:
+            name = body["metadata"]["name"]
             raise Undecidable(f"recommendation {name} cannot be read: {error}") from error
-        status = model.status or RebalanceRecommendationStatus()
-        return cls(name, model.metadata.uid, model.spec, status)
-
-    @property
-    def phase(self) -> str:
-        """How far it is; one that the operator has not looked at yet is proposed."""
-        return self.status.phase or PlanPhase.PROPOSED
 
     @property
     def promise(self) -> str:
@@ -90,19 +74,15 @@ class Plan:
         return f"{self.spec.goal}: {before} now, {after} after {evictions}"
 
 
-def _place(place: Place) -> str:
-    return f"{place.node} {','.join(map(str, place.numa_ids))}".strip()
-
-
 MOVES: tuple[Column[RecommendedMove], ...] = (
     Column("POD", lambda move: move.pod.full_name),
-    Column("FROM", lambda move: _place(move.source)),
-    Column("TO", lambda move: _place(move.target)),
+    Column("FROM", lambda move: str(move.source)),
+    Column("TO", lambda move: str(move.target)),
     Column("WHY", lambda move: move.why),
 )
 
 
-async def find(client: Client, name: str) -> Plan:
+async def find(client: Client, name: str) -> PendingPlan:
     """Return the recommendation that a user named.
 
     Raises:
@@ -112,7 +92,7 @@ async def find(client: Client, name: str) -> Plan:
     if prefix.partition(".")[0] in _TYPES:  # as kubectl get -o name prints it, too
         name = rest
     try:
-        return Plan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
+        return PendingPlan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
     except UnknownResource as error:
         raise Undecidable(
             "this cluster knows no RebalanceRecommendations, so there is nothing to decide; "
@@ -126,8 +106,8 @@ async def _others(client: Client, name: str) -> str:
     """Say which recommendations there are."""
     try:
         plans = sorted(
-            (Plan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
-            key=lambda plan: (plan.phase not in ACTIVE, plan.name),
+            (PendingPlan.of(body) for body in await client.list(REBALANCE_RECOMMENDATIONS)),
+            key=lambda plan: (not plan.active, plan.name),
         )
     except NumazonesError:
         return "kubectl get rebalancerecommendations shows which there are"
@@ -158,7 +138,7 @@ def _forbidden() -> str:
     )
 
 
-async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> None:
+async def check(client: Client, plans: Sequence[PendingPlan], decision: PlanDecision) -> None:
     """See that something would come of a decision about each of the plans.
 
     Raises:
@@ -171,14 +151,14 @@ async def check(client: Client, plans: Sequence[Plan], decision: Decision) -> No
             raise Undecidable(f"{plan.name} cannot be {decision.field}: {found}")
 
 
-async def _problem(client: Client, plan: Plan, decision: Decision) -> str:
+async def _problem(client: Client, plan: PendingPlan, decision: PlanDecision) -> str:
     """Return why nothing would come of a decision; empty if something does."""
-    if decision is Decision.REJECT:
+    if decision is PlanDecision.REJECT:
         return rejection_problem(plan.status)
     return approval_problem(plan.spec, plan.status, await _mode(client, plan), now=datetime.now(UTC))
 
 
-async def _mode(client: Client, plan: Plan) -> str | None:
+async def _mode(client: Client, plan: PendingPlan) -> str | None:
     """The mode of the plan's policy; of one that may not be read, the operator will say what is wrong."""
     try:
         policy = await client.get(REBALANCE_POLICIES, plan.spec.policy)
@@ -189,14 +169,14 @@ async def _mode(client: Client, plan: Plan) -> str | None:
     return str((policy.get("spec") or {}).get("mode") or Mode.RECOMMEND)
 
 
-def is_decided(plan: Plan, decision: Decision) -> bool:
+def is_decided(plan: PendingPlan, decision: PlanDecision) -> bool:
     """Whether that is decided already, and still holds."""
-    if decision is Decision.APPROVE:
-        return plan.phase in ACTIVE and plan.spec.approved and not plan.spec.rejected
-    return plan.phase == PlanPhase.REJECTED or (plan.phase in ACTIVE and plan.spec.rejected)
+    if decision is PlanDecision.APPROVE:
+        return plan.active and plan.spec.approved and not plan.spec.rejected
+    return plan.phase == PlanPhase.REJECTED or (plan.active and plan.spec.rejected)
 
 
-async def decide(client: Client, plan: Plan, decision: Decision) -> None:
+async def decide(client: Client, plan: PendingPlan, decision: PlanDecision) -> None:
     """Write a decision into the very recommendation that was looked at.
 
     Raises:
@@ -218,9 +198,9 @@ async def decide(client: Client, plan: Plan, decision: Decision) -> None:
         )
 
 
-def what_follows(plan: Plan, decision: Decision) -> str:
+def what_follows(plan: PendingPlan, decision: PlanDecision) -> str:
     """Say what comes of a decision."""
-    if decision is Decision.APPROVE:
+    if decision is PlanDecision.APPROVE:
         return "it is proven once more and then carried out, one eviction after the other"
     return (
         "no pod is evicted for it"
@@ -229,14 +209,14 @@ def what_follows(plan: Plan, decision: Decision) -> str:
     )
 
 
-def already(plan: Plan, decision: Decision) -> str:
+def already(plan: PendingPlan, decision: PlanDecision) -> str:
     """Say of a plan about which that is decided how far it is."""
     said = f" ({plan.status.message})" if plan.status.message else ""
     return f"{plan.name} is {decision.field} already: {plan.phase}{said}"
 
 
-def question(plans: Sequence[Plan], decision: Decision) -> str:
+def question(plans: Sequence[PendingPlan], decision: PlanDecision) -> str:
     """Return what is asked before something is decided."""
-    if decision is Decision.REJECT:
+    if decision is PlanDecision.REJECT:
         return f"Reject {pluralize(len(plans), 'plan')}?"
     return f"Have {pluralize(sum(len(plan.spec.moves) for plan in plans), 'pod')} evicted?"

@@ -4,14 +4,13 @@
 custom resources go; docs/reference/embedded-api-server.md says what it does and what it does not.
 """
 
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault, Faults
 from numazones_apiserver.in_process import InProcess
 from numazones_apiserver.server import ApiServer, NodeProxy, NotLoopback
 from numazones_apiserver.writes import DeleteOptions, WriteOptions
 
 __all__ = [
-    "ApiError",
     "ApiServer",
     "DeleteOptions",
     "Fault",
@@ -19,5 +18,6 @@ __all__ = [
     "InProcess",
     "NodeProxy",
     "NotLoopback",
+    "StatusError",
     "WriteOptions",
 ]

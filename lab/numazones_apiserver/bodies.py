@@ -7,7 +7,7 @@ import orjson
 import yaml
 
 from numazones_apiserver import errors, patches, protobuf
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.objects import Validation
 from numazones_apiserver.requests import HTTPRequest, RequestInfo, flag, number
 from numazones_apiserver.responses import JSON
@@ -19,7 +19,7 @@ PATCHES = (patches.JSON, patches.MERGE, patches.STRATEGIC, patches.APPLY)
 
 
 def read_body(request: HTTPRequest, *, patch: bool = False) -> Any:
-    """The request's body as an object; None when there is none. Raises ApiError 400 or 415."""
+    """The request's body as an object; None when there is none. Raises StatusError 400 or 415."""
     raw = request.body
     if not raw:
         return None
@@ -53,7 +53,7 @@ _YAMLLoader.yaml_implicit_resolvers = {
 }
 
 
-def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> ApiError:
+def invalid_patch_option(field: str, message: str, *, forbidden: bool = False) -> StatusError:
     """422: the options of a patch make no sense."""
     reason = "FieldValueForbidden" if forbidden else "FieldValueRequired"
     return errors.invalid("meta.k8s.io", "PatchOptions", "", [errors.FieldError(reason, field, message)])
@@ -71,7 +71,7 @@ def _dry_run(values: list[str], options: str) -> bool:
 
 
 def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
-    """What the query says about a write; raises ApiError 422."""
+    """What the query says about a write; raises StatusError 422."""
     query = request.query
     manager = (
         query.get("fieldManager")
@@ -94,7 +94,7 @@ def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
 
 
 def delete_options(request: HTTPRequest, body: Any) -> DeleteOptions:
-    """What body and query say about a deletion; raises ApiError 400 or 422."""
+    """What body and query say about a deletion; raises StatusError 400 or 422."""
     options = body if isinstance(body, dict) else {}
     query = request.query
     preconditions = options.get("preconditions") or {}

@@ -12,7 +12,7 @@ from typing import Any
 from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.errors import NumazonesError
 from numazones_apiserver import errors
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind, name_of, namespace_of
 from numazones_apiserver.objects import now
 from numazones_apiserver.tables import instant
@@ -155,7 +155,7 @@ class Budgets:
     # --- eviction -----------------------------------------------------------------------------
 
     def evict(self, namespace: str, name: str, options: DeleteOptions) -> None:
-        """Delete a pod unless a budget forbids it; raises ApiError 404, 409, 429 or 500."""
+        """Delete a pod unless a budget forbids it; raises StatusError 404, 409, 429 or 500."""
         pod = self._writes.get(self._pods, namespace, name)
         if not self._is_unprotected(pod):
             self._decrement(pod, dry_run=options.dry_run)
@@ -198,7 +198,7 @@ class Budgets:
         )
 
     def _decrement(self, pod: Object, *, dry_run: bool) -> None:
-        """Take one disruption from the pod's budget; raises ApiError 429 when there is none left."""
+        """Take one disruption from the pod's budget; raises StatusError 429 when there is none left."""
         budgets = [self.refresh(budget) for budget in self.budgets_of(pod)]
         if len(budgets) > 1:
             raise errors.internal(_SEVERAL_BUDGETS)
@@ -237,7 +237,7 @@ def _selector(budget: Object) -> LabelSelector | None:
         return None
 
 
-def _rejection(budget: Object) -> ApiError:
+def _rejection(budget: Object) -> StatusError:
     status, name = budget["status"], name_of(budget)
     rejects = f"The disruption budget {name} does not allow evicting pods currently"
     condition: Object = next(
@@ -251,7 +251,7 @@ def _rejection(budget: Object) -> ApiError:
         message = f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
     else:
         message = rejects
-    return ApiError(
+    return StatusError(
         429,
         "TooManyRequests",
         _VIOLATES,

@@ -8,7 +8,7 @@ from typing import Any
 
 from numazones.apimachinery.duration import human_duration
 from numazones_apiserver.errors import Object
-from numazones_apiserver.kinds import Column
+from numazones_apiserver.kinds import TableColumn
 from numazones_apiserver.selectors import selector_text
 from numazones_apiserver.tables import (
     NONE,
@@ -32,12 +32,12 @@ def get(obj: Any, *path: str, default: Any = None) -> Any:
     return obj
 
 
-def _wide(name: str, cell: Cell) -> Column:
-    return Column(name, cell, priority=1)
+def _wide(name: str, cell: Cell) -> TableColumn:
+    return TableColumn(name, cell, priority=1)
 
 
-def _integer(name: str, cell: Cell) -> Column:
-    return Column(name, cell, type="integer")
+def _integer(name: str, cell: Cell) -> TableColumn:
+    return TableColumn(name, cell, type="integer")
 
 
 def _field(*path: str, default: Any = "") -> Cell:
@@ -63,13 +63,13 @@ def _ready_replicas(workload: Object) -> str:
 _WEBHOOKS = _integer("Webhooks", lambda obj: len(obj.get("webhooks") or ()))
 
 
-def _template_columns(*, selector: bool = True) -> tuple[Column, ...]:
+def _template_columns(*, selector: bool = True) -> tuple[TableColumn, ...]:
     def containers(key: str) -> Cell:
         return lambda obj: ",".join(
             one.get(key, "") for one in get(obj, "spec", "template", "spec", "containers", default=[])
         )
 
-    columns: tuple[Column, ...] = (
+    columns: tuple[TableColumn, ...] = (
         _wide("Containers", containers("name")),
         _wide("Images", containers("image")),
     )
@@ -322,10 +322,10 @@ def _subjects(kind: str) -> Cell:
     return cell
 
 
-def _binding_columns() -> tuple[Column, ...]:
+def _binding_columns() -> tuple[TableColumn, ...]:
     return (
         name_column(),
-        Column("Role", _role_reference),
+        TableColumn("Role", _role_reference),
         age_column(),
         _wide("Users", _subjects("User")),
         _wide("Groups", _subjects("Group")),
@@ -333,21 +333,21 @@ def _binding_columns() -> tuple[Column, ...]:
     )
 
 
-def _created_columns() -> tuple[Column, ...]:
-    created = Column("Created At", lambda obj: obj["metadata"].get("creationTimestamp"), type="date")
+def _created_columns() -> tuple[TableColumn, ...]:
+    created = TableColumn("Created At", lambda obj: obj["metadata"].get("creationTimestamp"), type="date")
     return (name_column(), created)
 
 
-def _with_age(*columns: Column, wide: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+def _with_age(*columns: TableColumn, wide: tuple[TableColumn, ...] = ()) -> tuple[TableColumn, ...]:
     return (name_column(), *columns, age_column(), *wide)
 
 
-_PARAM_KIND = Column(
+_PARAM_KIND = TableColumn(
     "ParamKind", _reference("spec", "paramKind", keys=("apiVersion", "kind"), default=_UNSET)
 )
 _POLICY_BINDING = (
-    Column("PolicyName", _field("spec", "policyName")),
-    Column(
+    TableColumn("PolicyName", _field("spec", "policyName")),
+    TableColumn(
         "ParamRef",
         lambda obj: (
             "/".join(filter(None, (get(obj, "spec", "paramRef", key) for key in ("namespace", "name"))))
@@ -366,11 +366,11 @@ def _claim_state(claim: Object) -> str:
     return ",".join(name for name, holds in states if holds)
 
 
-COLUMNS: dict[str, tuple[Column, ...]] = {
+COLUMNS: dict[str, tuple[TableColumn, ...]] = {
     "Pod": _with_age(
-        Column("Ready", _pod_ready),
-        Column("Status", pod_status),
-        Column("Restarts", _pod_restarts),
+        TableColumn("Ready", _pod_ready),
+        TableColumn("Status", pod_status),
+        TableColumn("Restarts", _pod_restarts),
         wide=(
             _wide("IP", _pod_ip),
             _wide("Node", _field("spec", "nodeName", default=NONE)),
@@ -380,73 +380,73 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "Node": (
         name_column(),
-        Column("Status", _node_status),
-        Column("Roles", _node_roles),
+        TableColumn("Status", _node_status),
+        TableColumn("Roles", _node_roles),
         age_column(),
-        Column("Version", _field("status", "nodeInfo", "kubeletVersion")),
+        TableColumn("Version", _field("status", "nodeInfo", "kubeletVersion")),
         _wide("Internal-IP", _node_address("InternalIP")),
         _wide("External-IP", _node_address("ExternalIP")),
         _wide("OS-Image", _field("status", "nodeInfo", "osImage", default=UNKNOWN)),
         _wide("Kernel-Version", _field("status", "nodeInfo", "kernelVersion", default=UNKNOWN)),
         _wide("Container-Runtime", _field("status", "nodeInfo", "containerRuntimeVersion", default=UNKNOWN)),
     ),
-    "Namespace": _with_age(Column("Status", _field("status", "phase"))),
+    "Namespace": _with_age(TableColumn("Status", _field("status", "phase"))),
     "Event": (
-        Column("Last Seen", _event_last_seen),
-        Column("Type", _field("type")),
-        Column("Reason", _field("reason")),
-        Column("Object", _event_object),
+        TableColumn("Last Seen", _event_last_seen),
+        TableColumn("Type", _field("type")),
+        TableColumn("Reason", _field("reason")),
+        TableColumn("Object", _event_object),
         _wide("Subobject", _field("involvedObject", "fieldPath")),
         _wide("Source", _event_source),
-        Column("Message", lambda event: str(event.get("message", "")).strip()),
+        TableColumn("Message", lambda event: str(event.get("message", "")).strip()),
         _wide("First Seen", _first_seen),
         _wide("Count", _event_count),
-        Column("Name", lambda obj: obj["metadata"]["name"], format="name", priority=1),
+        TableColumn("Name", lambda obj: obj["metadata"]["name"], format="name", priority=1),
     ),
     "ConfigMap": _with_age(
-        Column("Data", lambda obj: str(len(obj.get("data") or ()) + len(obj.get("binaryData") or ()))),
+        TableColumn("Data", lambda obj: str(len(obj.get("data") or ()) + len(obj.get("binaryData") or ()))),
     ),
     "Secret": _with_age(
-        Column("Type", _field("type")), Column("Data", lambda obj: str(len(obj.get("data") or ())))
+        TableColumn("Type", _field("type")), TableColumn("Data", lambda obj: str(len(obj.get("data") or ())))
     ),
     "ServiceAccount": _with_age(),
     "Service": _with_age(
-        Column("Type", _field("spec", "type")),
-        Column("Cluster-IP", _field("spec", "clusterIP", default=NONE)),
-        Column("External-IP", lambda obj: ",".join(get(obj, "spec", "externalIPs", default=[])) or NONE),
-        Column("Port(s)", _service_ports),
+        TableColumn("Type", _field("spec", "type")),
+        TableColumn("Cluster-IP", _field("spec", "clusterIP", default=NONE)),
+        TableColumn("External-IP", lambda obj: ",".join(get(obj, "spec", "externalIPs", default=[])) or NONE),
+        TableColumn("Port(s)", _service_ports),
         wide=(_wide("Selector", _selector("spec", "selector")),),
     ),
     "PersistentVolumeClaim": _with_age(
-        Column("Status", _claim_status),
-        Column("Volume", _field("spec", "volumeName")),
-        Column("Capacity", _field("status", "capacity", "storage")),
-        Column("Access Modes", _access_modes("status", "accessModes")),
-        Column("StorageClass", _field("spec", "storageClassName")),
-        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
+        TableColumn("Status", _claim_status),
+        TableColumn("Volume", _field("spec", "volumeName")),
+        TableColumn("Capacity", _field("status", "capacity", "storage")),
+        TableColumn("Access Modes", _access_modes("status", "accessModes")),
+        TableColumn("StorageClass", _field("spec", "storageClassName")),
+        TableColumn("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
         wide=(_wide("VolumeMode", _field("spec", "volumeMode", default=_UNSET)),),
     ),
     "PersistentVolume": _with_age(
-        Column("Capacity", _field("spec", "capacity", "storage")),
-        Column("Access Modes", _access_modes("spec", "accessModes")),
-        Column("Reclaim Policy", _field("spec", "persistentVolumeReclaimPolicy")),
-        Column("Status", _claim_status),
-        Column("Claim", _reference("spec", "claimRef", keys=("namespace", "name"), default="")),
-        Column("StorageClass", _field("spec", "storageClassName")),
-        Column("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
-        Column("Reason", _field("status", "reason")),
+        TableColumn("Capacity", _field("spec", "capacity", "storage")),
+        TableColumn("Access Modes", _access_modes("spec", "accessModes")),
+        TableColumn("Reclaim Policy", _field("spec", "persistentVolumeReclaimPolicy")),
+        TableColumn("Status", _claim_status),
+        TableColumn("Claim", _reference("spec", "claimRef", keys=("namespace", "name"), default="")),
+        TableColumn("StorageClass", _field("spec", "storageClassName")),
+        TableColumn("VolumeAttributesClass", _field("spec", "volumeAttributesClassName", default=_UNSET)),
+        TableColumn("Reason", _field("status", "reason")),
         wide=(_wide("VolumeMode", _field("spec", "volumeMode", default=_UNSET)),),
     ),
-    "Lease": _with_age(Column("Holder", _field("spec", "holderIdentity"))),
+    "Lease": _with_age(TableColumn("Holder", _field("spec", "holderIdentity"))),
     "PodDisruptionBudget": _with_age(
-        Column("Min Available", lambda obj: str(get(obj, "spec", "minAvailable", default="N/A"))),
-        Column("Max Unavailable", lambda obj: str(get(obj, "spec", "maxUnavailable", default="N/A"))),
+        TableColumn("Min Available", lambda obj: str(get(obj, "spec", "minAvailable", default="N/A"))),
+        TableColumn("Max Unavailable", lambda obj: str(get(obj, "spec", "maxUnavailable", default="N/A"))),
         _integer("Allowed Disruptions", _field("status", "disruptionsAllowed", default=0)),
     ),
     "Deployment": _with_age(
-        Column("Ready", _ready_replicas),
-        Column("Up-to-date", _field("status", "updatedReplicas", default=0)),
-        Column("Available", _field("status", "availableReplicas", default=0)),
+        TableColumn("Ready", _ready_replicas),
+        TableColumn("Up-to-date", _field("status", "updatedReplicas", default=0)),
+        TableColumn("Available", _field("status", "availableReplicas", default=0)),
         wide=_template_columns(),
     ),
     "ReplicaSet": _with_age(
@@ -456,7 +456,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         wide=_template_columns(),
     ),
     "StatefulSet": _with_age(
-        Column("Ready", _ready_replicas),
+        TableColumn("Ready", _ready_replicas),
         wide=_template_columns(selector=False),
     ),
     "DaemonSet": _with_age(
@@ -465,38 +465,40 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _integer("Ready", _field("status", "numberReady", default=0)),
         _integer("Up-to-date", _field("status", "updatedNumberScheduled", default=0)),
         _integer("Available", _field("status", "numberAvailable", default=0)),
-        Column("Node Selector", _selector("spec", "template", "spec", "nodeSelector")),
+        TableColumn("Node Selector", _selector("spec", "template", "spec", "nodeSelector")),
         wide=_template_columns(),
     ),
     "Job": _with_age(
-        Column("Status", _job_status),
-        Column("Completions", _job_completions),
-        Column("Duration", _job_duration),
+        TableColumn("Status", _job_status),
+        TableColumn("Completions", _job_completions),
+        TableColumn("Duration", _job_duration),
         wide=_template_columns(),
     ),
     "PriorityClass": (
         name_column(),
         _integer("Value", _field("value", default=0)),
-        Column("Global-Default", lambda obj: bool(obj.get("globalDefault")), type="boolean"),
+        TableColumn("Global-Default", lambda obj: bool(obj.get("globalDefault")), type="boolean"),
         age_column(),
-        Column("PreemptionPolicy", _field("preemptionPolicy", default="PreemptLowerPriority")),
+        TableColumn("PreemptionPolicy", _field("preemptionPolicy", default="PreemptLowerPriority")),
     ),
     "LimitRange": _created_columns(),
-    "RuntimeClass": _with_age(Column("Handler", _field("handler"))),
+    "RuntimeClass": _with_age(TableColumn("Handler", _field("handler"))),
     "StorageClass": _with_age(
-        Column("Provisioner", _field("provisioner")),
-        Column("ReclaimPolicy", _field("reclaimPolicy", default="Delete")),
-        Column("VolumeBindingMode", _field("volumeBindingMode", default="Immediate")),
-        Column("AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion")), type="boolean"),
+        TableColumn("Provisioner", _field("provisioner")),
+        TableColumn("ReclaimPolicy", _field("reclaimPolicy", default="Delete")),
+        TableColumn("VolumeBindingMode", _field("volumeBindingMode", default="Immediate")),
+        TableColumn(
+            "AllowVolumeExpansion", lambda obj: bool(obj.get("allowVolumeExpansion")), type="boolean"
+        ),
     ),
-    "ResourceClaim": _with_age(Column("State", _claim_state)),
+    "ResourceClaim": _with_age(TableColumn("State", _claim_state)),
     "ResourceSlice": _with_age(
-        Column("Node", _field("spec", "nodeName")),
-        Column("Driver", _field("spec", "driver")),
-        Column("Pool", _field("spec", "pool", "name")),
+        TableColumn("Node", _field("spec", "nodeName")),
+        TableColumn("Driver", _field("spec", "driver")),
+        TableColumn("Pool", _field("spec", "pool", "name")),
     ),
     "NetworkPolicy": _with_age(
-        Column("Pod-Selector", _selector("spec", "podSelector")),
+        TableColumn("Pod-Selector", _selector("spec", "podSelector")),
     ),
     "Role": _created_columns(),
     "ClusterRole": _created_columns(),
@@ -517,6 +519,6 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 """Columns by kind; a kind that is not listed gets its name and its age."""
 
 
-def columns_of(kind: str) -> tuple[Column, ...]:
+def columns_of(kind: str) -> tuple[TableColumn, ...]:
     """The columns of a built-in kind."""
     return COLUMNS.get(kind) or (name_column(), age_column())

@@ -13,7 +13,7 @@ from numazones_apiserver import definitions, errors
 from numazones_apiserver.admission_policies import policy_objects
 from numazones_apiserver.builtin_columns import columns_of, get
 from numazones_apiserver.errors import FieldError, Object
-from numazones_apiserver.kinds import Column, Kind, Strategy
+from numazones_apiserver.kinds import Kind, Strategy, TableColumn
 from numazones_apiserver.pods import DefaultsOf, PodStrategy, PriorityOf, check_spec, default_spec
 
 Check = Callable[[Object, Object | None], Iterable[FieldError]]
@@ -502,7 +502,7 @@ _SCALE = {
 }
 
 
-def _columns_of_new_events() -> tuple[Column, ...]:
+def _columns_of_new_events() -> tuple[TableColumn, ...]:
     """The columns of core/v1 events, read from their newer form."""
 
     def of_core_event(cell: Callable[[Object], Any]) -> Callable[[Object], Any]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from numazones_apiserver import custom_kinds
 from numazones_apiserver.budgets import Budgets
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.store import Collection, Key, Record
 from numazones_apiserver.tables import instant
@@ -55,7 +55,7 @@ class Controllers:
             if self._due:
                 act = self._due.popleft()
                 with contextlib.suppress(
-                    ApiError
+                    StatusError
                 ):  # the object is gone or changed: that change is noticed too
                     act()
             else:
@@ -63,7 +63,7 @@ class Controllers:
                 del self._stale_budgets[key]
                 found = self._budget_collection().objects.get(key)
                 if found is not None:
-                    with contextlib.suppress(ApiError):
+                    with contextlib.suppress(StatusError):
                         self._budgets.refresh(found.object)
             await asyncio.sleep(0)
 

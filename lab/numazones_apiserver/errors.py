@@ -14,7 +14,7 @@ from numazones.errors import NumazonesError
 Object = dict[str, Any]
 
 
-class ApiError(NumazonesError):
+class StatusError(NumazonesError):
     """An answer with a ``Status`` body; ``code`` is the HTTP status, ``headers`` go with it."""
 
     def __init__(
@@ -134,33 +134,33 @@ def _details(group: str, kind: str, name: str) -> Object:
     return details
 
 
-def not_found(group: str, plural: str, name: str) -> ApiError:
+def not_found(group: str, plural: str, name: str) -> StatusError:
     """404: no such object."""
     message = f'{resource_name(group, plural)} "{name}" not found'
-    return ApiError(404, "NotFound", message, details=_details(group, plural, name))
+    return StatusError(404, "NotFound", message, details=_details(group, plural, name))
 
 
-def no_such_resource() -> ApiError:
+def no_such_resource() -> StatusError:
     """404: the API has no such resource or subresource."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
+def already_exists(group: str, plural: str, name: str) -> StatusError:
     """409: an object of that name exists."""
     message = f'{resource_name(group, plural)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, details=_details(group, plural, name))
+    return StatusError(409, "AlreadyExists", message, details=_details(group, plural, name))
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> ApiError:
+def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> StatusError:
     """409: optimistic locking or a precondition failed."""
     message = f'Operation cannot be fulfilled on {resource_name(group, plural)} "{name}": {why}'
-    return ApiError(409, "Conflict", message, details=_details(group, plural, name))
+    return StatusError(409, "Conflict", message, details=_details(group, plural, name))
 
 
-def apply_conflict(causes: Sequence[tuple[str, str]]) -> ApiError:
+def apply_conflict(causes: Sequence[tuple[str, str]]) -> StatusError:
     """409 of server-side apply; ``causes`` are (manager description, field path)."""
     managers: dict[str, list[str]] = {}
     for manager, field in causes:
@@ -183,10 +183,10 @@ def apply_conflict(causes: Sequence[tuple[str, str]]) -> ApiError:
         ]
     }
     head = f"Apply failed with {len(causes)} conflict{plural}: "
-    return ApiError(409, "Conflict", head + text, details=details)
+    return StatusError(409, "Conflict", head + text, details=details)
 
 
-def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422: the object breaks rules; every broken rule is a cause."""
     texts = [str(error) for error in dict.fromkeys(errors)]
     listing = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
@@ -195,51 +195,53 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
         {"reason": error.reason, "message": error.message, "field": error.field}
         for error in dict.fromkeys(errors)
     ]
-    return ApiError(
+    return StatusError(
         422, "Invalid", f'{resource_name(group, kind)} "{name}" is invalid: {listing}', details=details
     )
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> StatusError:
     """400: the request cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def resource_expired(message: str) -> ApiError:
+def resource_expired(message: str) -> StatusError:
     """410: the resource version that was asked for is compacted."""
-    return ApiError(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> StatusError:
     """405: the resource has no such verb."""
-    return ApiError(
+    return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
 
 
-def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     """415: the body is in a format that is not read."""
     listing = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {listing}"
-    return ApiError(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)
 
 
-def internal(message: str) -> ApiError:
+def internal(message: str) -> StatusError:
     """500: what the real server did not foresee a reason for."""
-    return ApiError(500, "", message)
+    return StatusError(500, "", message)
 
 
-def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     """403: rejected for a reason that is not a broken rule of the schema."""
     subject = f'{resource_name(group, plural)} "{name}"' if name else resource_name(group, plural)
-    return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(group, plural, name))
+    return StatusError(
+        403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(group, plural, name)
+    )
 
 
-def too_large_resource_version(asked: int, current: int) -> ApiError:
+def too_large_resource_version(asked: int, current: int) -> StatusError:
     """504: the resource version that was asked for has not been reached; retry after a second."""
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return ApiError(504, "Timeout", message, details=details, headers={"Retry-After": "1"})
+    return StatusError(504, "Timeout", message, details=details, headers={"Retry-After": "1"})

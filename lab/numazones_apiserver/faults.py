@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numazones_apiserver import errors
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.requests import HTTPRequest, RequestInfo
 
 
@@ -30,7 +30,7 @@ class Fault:
     """How many requests it strikes; None for all, until it is removed."""
     delay: float = 0.0
     """Seconds to wait before the request is served or fails."""
-    error: ApiError | None = None
+    error: StatusError | None = None
     reset: bool = False
     struck: int = 0
     """How many requests it has struck."""
@@ -54,7 +54,7 @@ class OpenWatch:
     request: HTTPRequest
     """As its client made it."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    ending: ApiError | ConnectionBroken | None = None
+    ending: StatusError | ConnectionBroken | None = None
     silent: bool = False
     """Whether it is as if the client were no longer there: nothing is sent, not even its end."""
 
@@ -63,7 +63,7 @@ class OpenWatch:
         """The client's User-Agent."""
         return self.request.headers.get("User-Agent", "")
 
-    def end(self, how: ApiError | ConnectionBroken) -> None:
+    def end(self, how: StatusError | ConnectionBroken) -> None:
         """End it with an ERROR event, or by cutting the connection."""
         self.ending = how
         self.wake.set()
@@ -101,7 +101,7 @@ class Faults:
     def conflict(self, **match: Any) -> Fault:
         """Answer 409 Conflict, as when somebody else wrote in between."""
         message = f"Operation cannot be fulfilled on the object: {errors.MODIFIED}"
-        return self.add(Fault(error=ApiError(409, "Conflict", message), **match))
+        return self.add(Fault(error=StatusError(409, "Conflict", message), **match))
 
     def resource_expired(self, **match: Any) -> Fault:
         """Answer 410 Expired, as for a resource version that is compacted."""
@@ -110,7 +110,7 @@ class Faults:
     def too_many_requests(self, retry_after: int = 1, **match: Any) -> Fault:
         """Answer 429 with Retry-After, as priority and fairness does."""
         message = "the server has received too many requests and has asked us to try again later"
-        error = ApiError(
+        error = StatusError(
             429,
             "TooManyRequests",
             message,
@@ -122,7 +122,7 @@ class Faults:
     def server_error(self, code: int = 500, **match: Any) -> Fault:
         """Answer 500 InternalError, or 503 ServiceUnavailable, 504 Timeout."""
         reason = _SERVER_REASONS.get(code, "InternalError")
-        error = ApiError(code, reason, "an error on the server has been injected")
+        error = StatusError(code, reason, "an error on the server has been injected")
         return self.add(Fault(error=error, **match))
 
     def drop_watches(self, resource: str = "", *, compacted: bool = False) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.schema import MISSING, Schema
 
 Path = tuple[str, ...]
@@ -97,7 +97,7 @@ def item_element(item: Any, schema: Schema) -> str:
     if schema.list_type == "set":
         return f"v:{_json(item)}"
     if not isinstance(item, dict):
-        raise ApiError(
+        raise StatusError(
             400, "BadRequest", f"associative list with keys may not have non-map elements: {item!r}"
         )
     keys = {}
@@ -110,7 +110,7 @@ def item_element(item: Any, schema: Schema) -> str:
                 keys[name] = declared.default
     if not keys:
         names = ", ".join(json.dumps(name) for name in schema.map_keys)
-        raise ApiError(
+        raise StatusError(
             500, "InternalError", f"associative list with keys has an element that omits key field {names}"
         )
     return f"k:{_json(keys)}"
@@ -153,7 +153,7 @@ def _repeats(elements: list[str]) -> bool:
 
 
 @dataclass(slots=True)
-class Comparison:
+class FieldComparison:
     """How one object differs from another, by field."""
 
     added: set[Path] = field(default_factory=set)
@@ -161,14 +161,14 @@ class Comparison:
     modified: set[Path] = field(default_factory=set)
 
 
-def compare(old: Any, new: Any, schema: Schema | None) -> Comparison:
+def compare(old: Any, new: Any, schema: Schema | None) -> FieldComparison:
     """The fields added, removed and modified between two values."""
-    result = Comparison()
+    result = FieldComparison()
     _compare(old, new, schema, (), result)
     return result
 
 
-def _compare(old: Any, new: Any, schema: Schema | None, path: Path, result: Comparison) -> None:
+def _compare(old: Any, new: Any, schema: Schema | None, path: Path, result: FieldComparison) -> None:
     if old is not MISSING and new is not MISSING and old == new:
         return
     if _descends(old, new, schema):
@@ -242,7 +242,7 @@ def _merge_items(live: list[Any], config: list[Any], schema: Schema) -> list[Any
     right = [item_element(item, schema) for item in config]
     if _repeats(right):
         repeated = next(element for element in right if right.count(element) > 1)
-        raise ApiError(
+        raise StatusError(
             500,
             "InternalError",
             f"failed to merge config: duplicate entries for key {path_text((repeated,))}",

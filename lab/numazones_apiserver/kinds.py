@@ -17,7 +17,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of the table that ``kubectl get`` prints; priority 0 is shown always, 1 with -o wide."""
 
     name: str
@@ -56,7 +56,7 @@ class Kind:
     namespaced: bool
     load_schema: Callable[[], Schema]
     strategy: Strategy
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from aiohttp import web
 from multidict import CIMultiDict
 
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import ConnectionBroken
 from numazones_apiserver.ports import listening_socket
 from numazones_apiserver.requests import HTTPRequest
@@ -67,7 +67,7 @@ class Listener:
             return _cut(request)
         except web.HTTPRequestEntityTooLarge:
             message = f"Request entity too large: limit is {_MAX_BODY_BYTES}"
-            answer = json_answer(ApiError(413, "RequestEntityTooLarge", message).status(), 413)
+            answer = json_answer(StatusError(413, "RequestEntityTooLarge", message).status(), 413)
         if answer.stream is not None:
             return await _stream(request, answer.headers, answer.stream)
         return web.Response(body=answer.body, status=answer.status, headers=answer.headers)

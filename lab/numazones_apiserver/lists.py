@@ -23,7 +23,7 @@ from numazones_apiserver.store import Collection, Store, Version
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """Some versions of objects, and the list's own metadata."""
 
     versions: list[Version]
@@ -44,7 +44,7 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:
-    """Raise ApiError 422 for combinations of parameters that have no meaning."""
+    """Raise StatusError 422 for combinations of parameters that have no meaning."""
     match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
     found: list[FieldError] = []
     if match and not watch:
@@ -97,8 +97,8 @@ def page(
     selection: Selection,
     query: Mapping[str, str],
     kind: Kind,
-) -> Page:
-    """The page of a collection that the query asks for; raises ApiError 400, 410, 422 or 504."""
+) -> ListPage:
+    """The page of a collection that the query asks for; raises StatusError 400, 410, 422 or 504."""
     check_options(query, watch=False)
     limit = number(query, "limit") or 0
     asked = resource_version(query)
@@ -130,7 +130,7 @@ def _cut(
     after: tuple[str, str] | None,
     limit: int,
     kind: Kind,
-) -> Page:
+) -> ListPage:
     snapshot = collection.at(revision, namespace)
     keys = snapshot.keys
     at = bisect_right(keys, after) if after is not None else 0
@@ -147,7 +147,7 @@ def _cut(
             metadata |= {"continue": _token(revision, keys[at - 1]), "remainingItemCount": rest}
     elif any(selection.matches(_form(snapshot[key], kind)) for key in keys[at:]):
         metadata["continue"] = _token(revision, keys[at - 1])
-    return Page(found, metadata)
+    return ListPage(found, metadata)
 
 
 def _form(version: Version, kind: Kind) -> Object:
@@ -161,7 +161,7 @@ def json_items(versions: list[Version], kind: Kind) -> list[bytes]:
     return [orjson.dumps(kind.from_storage(version.object)) for version in versions]
 
 
-def body(page_: Page, kind: Kind) -> bytes:
+def body(page_: ListPage, kind: Kind) -> bytes:
     """The list as JSON."""
     head = orjson.dumps({"kind": kind.list_name, "apiVersion": kind.api_version, "metadata": page_.metadata})
     return b"".join((head[:-1], b',"items":[', b",".join(json_items(page_.versions, kind)), b"]}"))

@@ -14,7 +14,7 @@ from typing import Any
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import InvalidQuantity
 from numazones_apiserver import errors
-from numazones_apiserver.errors import ApiError, FieldError, Object
+from numazones_apiserver.errors import FieldError, Object, StatusError
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.pods import LABEL_DETAIL
 from numazones_apiserver.quantities import with_canonical_quantities
@@ -78,7 +78,7 @@ def generated_name(prefix: str) -> str:
 
 
 def decode(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = True) -> Object:
-    """The object without unknown fields; if asked, defaulted and canonical. Raises ApiError 400."""
+    """The object without unknown fields; if asked, defaulted and canonical. Raises StatusError 400."""
     unknown: list[str] = []
     schema = kind.schema
     if not kind.custom:
@@ -104,7 +104,7 @@ def decode(kind: Kind, obj: Object, validation: Validation, *, defaults: bool = 
         raise _decoding_error(kind, f"quantities must match the regular expression '{_QUANTITY}'") from error
 
 
-def _decoding_error(kind: Kind, why: str) -> ApiError:
+def _decoding_error(kind: Kind, why: str) -> StatusError:
     """400: what was sent cannot be read as an object of the kind."""
     return errors.bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
@@ -127,7 +127,7 @@ def _types_only(schema: Schema) -> Schema:
     return copy
 
 
-def _type_mismatch(kind: Kind, error: FieldError) -> ApiError:
+def _type_mismatch(kind: Kind, error: FieldError) -> StatusError:
     found = re.search(r"must be of type ([a-z,]+): \"([a-z]+)\"", error.message)
     expected, got = (found[1], found[2]) if found else ("another type", "value")
     wanted = {"integer": "int", "boolean": "bool", "object": "struct", "array": "slice"}.get(
@@ -156,7 +156,7 @@ def _without_empty_fields(value: Any, schema: Schema) -> Any:
 
 
 def check(kind: Kind, obj: Object, old: Object | None) -> None:
-    """Raise ApiError 422 naming everything that is wrong with the object."""
+    """Raise StatusError 422 naming everything that is wrong with the object."""
     found = [*check_metadata(kind, obj, old), *_check_schema(kind, obj, old), *kind.strategy.check(obj, old)]
     if found:
         raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), found)

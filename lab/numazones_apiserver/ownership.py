@@ -118,7 +118,7 @@ def _ownable_fields(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldS
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OwnershipChange:
     """What decides how a write changes ownership: the kind's schema, the time, the fields it cannot set."""
 
     schema: Schema
@@ -132,7 +132,7 @@ def is_reset(managed_fields: Any) -> bool:
 
 
 def update(
-    live: Object | None, new: Object, writer: Writer, ownership: Ownership, change: Change
+    live: Object | None, new: Object, writer: Writer, ownership: Ownership, change: OwnershipChange
 ) -> Ownership:
     """The ownership after a create, update or patch: the writer owns what it changed."""
     after, comparison = _settle(live or {}, new, writer, ownership, change)
@@ -148,11 +148,11 @@ def apply(
     config: Object,
     writer: Writer,
     ownership: Ownership,
-    change: Change,
+    change: OwnershipChange,
     *,
     force: bool,
 ) -> tuple[Object, Ownership]:
-    """The object and the ownership after an apply; raises ApiError 409 on conflicts."""
+    """The object and the ownership after an apply; raises StatusError 409 on conflicts."""
     before = dict(ownership)
     if not before and live.get("metadata", {}).get("uid"):
         first = Writer(_BEFORE_FIRST_APPLY, "Update", writer.api_version)
@@ -218,9 +218,15 @@ def _take_away(merged: Object, last: FieldSet, ownership: Ownership, schema: Sch
 
 
 def _settle(
-    live: Object, new: Object, writer: Writer, ownership: Ownership, change: Change, *, force: bool = True
-) -> tuple[Ownership, fieldsets.Comparison]:
-    """Take from other owners what the write changes; raises ApiError 409 when it may not."""
+    live: Object,
+    new: Object,
+    writer: Writer,
+    ownership: Ownership,
+    change: OwnershipChange,
+    *,
+    force: bool = True,
+) -> tuple[Ownership, fieldsets.FieldComparison]:
+    """Take from other owners what the write changes; raises StatusError 409 when it may not."""
     comparison = fieldsets.compare(live, new, change.schema)
     changed = _ownable_fields(comparison.modified | comparison.added, change.reset)
     removed = _ownable_fields(comparison.removed, change.reset)

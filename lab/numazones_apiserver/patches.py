@@ -13,7 +13,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from numazones_apiserver.errors import ApiError, Object, bad_request
+from numazones_apiserver.errors import Object, StatusError, bad_request
 from numazones_apiserver.schema import Schema
 
 MERGE = "application/merge-patch+json"
@@ -43,7 +43,7 @@ def json_patch(target: Object, operations: Any) -> Any:
     if not isinstance(operations, list):
         raise bad_request("json patch must be an array of operations")
     if len(operations) > _MAX_OPERATIONS:
-        raise ApiError(
+        raise StatusError(
             413,
             "RequestEntityTooLarge",
             f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}",
@@ -54,7 +54,7 @@ def json_patch(target: Object, operations: Any) -> Any:
         raise bad_request(f"error decoding patch: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         message = f"the server rejected our request due to an error in our request: {error}"
-        raise ApiError(422, "Invalid", message) from error
+        raise StatusError(422, "Invalid", message) from error
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:

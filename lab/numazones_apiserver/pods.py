@@ -294,7 +294,7 @@ def _never_overcommitted(name: str) -> bool:
 
 
 def assign_node(pod: Object, node: str, annotations: Any, now: str) -> Object:
-    """The pod once it is assigned to a node; raises ApiError 409 when it already is."""
+    """The pod once it is assigned to a node; raises StatusError 409 when it already is."""
     name = pod["metadata"]["name"]
     if pod["metadata"].get("deletionTimestamp"):
         raise errors.conflict(

@@ -66,7 +66,7 @@ def _message_of(api_version: str, kind: str) -> str:
 
 
 def decode(body: bytes) -> Object:
-    """The object in a body; raises ApiError 400."""
+    """The object in a body; raises StatusError 400."""
     if not body.startswith(_MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message: expected prefix k8s")
     try:

@@ -86,7 +86,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number; raises ApiError 400."""
+    """A whole number; raises StatusError 400."""
     text = query.get(name, "")
     if not text:
         return None
@@ -97,7 +97,7 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def resource_version(query: Mapping[str, str]) -> int | None:
-    """The resourceVersion parameter, None when it is absent; raises ApiError 400."""
+    """The resourceVersion parameter, None when it is absent; raises StatusError 400."""
     text = query.get("resourceVersion", "")
     if not text:
         return None

@@ -8,7 +8,7 @@ import orjson
 from multidict import CIMultiDict
 
 from numazones_apiserver import tables
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.requests import HTTPRequest
 from numazones_apiserver.watches import Rendering
@@ -55,7 +55,7 @@ def form_of(request: HTTPRequest) -> str:
             return ""
     if request.headers.get("Accept"):
         message = f"406: Not Acceptable\n\nAvailable representations: {JSON}, {JSON};stream=watch"
-        raise ApiError(406, "NotAcceptable", message, details={})
+        raise StatusError(406, "NotAcceptable", message, details={})
     return ""
 
 

@@ -36,7 +36,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
 
 
 def with_replicas(kind: Kind, obj: Object, scale: Any) -> Object:
-    """The object scaled as a Scale says; raises ApiError 422 for a negative count."""
+    """The object scaled as a Scale says; raises StatusError 422 for a negative count."""
     replicas = (scale.get("spec") or {}).get("replicas", 0) if isinstance(scale, dict) else None
     if not isinstance(replicas, int) or replicas < 0:
         error = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")

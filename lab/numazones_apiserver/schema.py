@@ -69,11 +69,6 @@ class Schema:
         """The schema of a field, None when the schema says nothing about it."""
         return self.properties.get(name) or self.values
 
-    @property
-    def untyped(self) -> bool:
-        """Whether any value is allowed, so that structures are merged by their form."""
-        return not self.type and not self.int_or_string
-
 
 _BOUNDS = (
     "minimum",

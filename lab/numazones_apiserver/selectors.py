@@ -26,7 +26,7 @@ def selector_text(selector: Any) -> str:
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """A label selector from its query parameter; raises ApiError 400."""
+    """A label selector from its query parameter; raises StatusError 400."""
     try:
         return LabelSelector.parse(text)
     except InvalidSelector as error:
@@ -63,7 +63,7 @@ def _split_fields(text: str) -> Iterable[tuple[str, bool, str]]:
 def parse_fields(
     text: str, readers: Mapping[str, Callable[[Object], str]], *, custom: bool = False
 ) -> tuple[FieldTerm, ...]:
-    """A field selector; ``readers`` are the kind's selectable fields. Raises ApiError 400."""
+    """A field selector; ``readers`` are the kind's selectable fields. Raises StatusError 400."""
     terms = []
     for field, negated, value in _split_fields(text):
         if field not in readers and set(readers) <= {"metadata.name", "metadata.namespace"} and not custom:

@@ -45,7 +45,7 @@ from numazones_apiserver.bodies import (
 from numazones_apiserver.budgets import Budgets
 from numazones_apiserver.builtin_kinds import builtin_kinds
 from numazones_apiserver.controllers import Controllers
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.faults import ConnectionBroken, Faults, OpenWatch
 from numazones_apiserver.kinds import Kind, Registry
 from numazones_apiserver.listener import Listener
@@ -188,7 +188,7 @@ class ApiServer:
     # --- objects without HTTP -----------------------------------------------------------------
 
     def kind(self, plural: str, group: str = "", version: str = "v1") -> Kind:
-        """A served kind by the names of its path; raises ApiError 404."""
+        """A served kind by the names of its path; raises StatusError 404."""
         found = self.registry.find(group, version, plural)
         if found is None:
             raise errors.no_such_resource()
@@ -237,21 +237,21 @@ class ApiServer:
                 return self._answer_path(request)
             await self.faults.strike(info)
             return await self._answer(request, info)
-        except ApiError as error:
+        except StatusError as error:
             return json_answer(error.status(), error.code, error.headers)
         except (ConnectionBroken, ConnectionResetError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a request does, the server answers and goes on
             _log.exception("%s %s failed", request.method, request.path)
             message = f"Internal error occurred: {type(error).__name__}: {error}"
-            return json_answer(ApiError(500, "InternalError", message).status(), 500)
+            return json_answer(StatusError(500, "InternalError", message).status(), 500)
 
     def _authenticate(self, request: HTTPRequest) -> None:
         if not self._token:
             return
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not secrets.compare_digest(given.encode(), self._token.encode()):
-            raise ApiError(401, "Unauthorized", "Unauthorized")
+            raise StatusError(401, "Unauthorized", "Unauthorized")
 
     def _answer_path(self, request: HTTPRequest) -> HTTPResponse:
         """Answer a path that is no resource's: discovery, OpenAPI, health, version."""
@@ -350,7 +350,7 @@ class ApiServer:
         if media not in accepted:
             if kind.custom:
                 raise errors.unsupported_media_type(accepted)
-            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
         if media != patches.APPLY:
             if "force" in request.query:
                 raise invalid_patch_option(
@@ -443,7 +443,7 @@ class ApiServer:
             return await self._pod_proxy(info)
         self.writes.get(self.kind("nodes"), "", info.name)
         if self.node_proxy is None:
-            raise ApiError(
+            raise StatusError(
                 503,
                 "ServiceUnavailable",
                 f"error trying to reach service: no kubelet answers for {info.name}",
@@ -456,7 +456,7 @@ class ApiServer:
         name, port = (parts[-2], parts[-1]) if len(parts) > 1 else (info.name, "")
         self.writes.get(self.kind("pods"), info.namespace, name)
         if self.pod_proxy is None:
-            raise ApiError(
+            raise StatusError(
                 503, "ServiceUnavailable", f"error trying to reach service: nothing listens in pod {name}"
             )
         status, body = await self.pod_proxy(info.namespace, name, port, info.rest)
@@ -559,7 +559,7 @@ class ApiServer:
                     wake.clear()
                 frames: list[bytes] = []
                 with _expiry_as_event(frames):
-                    if isinstance(open_watch.ending, ApiError):
+                    if isinstance(open_watch.ending, StatusError):
                         raise open_watch.ending
                     frames.extend(watch.pending())
                 if isinstance(open_watch.ending, ConnectionBroken):
@@ -592,7 +592,7 @@ def _expiry_as_event(frames: list[bytes]) -> Any:
     """Make an event of 410, as a stream sends it; other errors are raised on."""
     try:
         yield
-    except ApiError as error:
+    except StatusError as error:
         if error.code != 410:  # noqa: PLR2004 - Gone
             raise
         frames.append(watches.error_frame(error))

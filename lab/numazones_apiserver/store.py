@@ -77,7 +77,7 @@ class Collection:
         return map(self.objects.__getitem__, self.in_namespace(namespace))
 
     def at(self, revision: int, namespace: str = "") -> "Snapshot":
-        """The objects as they were at a revision; raises ApiError 410 when its history is dropped."""
+        """The objects as they were at a revision; raises StatusError 410 when its history is dropped."""
         if revision < self.compact_revision:
             raise errors.resource_expired(
                 "The provided continue parameter is too old to display a consistent list result. "

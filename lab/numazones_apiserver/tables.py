@@ -13,7 +13,7 @@ import orjson
 from numazones.apimachinery import jsonpath
 from numazones.apimachinery.duration import human_duration
 from numazones_apiserver.errors import Object
-from numazones_apiserver.kinds import Column
+from numazones_apiserver.kinds import TableColumn
 
 UNKNOWN = "<unknown>"
 NONE = "<none>"
@@ -40,17 +40,17 @@ def age(timestamp: Any) -> str:
     return human_duration((datetime.now(UTC) - then).total_seconds())
 
 
-def name_column() -> Column:
+def name_column() -> TableColumn:
     """The first column of almost every table."""
-    return Column("Name", lambda obj: obj["metadata"]["name"], format="name", description=_OBJECT_NAME)
+    return TableColumn("Name", lambda obj: obj["metadata"]["name"], format="name", description=_OBJECT_NAME)
 
 
-def age_column() -> Column:
+def age_column() -> TableColumn:
     """The last column of almost every table."""
-    return Column("Age", lambda obj: age(obj["metadata"].get("creationTimestamp")), description=_AGE)
+    return TableColumn("Age", lambda obj: age(obj["metadata"].get("creationTimestamp")), description=_AGE)
 
 
-def custom_columns(printer_columns: Iterable[Mapping[str, Any]] | None) -> tuple[Column, ...]:
+def custom_columns(printer_columns: Iterable[Mapping[str, Any]] | None) -> tuple[TableColumn, ...]:
     """The columns of a custom resource: its name, then the CRD's, or its age when there are none."""
     declared = list(printer_columns or ())
     if not declared:
@@ -60,7 +60,7 @@ def custom_columns(printer_columns: Iterable[Mapping[str, Any]] | None) -> tuple
     return (
         name_column(),
         *(
-            Column(
+            TableColumn(
                 one["name"],
                 _custom_cell(one["jsonPath"], one["type"]),
                 type=one["type"],
@@ -96,7 +96,7 @@ def _cell_value(value: Any, kind: str) -> Any:
     return int(value) if kind == "integer" else float(value)
 
 
-def column_definitions(columns: Iterable[Column]) -> list[Object]:
+def column_definitions(columns: Iterable[TableColumn]) -> list[Object]:
     """The column definitions of a table."""
     return [
         {
@@ -116,7 +116,7 @@ def partial_metadata(obj: Object) -> Object:
 
 
 def table(
-    columns: tuple[Column, ...],
+    columns: tuple[TableColumn, ...],
     objects: Iterable[Object],
     metadata: Object,
     *,

@@ -17,7 +17,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 def user_of(request: HTTPRequest) -> User:
-    """The user of a request; raises ApiError 400 for impersonation without a name."""
+    """The user of a request; raises StatusError 400 for impersonation without a name."""
     headers = request.headers
     name, groups = headers.get("Impersonate-User", ""), headers.getall("Impersonate-Group", [])
     extra = _extra(request)

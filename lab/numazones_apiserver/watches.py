@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import orjson
 
 from numazones_apiserver import errors
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.lists import check_options
 from numazones_apiserver.requests import flag, resource_version
@@ -37,7 +37,7 @@ class Watch:
     bookmarks: bool = False
 
     def start(self, query: Mapping[str, str]) -> Iterator[bytes]:
-        """Take the position that the query asks for and return the initial events. Raises ApiError 410."""
+        """Take the position that the query asks for and return the initial events. Raises StatusError 410."""
         check_options(query, watch=True)
         self.bookmarks = flag(query, "allowWatchBookmarks")
         asked = resource_version(query)
@@ -65,7 +65,7 @@ class Watch:
             self.position = end
 
     def pending(self) -> Iterator[bytes]:
-        """The events since the last call; raises ApiError 410 when the position is compacted."""
+        """The events since the last call; raises StatusError 410 when the position is compacted."""
         at = self.position - self.collection.dropped_records
         if at < 0:
             raise errors.resource_expired(
@@ -118,6 +118,6 @@ class Watch:
         return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj)
 
 
-def error_frame(error: ApiError) -> bytes:
+def error_frame(error: StatusError) -> bytes:
     """The event that ends a stream with an error."""
     return b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.status())

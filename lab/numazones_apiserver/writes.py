@@ -14,10 +14,10 @@ from numazones.apimachinery import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
 from numazones_apiserver.admission_policies.admission import AdmissionPolicies
 from numazones_apiserver.admission_policies.review import CREATE, DELETE, SERVER, UPDATE, Review, User
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind, Registry, name_of, namespace_of
 from numazones_apiserver.objects import Validation, check, decode, generated_name, now
-from numazones_apiserver.ownership import Change, Ownership, Writer
+from numazones_apiserver.ownership import Ownership, OwnershipChange, Writer
 from numazones_apiserver.store import Collection, Store, Version
 
 FOREGROUND = "foregroundDeletion"
@@ -88,21 +88,21 @@ class Writes:
         return self.store.collection(*kind.collection)
 
     def live(self, kind: Kind, namespace: str, name: str) -> Version:
-        """The stored object; raises ApiError 404."""
+        """The stored object; raises StatusError 404."""
         found = self.collection(kind).objects.get((namespace, name))
         if found is None:
             raise errors.not_found(kind.group, kind.plural, name)
         return found
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """The object in the form of the kind's version; raises ApiError 404."""
+        """The object in the form of the kind's version; raises StatusError 404."""
         stored = self.live(kind, namespace, name).object
         return kind.from_storage(stored) if kind.from_storage is not None else stored
 
     # --- create -------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, obj: Any, options: WriteOptions) -> Object:
-        """Store a new object; raises ApiError 400, 403, 404, 409 or 422."""
+        """Store a new object; raises StatusError 400, 403, 404, 409 or 422."""
         obj = self._with_identity(kind, namespace, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
@@ -114,7 +114,7 @@ class Writes:
                 named = {**obj, "metadata": {**metadata, "name": generated_name(metadata["generateName"])}}
             try:
                 return self._create(kind, namespace, named, options, generated=tries > 1)
-            except ApiError as error:
+            except StatusError as error:
                 if error.reason != "AlreadyExists" or not left:
                     raise
         raise AssertionError("unreachable: the last try returns or raises")
@@ -192,7 +192,7 @@ class Writes:
         return {**changed, "metadata": {**changed["metadata"], **kept}}
 
     def _validate(self, review: Review, options: WriteOptions) -> None:
-        """Raise ApiError when a validating policy denies a write; its warnings join those of the write."""
+        """Raise StatusError when a validating policy denies a write; its warnings join those of the write."""
         if review.subresource in _REVIEWED_SUBRESOURCES:
             known = options.validation.warnings
             known += [warning for warning in self._policies.check(review) if warning not in known]
@@ -253,7 +253,7 @@ class Writes:
     # --- replace, patch, apply ----------------------------------------------------------------
 
     def replace(self, kind: Kind, namespace: str, name: str, obj: Any, options: WriteOptions) -> Object:
-        """Replace an object, or its status; raises ApiError 404, 409 or 422."""
+        """Replace an object, or its status; raises StatusError 404, 409 or 422."""
         live = self.get(kind, namespace, name)
         obj = self._with_identity(kind, namespace, obj, name)
         metadata = obj["metadata"]
@@ -310,7 +310,7 @@ class Writes:
     def apply(
         self, kind: Kind, namespace: str, name: str, config: Any, options: WriteOptions
     ) -> tuple[Object, bool]:
-        """Server-side apply: the object, and whether it was created. Raises ApiError 409 on conflicts."""
+        """Server-side apply: the object, and whether it was created. Raises StatusError 409 on conflicts."""
         if not isinstance(config, dict) or not config.get("apiVersion") or not config.get("kind"):
             said = config if isinstance(config, dict) else {}
             group, _, version = str(said.get("apiVersion", "")).rpartition("/")
@@ -362,7 +362,7 @@ class Writes:
         """The object as it would be stored, and as its writer wants it; both say nothing of its ownership.
 
         Raises:
-            ApiError: 400 or 422, and what policies deny.
+            StatusError: 400 or 422, and what policies deny.
         """
         before, metadata = live["metadata"], dict(obj["metadata"])
         metadata.pop("selfLink", None)
@@ -384,13 +384,13 @@ class Writes:
         self._validate(_review(UPDATE, kind, options, new, live), options)
         return new, written
 
-    def _change(self, kind: Kind, subresource: str) -> Change:
+    def _change(self, kind: Kind, subresource: str) -> OwnershipChange:
         reset = fieldsets.EMPTY
         if subresource == "status":
             reset = _STATUS_RESET | ({("f:metadata",)} if kind.custom else frozenset())
         elif "status" in kind.subresources:
             reset = frozenset({("f:status",)})
-        return Change(kind.schema, now(), reset)
+        return OwnershipChange(kind.schema, now(), reset)
 
     def _store(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
         """Store the object, or delete it when this write ended its deletion."""
@@ -433,7 +433,7 @@ class Writes:
         new = change(live)
         writer = Writer(options.manager, "Update", "v1", "binding")
         known = ownership.read(live["metadata"].get("managedFields"))
-        owners = ownership.update(live, new, writer, known, Change(kind.schema, now()))
+        owners = ownership.update(live, new, writer, known, OwnershipChange(kind.schema, now()))
         self._store(kind, _with_owners(new, owners), options)
 
     def finalize(self, kind: Kind, name: str) -> None:
@@ -509,7 +509,7 @@ def _review_namespace(kind: Kind, obj: Object) -> str:
 
 
 def check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
-    """Raise ApiError 409 unless the object is the one, and the version of it, that is to be deleted."""
+    """Raise StatusError 409 unless the object is the one, and the version of it, that is to be deleted."""
     if options.uid and options.uid != metadata["uid"]:
         why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record "

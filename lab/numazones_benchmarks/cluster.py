@@ -31,7 +31,7 @@ import psutil
 from aiohttp import web_protocol
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Forecast, Kind
+from numazones.prediction.forecast import Forecast, PodKind
 from numazones_benchmarks.large_cluster import ZONES, feeding, operator_on, post, report, until, waiting_pod
 from numazones_operator.page import updater
 from numazones_operator.process import Operator
@@ -259,7 +259,7 @@ def exchange(pipe: Connection, order: object) -> None:
 
 def cold(operator: Operator) -> dict[str, Any]:
     """Time one new pod on all nodes, and the same again after one node has changed."""
-    kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 14)))
+    kind = PodKind.of(ClusterPod.from_api(waiting_pod(0, 14)))
     if kind is None:
         raise ValueError("the benchmark's own pod cannot be read")
     nodes = list(operator.pipeline.state.all_nodes())
@@ -280,8 +280,8 @@ def cold(operator: Operator) -> dict[str, Any]:
         "cold_seconds": took,
         "one_change_seconds": one_change[len(one_change) // 2],
         "one_change_max_seconds": one_change[-1],
-        "evaluated": prediction.evaluated,
-        "admissible": prediction.admissible,
+        "evaluated": prediction.nodes.evaluated,
+        "admissible": prediction.nodes.admissible,
     }
 
 

@@ -44,7 +44,7 @@ from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
 from numazones_simulator.turnover import Turnover
-from numazones_simulator.workload import Workload, container
+from numazones_simulator.workload import PodStream, container
 
 CROWD = 15
 """So many pods of each of the three ways stay."""
@@ -163,9 +163,9 @@ class Rounds:
         self._page = page
         self._pods = pods
         self._draw = random.Random(seed)
-        blind = again(Workload(seed, namespace="blind"))
-        extended = prevention.for_scheduler(again(Workload(seed + 1, namespace="extended")))
-        gated = again(Workload(seed + 2))
+        blind = again(PodStream(seed, namespace="blind"))
+        extended = prevention.for_scheduler(again(PodStream(seed + 1, namespace="extended")))
+        gated = again(PodStream(seed + 2))
         self._turnovers = [
             Turnover(self._client, pods, crowd=CROWD, in_flight=5, seed=seed)
             for pods in (blind, extended, gated)
@@ -230,7 +230,7 @@ class Rounds:
             await asyncio.sleep(0.5)
 
 
-def again(workload: Workload) -> Iterator[dict[str, Any]]:
+def again(workload: PodStream) -> Iterator[dict[str, Any]]:
     """Yield pods of a few templates for ever, as deployments make them, under names of their own."""
     bodies = list(islice(workload.pods(), TEMPLATES))
     for number, body in enumerate(cycle(bodies)):

@@ -46,13 +46,13 @@ from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES
 from numazones_exporter.lease import RENEWALS_PER_DURATION
 from numazones_exporter.options import Options
 from numazones_simulator import clock, machine_tree
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 
 NODE = "worker-0"
-SHAPE = machines.Shape(sockets=2, numa_per_socket=4, cores_per_numa=16)
+SHAPE = machines.MachineShape(sockets=2, numa_per_socket=4, cores_per_numa=16)
 LATE_PODS = 3
 SCRAPES = 20
 READS = ("get", "list", "watch")
@@ -76,7 +76,7 @@ IMPORTS = (
     "numazones_client",
     "google.protobuf.message",
     "grpclib.client",
-    "numazones_exporter.podresources_pb2",
+    "numazones_node.podresources_pb2",
     "prometheus_client",
     "numazones_exporter.daemon",
 )
@@ -141,7 +141,7 @@ async def measure(*, pods: int, cycles: int, interval: float) -> dict[str, Any]:
         folder = Path(name)
         exclusive = pods * 64 // 110
         kubelet = empty_kubelet(pods, exclusive)
-        files = StateFiles(folder / "kubelet")
+        files = KubeletFiles(folder / "kubelet")
         tree = machine_tree.write(kubelet.spec.machine, folder)
         (folder / "kubelet.json").write_text(json.dumps(kubelet.spec.configuration))
         endpoint = folder / "kubelet" / "pod-resources" / "kubelet.sock"
@@ -217,14 +217,14 @@ async def imports() -> dict[str, dict[str, float]]:
     }
 
 
-def empty_kubelet(pods: int, exclusive: int) -> Kubelet:
+def empty_kubelet(pods: int, exclusive: int) -> SimulatedKubelet:
     machine = machines.build(SHAPE)
     each = (exclusive + LATE_PODS) // len(machine.numa_nodes) + 1
     nics = tuple(
         Device(f"nic-{node.id}-{number}", (node.id,)) for node in machine.numa_nodes for number in range(each)
     )
     config = configuration(machine, topology_manager_policy="best-effort") | {"maxPods": pods + LATE_PODS}
-    return Kubelet(NodeSpec(NODE, machine, config, {"vendor.example/nic": nics}))
+    return SimulatedKubelet(NodeSpec(NODE, machine, config, {"vendor.example/nic": nics}))
 
 
 def pod(number: int, *, cpus: int) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def pod(number: int, *, cpus: int) -> dict[str, Any]:
     }
 
 
-async def populate(client: Client, kubelet: Kubelet, pods: int, exclusive: int) -> None:
+async def populate(client: Client, kubelet: SimulatedKubelet, pods: int, exclusive: int) -> None:
     """Make definitions, namespace, node and pods, and let the kubelet admit the pods."""
     definition = Path(__file__).parents[2] / "crds" / "numazones.yaml"
     await client.create(DEFINITIONS, yaml.safe_load(definition.read_text()))
@@ -260,7 +260,7 @@ async def populate(client: Client, kubelet: Kubelet, pods: int, exclusive: int) 
         await admit(client, kubelet, pod(number, cpus=cpus if number < exclusive else 0))
 
 
-def write_cgroups(root: Path, kubelet: Kubelet) -> None:
+def write_cgroups(root: Path, kubelet: SimulatedKubelet) -> None:
     """Lay out the control groups of the kubelet's pods as systemd and the kernel do (cgroup v2)."""
     root.mkdir()
     (root / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
@@ -276,7 +276,7 @@ def write_cgroups(root: Path, kubelet: Kubelet) -> None:
             )
 
 
-async def admit(client: Client, kubelet: Kubelet, body: Mapping[str, Any]) -> None:
+async def admit(client: Client, kubelet: SimulatedKubelet, body: Mapping[str, Any]) -> None:
     created = await client.create(PODS, body, namespace="default")
     verdict = kubelet.admit(created)
     if verdict.rejection is not None:
@@ -399,7 +399,9 @@ def mib(size: int) -> float:
     return round(size / 2**20, 1)
 
 
-async def latency_of_a_change(client: Client, kubelet: Kubelet, files: StateFiles, number: int) -> float:
+async def latency_of_a_change(
+    client: Client, kubelet: SimulatedKubelet, files: KubeletFiles, number: int
+) -> float:
     """Admit one more pod; seconds from the written state files until all zones show it."""
     before = {zone["status"]["snapshot"] for zone in await client.list(NUMAZONES)}
     await admit(client, kubelet, pod(number, cpus=1))

@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Forecast, Kind
+from numazones.prediction.forecast import Forecast, PodKind
 from numazones_benchmarks.large_cluster import (
     feeding,
     operator_on,
@@ -140,7 +140,7 @@ async def measure(url: str, options: argparse.Namespace, scheduler: Connection) 
 
 def seconds_of_a_verdict(operator: Operator) -> float:
     """Time of one more verdict on one more node: a new kind of pod on all nodes, by their number."""
-    kind = Kind.of(ClusterPod.from_api(waiting_pod(0, 13)))
+    kind = PodKind.of(ClusterPod.from_api(waiting_pod(0, 13)))
     if kind is None:
         raise ValueError("the benchmark's own pod cannot be read")
     nodes = list(operator.pipeline.state.all_nodes())

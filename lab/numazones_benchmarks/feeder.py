@@ -19,7 +19,7 @@ from numazones.cluster.waiting import OPT_IN
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones_apiserver import ApiServer, WriteOptions
 from numazones_apiserver.errors import Object
 from numazones_apiserver.requests import HTTPRequest
@@ -93,7 +93,7 @@ class Cluster:
             taken = draw.sample(spare, draw.randrange(2, 12))
             spare = [cpu for cpu in spare if cpu not in taken]
             held[f"uid-{NAME}-{number}"] = {"main": cpuset.of(taken)}
-        node = Node.restore(Kubelet.start(self.config, self.machine, {}), cpu_assignments=held)
+        node = Node.restore(KubeletManagers.start(self.config, self.machine, {}), cpu_assignments=held)
         return json.dumps([zone.to_api() for zone in zones_from_node(node, node_name=NAME, pods={})])
 
     def pod(self, number: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.machines import Shape, build
+from numazones.kubelet.machines import MachineShape, build
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 
@@ -137,7 +137,7 @@ def node(name: str) -> dict[str, Any]:
 def dump(nodes: int, pods: int) -> dict[str, Any]:
     """A cluster whose nodes are filled, in turn, by what their kubelets admit."""
     draw = random.Random(1)
-    machine = build(Shape(memory_per_numa=128 << 30))
+    machine = build(MachineShape(memory_per_numa=128 << 30))
     devices = {NIC: [Device(f"nic-{number}", (number % 2,)) for number in range(8)]}
     empty = Node.fresh(machine, KubeletConfiguration.from_api(CONFIGURATION, version="v1.36.2"), devices)
     names = [f"worker-{number:04}" for number in range(nodes)]

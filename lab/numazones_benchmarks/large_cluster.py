@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from numazones_client import ClusterConfig
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
 
 ZONES = 2  # per node, unless told otherwise
@@ -64,7 +64,7 @@ def feeding(
 @asynccontextmanager
 async def operator_on(url: str, **settings: Any) -> AsyncIterator[Operator]:
     """Run an operator in this process, which has read everything that a feeder has."""
-    options = Options(metrics_address="127.0.0.1:0", log_level="warning", **settings)
+    options = OperatorOptions(metrics_address="127.0.0.1:0", log_level="warning", **settings)
     operator = Operator(options, ClusterConfig(server=url))
     running = asyncio.create_task(operator.run())
     await operator.ready.wait()

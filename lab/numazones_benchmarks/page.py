@@ -27,7 +27,7 @@ from numazones.prediction.room import FittingPods
 from numazones_page import html
 from numazones_page.documents import cluster_document, node_documents
 from numazones_simulator import node_kinds
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 GOALS = {"rendered_seconds": 2.0}
 FILLINGS = 60
@@ -38,7 +38,7 @@ RUNS = 5
 
 def filled(state: Node, seed: int) -> ClusterNode:
     """A node to which some pods came, of which it admitted those that fitted."""
-    arriving = Workload(random.Random(seed).randrange(1 << 30)).pods()
+    arriving = PodStream(random.Random(seed).randrange(1 << 30)).pods()
     pods = []
     for number in range(PODS):
         body = next(arriving)

@@ -23,11 +23,11 @@ from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.placement.fragmentation import Shape, largest_free_block
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending_goals
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, place
-from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy
 
 ZONES, CORES = 2, 12
@@ -121,7 +121,7 @@ async def timed(goal: Goal, situation: Situation, policy: Policy, seconds: float
     gc.disable()  # as the operator does
     start = time.perf_counter()
     expired: Callable[[], bool] = lambda: time.perf_counter() - start > seconds  # noqa: E731
-    outcome: Outcome = await asyncio.to_thread(plan, goal, situation, policy, expired=expired)
+    outcome: PlanningResult = await asyncio.to_thread(plan, goal, situation, policy, expired=expired)
     took = time.perf_counter() - start
     gc.enable()
     await asyncio.sleep(_AFTERWARDS)
@@ -153,7 +153,7 @@ def main() -> None:
     draw = random.Random(arguments.seed)
     cluster = fragmented(arguments.nodes, arguments.pods, draw)
     held = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
-    surroundings = Surroundings(now=NOW, replicas=Surroundings.count_replicas(held))
+    surroundings = EvictionContext(now=NOW, replicas=EvictionContext.count_replicas(held))
     situation = Situation(cluster, surroundings)
     policy = Policy(limits=Limits(total=10, single_replicas=True))
     big = replace(a_pod("big", WANTED, "big"), phase="Pending")

@@ -20,11 +20,11 @@ from typing import Any
 
 import psutil
 
-from kubectl_numazones.experiments.execution import Chunk, Executor, OneCore, Processes
+from kubectl_numazones.experiments.execution import Chunk, OneCore, Processes, RunExecutor
 from numazones.whatif.experiment import Experiment, Run, Variant
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import with_needed_gates
-from numazones.whatif.workload import Group, Recipe
+from numazones.whatif.workload import PodGroup, Recipe
 
 GOAL = 1.8
 RUNS_PER_CHUNK = 2
@@ -36,7 +36,7 @@ def experiment() -> Experiment:
     option = {"topologyManagerPolicyOptions.prefer-most-allocated-numa-node": "true"}
     settings = with_needed_gates(base.config, option)
     variants = (Variant((), (base,)), Variant(tuple(settings.items()), (base.with_settings(settings),)))
-    return Experiment(variants, Recipe((Group.parse("36xcpu=1-6,memory=4Gi"),), churn=100), seed=1)
+    return Experiment(variants, Recipe((PodGroup.parse("36xcpu=1-6,memory=4Gi"),), churn=100), seed=1)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Phase:
     """Seconds of processor time: of the process that worked most, where there are several."""
 
 
-def worked(executor: Executor) -> dict[int, float]:
+def worked(executor: RunExecutor) -> dict[int, float]:
     """Processor time by process, of those that make runs."""
     this = psutil.Process()
     processes = this.children() if executor.workers > 1 else [this]
@@ -60,7 +60,7 @@ def worked(executor: Executor) -> dict[int, float]:
     return times
 
 
-def measure(executor: Executor, chunks: Sequence[Chunk]) -> Phase:
+def measure(executor: RunExecutor, chunks: Sequence[Chunk]) -> Phase:
     """Make the runs, and look at the clocks from the moment when the workers are warm."""
     decisions = 0
     start, before = 0.0, dict[int, float]()

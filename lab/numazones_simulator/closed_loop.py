@@ -39,8 +39,8 @@ from numazones_simulator.node_kinds import KIND_LABEL, MODEL_LABEL
 from numazones_simulator.programs import installed
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
-from numazones_simulator.turnover import RUNNING, UNSCHEDULABLE, Fates, fate_of
-from numazones_simulator.workload import Workload, container
+from numazones_simulator.turnover import RUNNING, UNSCHEDULABLE, PodFates, fate_of
+from numazones_simulator.workload import PodStream, container
 
 OPERATOR_ARGUMENTS = ("--admission-gate", "--rebalance-period=500ms", "--identity=demo")
 NODES = (
@@ -90,8 +90,8 @@ class StoryStuck(NumazonesError):
 class _Run:
     """What became of the pods that came to one scheduler."""
 
-    random: Fates
-    workers: Fates
+    random: PodFates
+    workers: PodFates
     trainers: list[Body]
     """Replicas of the big pod: the last one runs, waits or was rejected."""
 
@@ -155,7 +155,7 @@ class ClosedLoop:
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
         await self._grow_workers(room)
         self.screen.progress("other pods come")
-        for pod in islice(placement_models.pods_for_all(1, Workload(1).pods()), _FIRST_PODS):
+        for pod in islice(placement_models.pods_for_all(1, PodStream(1).pods()), _FIRST_PODS):
             await self._create(pod)
         await self._wait_until_decided("default")
         await self._end_batch()
@@ -336,7 +336,7 @@ class ClosedLoop:
         await self._end_everything(name)
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
         await self._grow_workers(room, scheduler=name)
-        arrivals = placement_models.pods_for_all(1, Workload(1).pods())
+        arrivals = placement_models.pods_for_all(1, PodStream(1).pods())
         if name != scheduler.NAME:
             arrivals = prevention.for_scheduler(arrivals)
         for body in islice(arrivals, _FIRST_PODS):
@@ -486,9 +486,9 @@ def summary(pods: Iterable[Body]) -> str:
     return ", ".join(f"{count} {what}" for what, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def fates_of(pods: Iterable[Body]) -> Fates:
+def fates_of(pods: Iterable[Body]) -> PodFates:
     """Count what became of pods; those that nobody has decided on wait."""
-    return Fates(Counter(fate_of(pod) or UNSCHEDULABLE for pod in pods))
+    return PodFates(Counter(fate_of(pod) or UNSCHEDULABLE for pod in pods))
 
 
 def free_cpus(node: Node) -> list[tuple[int, int]]:

@@ -38,7 +38,7 @@ from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing, SimulatedCluster
 from numazones_simulator.turnover import Turnover
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 _ZONES = "/apis/numazones.io/v1alpha1/numazones"
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -290,7 +290,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
     kinds = (*node_kinds.KINDS, *placement_models.node_kinds()) if everything else node_kinds.KINDS
     if settings.kind is not None:
         kinds = (node_kinds.NAMED[settings.kind],)
-    arrivals = Workload(settings.seed).pods()
+    arrivals = PodStream(settings.seed).pods()
     if everything:
         arrivals = placement_models.pods_for_all(settings.seed, arrivals)
     if settings.prevention == Prevention.EXTENDER:

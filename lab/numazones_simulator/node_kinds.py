@@ -11,7 +11,7 @@ from itertools import cycle, islice
 from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import Machine
-from numazones.kubelet.machines import Shape
+from numazones.kubelet.machines import MachineShape
 from numazones_simulator.node_spec import NodeSpec, configuration
 
 GPU = "vendor.example/gpu"
@@ -23,15 +23,15 @@ MODEL_LABEL = "simulator.numazones.io/model"
 """Label and taint of nodes on which others than the kubelet place pods."""
 
 _GIB = 1 << 30
-TWO_SOCKETS = Shape(cores_per_numa=16, memory_per_numa=64 * _GIB)
-INTERLEAVED = Shape(
+TWO_SOCKETS = MachineShape(cores_per_numa=16, memory_per_numa=64 * _GIB)
+INTERLEAVED = MachineShape(
     cores_per_numa=12,
     memory_per_numa=48 * _GIB,
     interleaved=True,
     hugepages_per_numa=((2048, 1024), (1048576, 0)),
 )
-SUB_NUMA = Shape(numa_per_socket=2, cores_per_numa=8, memory_per_numa=32 * _GIB)
-_CHIPLETS = Shape(
+SUB_NUMA = MachineShape(numa_per_socket=2, cores_per_numa=8, memory_per_numa=32 * _GIB)
+_CHIPLETS = MachineShape(
     sockets=1,
     numa_per_socket=4,
     cores_per_numa=8,

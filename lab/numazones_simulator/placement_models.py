@@ -4,13 +4,16 @@ Each model has its part with its own rules (``Model.simulation``); here is what 
 clusters do with all of them: nodes of their kinds, pods for these, what is installed, who runs beside them.
 """
 
+import pkgutil
 import random
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from numazones.placement import models
-from numazones.placement.models import ObjectKind
+from numazones.kubelet.pod import Pod
+from numazones.placement import Placement, models
+from numazones.placement.model import ObjectKind
 from numazones_client import AlreadyExists, Client, Resource
 from numazones_client.resources import DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numazones_simulator.control_plane import create_namespace
@@ -52,34 +55,71 @@ class PublishedObject(NamedTuple):
     body: Body
     manager: str
 
+    @classmethod
+    def of(cls, kind: ObjectKind, name: str, manager: str, spec: Mapping[str, Any]) -> "PublishedObject":
+        """Return an object of a kind that the model reads."""
+        return cls(Resource.of_kind(kind), body_of(kind, {"name": name}, spec), manager)
 
-class Simulation(Protocol):
+
+def body_of(kind: ObjectKind, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Body:
+    """Return the body of an object of a kind that a model reads."""
+    version = f"{kind.group}/{kind.version}"
+    return {"apiVersion": version, "kind": kind.kind, "metadata": dict(metadata), "spec": dict(spec)}
+
+
+P = TypeVar("P", bound=Placement)
+
+
+class Agent(Generic[P]):
+    """A runtime's plugin that creates all containers of a pod or none, as a placement decides."""
+
+    def __init__(self, placement: P) -> None:
+        self.placement = placement
+        self._created: set[str] = set()
+
+    def create(self, body: Mapping[str, Any]) -> dict[str, str]:
+        """Create the containers of a pod, unless they are there; return container → the runtime's message."""
+        pod = Pod.from_api(body)
+        if pod.uid in self._created:
+            return {}
+        decision = self.placement.admit(pod)
+        if not decision.admitted:
+            said = f"{self.placement.model.decider}: {decision.message}"
+            return {container.name: said for container in pod.containers}
+        self.placement = cast("P", decision.placement)
+        self._created.add(pod.uid)
+        return {}
+
+    def remove(self, uid: str) -> None:
+        """Free what an ended pod holds."""
+        self.placement = cast("P", self.placement.remove(uid))
+        self._created.discard(uid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
     """A placement model's part of a simulated cluster."""
 
-    @property
-    def node_kinds(self) -> Sequence[Kind]:
-        """The kinds of nodes on which it places pods."""
-
-    @property
-    def pod_forms(self) -> Sequence[PodForm]:
-        """The forms of pods that it tells apart."""
-
-    def installed(self) -> Sequence[tuple[ObjectKind, Body]]:
-        """Return the objects that clusters with such nodes have."""
-
-    def plugin(self, spec: NodeSpec) -> RuntimePlugin | None:
-        """Return what places containers in a node's runtime; None: nothing does."""
-
-    def published(self, spec: NodeSpec, plugin: RuntimePlugin | None) -> Sequence[PublishedObject]:
-        """Return what is published of a node now."""
-
-    def controllers(self, client: Client, specs: Sequence[NodeSpec]) -> Sequence[Coroutine[Any, Any, None]]:
-        """Return what runs beside the nodes, such as a scheduler; ``specs``: those of the model."""
+    node_kinds: Sequence[Kind]
+    """The kinds of nodes on which it places pods."""
+    pod_forms: Sequence[PodForm]
+    """The forms of pods that it tells apart."""
+    installed: Sequence[tuple[ObjectKind, Body]] = ()
+    """The objects that clusters with such nodes have."""
+    plugin: Callable[[NodeSpec], RuntimePlugin | None] = lambda _spec: None
+    """Returns what places containers in a node's runtime; None: nothing does."""
+    published: Callable[[NodeSpec, Any], Sequence[PublishedObject]] = lambda _spec, _plugin: ()
+    """Returns what is published of a node with such a plugin now."""
+    controllers: Callable[[Client, Sequence[NodeSpec]], Sequence[Coroutine[Any, Any, None]]] = (
+        lambda _client, _specs: ()
+    )
+    """Returns what runs beside the nodes of the model, such as a scheduler."""
 
 
 def simulation_of(name: str) -> Simulation | None:
     """Return a model's part; None for the kubelet's, which simulated clusters are made of."""
-    found: Simulation | None = models.model(name).simulation()
+    where = models.model(name).simulation
+    found: Simulation | None = pkgutil.resolve_name(where) if where else None
     return found
 
 
@@ -141,7 +181,7 @@ async def install(client: Client, specs: Iterable[NodeSpec]) -> None:
     for kind in models.object_kinds():
         await _create(client, DEFINITIONS, definition(Resource.of_kind(kind), kind.kind))
     for simulation in parts:
-        for kind, body in simulation.installed():
+        for kind, body in simulation.installed:
             namespace = (body.get("metadata") or {}).get("namespace", "")
             if namespace:
                 await create_namespace(client, namespace)

@@ -6,8 +6,6 @@ tried here is what a cluster would run; only the extender's port is another, as 
 
 from collections.abc import Iterator
 from enum import StrEnum
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,8 @@ SCHEDULER = "numazones"
 """The name that a pod gives to be scheduled with the extender."""
 GATE_ARGUMENTS = ("--admission-gate",)
 
-_PLACES: tuple[Traversable, ...] = (
-    files("numazones_simulator") / "manifests",
-    Path(__file__).resolve().parents[2] / "manifests",
-)
-"""Where manifests are: in an installed package, in a checkout."""
+_MANIFESTS = Path(__file__).resolve().parent / "manifests"
+"""Links in a checkout."""
 _ADMISSION = "admissionregistration.k8s.io"
 _RESOURCES = {
     "MutatingAdmissionPolicy": Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", namespaced=False),
@@ -107,11 +102,10 @@ def _documents(folder: str) -> Iterator[dict[str, Any]]:
 
 def _shipped(name: str) -> str:
     """Return the text of a manifest."""
-    for place in _PLACES:
-        path = place.joinpath(name)
-        if path.is_file():
-            return path.read_text(encoding="utf-8")
-    raise NoManifests(
-        f"manifests/{name} is missing: prevention runs what the project's manifests say; install numazones "
-        "again, or start the simulator from a checkout (make venv)"
-    )
+    path = _MANIFESTS / name
+    if not path.is_file():
+        raise NoManifests(
+            f"manifests/{name} is missing: prevention runs what the project's manifests say; install "
+            "numazones-lab again, or start the simulator from a checkout (make venv)"
+        )
+    return path.read_text(encoding="utf-8")

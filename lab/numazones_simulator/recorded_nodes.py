@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from numazones_apiserver import ApiError, ApiServer
+from numazones_apiserver import ApiServer, StatusError
 from numazones_simulator import exporters, recordings
 from numazones_simulator.control_plane import ControlPlane, control_plane, create_namespace
 from numazones_simulator.programs import Programs
@@ -32,7 +32,7 @@ async def running(
 
     async def kubelet(node: str, path: str) -> dict[str, Any]:
         if path.strip("/") != "configz" or node not in configurations:
-            raise ApiError(404, "NotFound", f"the recording of node {node!r} has no answer to {path!r}")
+            raise StatusError(404, "NotFound", f"the recording of node {node!r} has no answer to {path!r}")
         return configurations[node]
 
     async with (

@@ -23,11 +23,8 @@ _ARCHIVE = "sys.tar.gz"
 _STATE_FILES = ("cpu_manager_state", "memory_manager_state")
 _DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_SAMPLES = (
-    Path(__file__).resolve().parent / "sample",
-    _REPOSITORY / "tests" / "data" / "recordings",
-)
-"""Where the project's own sample is: in an installed package, in a checkout."""
+_SAMPLE = Path(__file__).resolve().parent / "sample"
+"""The project's own sample; a link in a checkout."""
 
 
 class BadRecording(NumazonesError):
@@ -89,7 +86,7 @@ def find(directory: Path | None = None) -> list[Recording]:
         shared = os.environ.get(ENVIRONMENT)
         candidates = [
             Path(shared) / "recordings" if shared else _REPOSITORY.parent / "shared" / "recordings",
-            *_SAMPLES,
+            _SAMPLE,
         ]
     for candidate in candidates:
         found = _in(candidate)

@@ -74,7 +74,7 @@ def free_share(pod: ClusterPod, node: ClusterNode) -> float:
     return sum(shares) / len(shares) if shares else 0.0
 
 
-class Scheduler:
+class SimulatedScheduler:
     """Binds pods of the default scheduler's name as they come; run ``run`` as a task."""
 
     def __init__(self, client: Client, *, name: str = NAME) -> None:

@@ -24,13 +24,13 @@ from numazones_simulator.deployments import Deployments
 from numazones_simulator.kube_scheduler.configuration import Configuration
 from numazones_simulator.kube_scheduler.scheduler import KubeScheduler
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.prevention import Prevention
 from numazones_simulator.programs import Programs
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 from numazones_simulator.screen import Screen
 
 _POLL = 0.1
@@ -110,13 +110,13 @@ async def running(
         screen.say(f"API server on {plane.server.url}")
         parts: list[Coroutine[Any, Any, None]] = [
             fleet.run(),
-            Scheduler(plane.client).run(),
+            SimulatedScheduler(plane.client).run(),
             *placement_models.controllers(plane.client, specs),
             ReplicaSets(plane.client, pause=recreate_pause).run(),
             Deployments(plane.client).run(),
         ]
         parts += [
-            ZonePublisher(agent, plane.client, zones=not with_files).run()
+            SimulatedZonePublisher(agent, plane.client, zones=not with_files).run()
             for agent in fleet.agents.values()
             if not with_files or agent.kubelet.spec.model != KUBELET
         ]

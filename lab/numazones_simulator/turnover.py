@@ -26,7 +26,7 @@ RUNNING = "Running"
 
 
 @dataclass(slots=True)
-class Fates:
+class PodFates:
     """What became of the pods."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -88,9 +88,9 @@ class Turnover:
         """Pods that no node would admit, says the operator."""
         self._moved = asyncio.Event()
         self._progress: Callable[[int], None] = lambda _: None
-        self.fates = Fates()
+        self.fates = PodFates()
 
-    async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> Fates:
+    async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> PodFates:
         """Create a number of pods; return when all have been decided on.
 
         Args:

@@ -19,7 +19,7 @@ APP_LABEL = "app"
 _IMAGE = "registry.example/app:1"
 
 
-class Workload:
+class PodStream:
     """An endless, reproducible stream of pods.
 
     Args:

@@ -90,15 +90,6 @@ class Admission:
         return {name: changes for name, changes in updates.items() if name not in own}
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A node with more pods on it."""
-
-    node: Node
-    admissions: tuple[Admission, ...]
-    """One per pod that the node did not know, in order."""
-
-
 def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None = None) -> Admission:
     """Create all of a pod's containers, one after the other, as if it was new to the node.
 
@@ -211,21 +202,6 @@ def remove(node: Node, uid: str) -> Node:
     for name in [name for name, known in node.containers.items() if known.sandbox.uid == uid]:
         node = events.stop(node, name).node
     return events.remove_pod(node, uid)
-
-
-def overlay(node: Node, pods: Iterable[Pod]) -> Overlay:
-    """Add pods that are bound to a node but not yet part of it, in the order of their creation.
-
-    Raises:
-        UnmodelledFeature, PluginCrash: as ``admit``.
-    """
-    admissions = []
-    for pod in sorted(pods, key=lambda pod: pod.created):
-        if pod.uid not in node.sandboxes:
-            admission = admit(node, pod)
-            admissions.append(admission)
-            node = admission.node
-    return Overlay(node, tuple(admissions))
 
 
 def _id(uid: str, container: str) -> str:

@@ -14,10 +14,8 @@ from typing import Any
 
 from numazones.errors import NumazonesError, UnmodelledFeature
 from numazones.kubelet.pod import Pod
-from numazones.placement.kubelet import KubeletPlacement
-from numazones.placement.models import NodeObjects, PodEvent
+from numazones.placement.model import NodeObjects, PodEvent
 from numazones_topology_aware.admission import create_missing, missing, remove
-from numazones_topology_aware.identity import POLICIES
 from numazones_topology_aware.live import PublishedPool, check_published, published_pools
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.node_placement import TopologyAwarePlacement, read
@@ -44,7 +42,6 @@ class Follower:
         Raises:
             NumazonesError: the objects don't tell, or contradict each other.
         """
-        self._read_from = _sources(objects)
         self._events: list[PodEvent] = []
         """What the published pools do not show."""
         self._states = [read(objects).node]
@@ -108,23 +105,16 @@ class Follower:
         for event in events:
             self.take(event)
 
-    def outdated(self, objects: NodeObjects) -> bool:
-        """Whether what is read only once has changed; pools change with every pod, so they are compared."""
-        new = _sources(objects)
-        return len(new) != len(self._read_from) or any(
-            now is not then and now != then for now, then in zip(new, self._read_from, strict=True)
-        )
-
     def contradicted_since(self, now: float) -> float:
         """Return since when pools contradict what was seen; ``now`` while they do not."""
         return now if self._contradicted is None else self._contradicted
 
-    def placement(self, pods: Mapping[str, Pod], kubelet: KubeletPlacement | None) -> TopologyAwarePlacement:
+    def placement(self, pods: Mapping[str, Pod]) -> TopologyAwarePlacement:
         """Return the node after all that has happened, without pods that are not among these (by uid)."""
         node = self._states[-1]
         for uid in node.sandboxes.keys() - pods.keys():
             node = remove(node, uid)
-        return TopologyAwarePlacement(node, kubelet)
+        return TopologyAwarePlacement(node)
 
     def record(self) -> Record | None:
         """Return who holds what in the last state that the published pools show; the same object while equal.
@@ -262,8 +252,3 @@ def _shows(pools: tuple[PublishedPool, ...], state: Node) -> bool:
     except NumazonesError:
         return False
     return True
-
-
-def _sources(objects: NodeObjects) -> tuple[Any, ...]:
-    machine = None if objects.kubelet is None else objects.kubelet.kubelet
-    return (objects.node, machine, tuple(objects.others.get(POLICIES.kind, ())))

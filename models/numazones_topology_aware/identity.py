@@ -1,6 +1,6 @@
 """What the topology-aware policy is called, and which objects it reads: what all its parts agree on."""
 
-from numazones.placement.models import ObjectKind
+from numazones.placement.model import ObjectKind
 
 NAME = "topology-aware"
 DECIDER = "the NRI topology-aware policy"

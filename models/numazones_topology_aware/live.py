@@ -6,6 +6,10 @@ there is one; else its containers are placed once more, in the order in which th
 those that could not be created by their pods' statuses. Either outcome is held against the published pools: a
 node whose pools come out differently is *unknown*, never guessed at. The same goes for a cold start that may
 be going on.
+
+A rejected container is in the record before its pod's status reports the rejection. Until then the status
+does not say either whether a later attempt succeeded, so the container stays as recorded if that explains
+the pools.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -121,6 +125,7 @@ def node_from_cluster(
     devices: Devices | None = None,
     *,
     uncreated: Mapping[str, Collection[str]] | None = None,
+    silent: Collection[str] = (),
     record: Mapping[str, Any] | None = None,
 ) -> Node:
     """Return the node as its published pools, its pods and perhaps a record describe it.
@@ -133,6 +138,7 @@ def node_from_cluster(
         pods: the pods that run on the node.
         devices: which devices they got; None: not known.
         uncreated: pod uid → containers that the runtime could not create so far.
+        silent: uids of pods whose statuses do not say yet which containers exist.
         record: who held what when the node was last followed (``record_of``). One that does not explain the
             published pools is passed over.
 
@@ -147,22 +153,31 @@ def node_from_cluster(
     ordered = sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name))
     if record is not None:
         # An old or damaged record proves nothing: its pods alone may explain the pools.
-        with suppress(NumazonesError):
-            node = _with_pods(node_from_record(fresh, record, ordered), ordered, devices, uncreated or {})
-            check_published(node, published)
-            return node
+        for kept in (silent, ()) if silent else ((),):
+            with suppress(NumazonesError):
+                node = node_from_record(fresh, record, ordered)
+                node = _with_pods(node, ordered, devices, uncreated or {}, kept)
+                check_published(node, published)
+                return node
     node = _with_pods(fresh, ordered, devices, uncreated or {})
     check_published(node, published)
     return node
 
 
 def _with_pods(
-    node: Node, pods: Iterable[Pod], devices: Devices | None, uncreated: Mapping[str, Collection[str]]
+    node: Node,
+    pods: Iterable[Pod],
+    devices: Devices | None,
+    uncreated: Mapping[str, Collection[str]],
+    kept: Collection[str] = (),
 ) -> Node:
-    """The node after the pods' missing containers were created, except those that could not be so far."""
+    """The node after the pods' missing containers were created, except those that could not be so far.
+
+    Of pods to be kept, by uid, those that the node has already stay as they are.
+    """
     for pod in pods:
         failed = uncreated.get(pod.uid, ())
-        if pod.uid not in node.sandboxes or _creates_any(node, pod, failed):
+        if pod.uid not in node.sandboxes or (pod.uid not in kept and _creates_any(node, pod, failed)):
             known = None if devices is None else devices.get(pod.uid, {})
             node = create_missing(node, pod, known, uncreated=failed).node
     return node

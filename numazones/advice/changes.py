@@ -10,6 +10,7 @@ given up, and what no plan would move comes last, with the reason.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from typing import Annotated, ClassVar
 
 from numazones.advice.other_requests import (
     amount_in_words,
@@ -58,7 +59,7 @@ class Change(StrEnum):
     PLACEMENT = "placement"
 
 
-class Cost(IntEnum):
+class ChangeCost(IntEnum):
     """What a change costs its reader, the least first."""
 
     MISSPELLED = 0
@@ -78,12 +79,14 @@ class Cost(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One change after which the pod would run on a node."""
+    """A change after which the pod would be admitted."""
 
-    change: Change
-    cost: Cost
-    node: str
-    sentence: str
+    TITLE: ClassVar = "Change"
+    ANSWER: ClassVar = ("node", "change", "sentence")
+    change: Annotated[Change, "What is changed: request, placement, eviction or setting."]
+    cost: ChangeCost
+    node: Annotated[str, "Where it would be."]
+    sentence: Annotated[str, "What to do, in words."]
     loss: float = 0.0
     """Of a smaller request: the share of what was asked that is given up."""
 
@@ -94,7 +97,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class NodeContext:
     """What is known beside the node that a pod is to run on."""
 
     destinations: Destinations = field(default_factory=Destinations)
@@ -103,7 +106,7 @@ class Around:
     """Why no plan moves a pod; empty: nothing keeps it."""
 
 
-def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) -> tuple[Advice, ...]:
+def advise_on(pod: ClusterPod, node: ClusterNode, around: NodeContext | None = None) -> tuple[Advice, ...]:
     """Return the changes after which a pod would run on a node, the cheapest first.
 
     Nothing where it would run as things are, or where its kubelet does not decide alone or is not known.
@@ -118,7 +121,7 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) 
         return tuple(_open_fences(wanted, node))
     found = (
         *_other_requests(wanted, node),
-        *_evictions(wanted, node, around or Around()),
+        *_evictions(wanted, node, around or NodeContext()),
         *_other_settings(wanted, node),
     )
     return in_order(found)
@@ -127,8 +130,8 @@ def advise_on(pod: ClusterPod, node: ClusterNode, around: Around | None = None) 
 def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
     """Sort by what a change costs; what no plan moves is left out where something else makes room."""
     listed = sorted(found, key=lambda item: (item.cost, item.loss))
-    if any(item.cost in {Cost.MOVE, Cost.REMOVAL} for item in listed):
-        listed = [item for item in listed if item.cost is not Cost.PROTECTED]
+    if any(item.cost in {ChangeCost.MOVE, ChangeCost.REMOVAL} for item in listed):
+        listed = [item for item in listed if item.cost is not ChangeCost.PROTECTED]
     return tuple(listed)
 
 
@@ -153,7 +156,7 @@ def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
     found = opened(pod, node)
     if found is not None and _runs(found.pod, found.node):
-        cost = Cost.TAINT if found.tainted else Cost.PLACEMENT
+        cost = ChangeCost.TAINT if found.tainted else ChangeCost.PLACEMENT
         sentence = f"{node.name} would admit it, but {'; '.join(found.cures)}"
         yield Advice(Change.PLACEMENT, cost, node.name, sentence)
 
@@ -194,7 +197,7 @@ def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> It
     changed = with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
     if _runs(changed, node):
         sentence = f"ask for {lack.instead} instead of {lack.resource} in container {container}"
-        yield Advice(Change.REQUEST, Cost.MISSPELLED, node.name, sentence)
+        yield Advice(Change.REQUEST, ChangeCost.MISSPELLED, node.name, sentence)
 
 
 def _several_smaller(
@@ -212,7 +215,7 @@ def _several_smaller(
     if _runs(with_requests(pod, state, name, offers), node):
         amounts = " and ".join(amount_with_resource(*offer) for offer in offers.items())
         sentence = f"ask for {amounts} in container {name}"
-        yield Advice(Change.REQUEST, Cost.MUCH_LESS, node.name, sentence)
+        yield Advice(Change.REQUEST, ChangeCost.MUCH_LESS, node.name, sentence)
 
 
 def _candidates(
@@ -239,16 +242,16 @@ def _request_advice(
     instead = f"instead of {amount_in_words(resource, before)} in container {container.name}"
     sentence = f"ask for {amount_with_resource(resource, amount)} {instead}"
     if amount > before:
-        cost = Cost.ROUNDING
+        cost = ChangeCost.ROUNDING
     else:
-        cost = Cost.LITTLE_LESS if before - amount <= _LITTLE * before else Cost.MUCH_LESS
+        cost = ChangeCost.LITTLE_LESS if before - amount <= _LITTLE * before else ChangeCost.MUCH_LESS
     return Advice(Change.REQUEST, cost, node.name, sentence, max(0.0, 1 - amount / before))
 
 
 # Who else is there
 
 
-def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[Advice]:
+def _evictions(pod: ClusterPod, node: ClusterNode, around: NodeContext) -> Iterator[Advice]:
     """Yield the pods of which one alone would have to go: of the same namespace first, then the smallest."""
     state = node.state
     if state is None or not _runs(pod, node.with_pods(()).with_state(state.emptied)):
@@ -258,10 +261,10 @@ def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[A
         node.pods.values(),
         key=lambda other: (other.namespace != pod.namespace, sizes[other.uid], other.full_name),
     )
-    given: dict[Cost, int] = {}
+    given: dict[ChangeCost, int] = {}
     for other in others:
         left = node.without_pod(other.uid).with_state(remove(state, other.kubelet_uid))
-        if given.get(Cost.MOVE, 0) == _MAX_EVICTIONS:
+        if given.get(ChangeCost.MOVE, 0) == _MAX_EVICTIONS:
             return
         if not _runs(pod, left):
             continue
@@ -271,21 +274,23 @@ def _evictions(pod: ClusterPod, node: ClusterNode, around: Around) -> Iterator[A
             yield advice
 
 
-def _without(pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: Around) -> Advice:
+def _without(
+    pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: NodeContext
+) -> Advice:
     """Return the advice to have a pod go from the node."""
     held = _held(other, node, state, pod)
     name = f"{other.full_name}{f', which holds {held}' if held else ''}"
     objection = around.objection(other)
     if objection:
         sentence = f"remove {name} (no plan does that: {objection})"
-        return Advice(Change.EVICTION, Cost.PROTECTED, node.name, sentence)
+        return Advice(Change.EVICTION, ChangeCost.PROTECTED, node.name, sentence)
     move = around.destinations.single_move(pod, other, node)
     if move is None:
         sentence = f"remove {name} (no node seen here would take its replacement then)"
-        return Advice(Change.EVICTION, Cost.REMOVAL, node.name, sentence)
+        return Advice(Change.EVICTION, ChangeCost.REMOVAL, node.name, sentence)
     comma = "," if held else ""
     where = f"to {move.node}" if move.node != node.name else f"within {node.name}{_way_back(move)}"
-    return Advice(Change.EVICTION, Cost.MOVE, node.name, f"move {name}{comma} {where}")
+    return Advice(Change.EVICTION, ChangeCost.MOVE, node.name, f"move {name}{comma} {where}")
 
 
 def _way_back(move: Move) -> str:
@@ -331,7 +336,10 @@ def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     config = state.config
     other = SCOPE_POD if config.topology_manager_scope == SCOPE_CONTAINER else SCOPE_CONTAINER
     looser = _LOOSER.get(config.topology_manager_policy, ())
-    changes = [(Cost.SCOPE, "scope", other), *((Cost.ALIGNMENT, "policy", policy) for policy in looser)]
+    changes = [
+        (ChangeCost.SCOPE, "scope", other),
+        *((ChangeCost.ALIGNMENT, "policy", policy) for policy in looser),
+    ]
     for cost, setting, value in changes:
         try:
             set_so = state.with_topology_settings(**{setting: value})
@@ -339,9 +347,9 @@ def _other_settings(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
             continue  # options of the node that go with one policy only
         drained = node.with_pods(()).with_state(set_so.emptied)
         if _runs(pod, node.with_state(set_so)) and _runs(pod, drained):
-            means = ", which gives up alignment for all pods there" if cost is Cost.ALIGNMENT else ""
+            means = ", which gives up alignment for all pods there" if cost is ChangeCost.ALIGNMENT else ""
             name = f"topologyManager{setting.capitalize()}"
             sentence = f"set {name}: {value} on {node.name}{means} (on a drained node)"
             yield Advice(Change.SETTING, cost, node.name, sentence)
-            if cost is Cost.ALIGNMENT:
+            if cost is ChangeCost.ALIGNMENT:
                 return

@@ -7,7 +7,7 @@ which pods may be moved.
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from numazones.advice.changes import Advice, Around, advise_on, in_order
+from numazones.advice.changes import Advice, NodeContext, advise_on, in_order
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, Forecast, Prediction
 from numazones.rebalance.candidates import Situation, why_not
@@ -33,7 +33,7 @@ def helpful_changes(
     if prediction.verdict == ADMISSIBLE:
         return []
     nodes = situation.cluster.nodes
-    around = Around(
+    around = NodeContext(
         Destinations(nodes.values(), situation.templates),
         lambda other: objection_to_move(other, situation),
     )

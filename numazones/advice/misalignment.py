@@ -7,6 +7,7 @@ help, has been tried on a copy.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from numazones import cpuset
 from numazones.advice.misfits import misfits
@@ -20,7 +21,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.shortfall import name_numas
-from numazones.placement.kubelet import KubeletDecision
+from numazones.placement.kubelet import decision_of
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align
 from numazones.rebalance.planner import plan
@@ -34,14 +35,14 @@ _EFFORT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Misalignment:
-    """Why a pod is not aligned."""
+    """Why a pod that runs is not aligned."""
 
-    found: PodAlignment
-    alignable: Alignable
-    why: tuple[str, ...]
-    """Sentences: how it lies, what let it in, whether its node could hold it aligned."""
-    help: tuple[str, ...]
-    """What would help, the cheapest first; each was tried on a copy."""
+    TITLE: ClassVar = "WhyNotAligned"
+    alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
+    sentence: Annotated[str, "The same in few words."]
+    alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
+    why: Annotated[tuple[str, ...], "How it lies, what let it in, what its node could do."]
+    help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
 
 
 def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | None:
@@ -58,7 +59,8 @@ def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | Non
     trials = alignable.trials_on(node, pod)
     could = Alignable.UNKNOWN if trials is None else trials.alignable
     why = (*map(_where, _worst(found)), *_let_in(node, pod, could), _could(node, pod, trials))
-    return Misalignment(found, could, why, tuple(_help(node, pod, situation, known=trials is not None)))
+    help_ = tuple(_help(node, pod, situation, known=trials is not None))
+    return Misalignment(found.alignment, found.sentence, could, why, help_)
 
 
 def _worst(found: PodAlignment) -> Iterator[ContainerAlignment]:
@@ -117,14 +119,14 @@ def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
         return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
     if not trials.now.admitted:
         return f"{node.name} could hold it aligned if others left: {_short(trials.now, node)}"
-    zones = KubeletDecision(trials.now).zones
+    zones = decision_of(trials.now).zones
     where = f" on {name_numas(cpuset.of(zones))}" if zones else ""
     return f"{node.name} could hold it aligned now{where}"
 
 
 def _short(admission: Admission, node: ClusterNode) -> str:
     """Say what an aligned pod lacks, and who holds it."""
-    short = KubeletDecision(admission).shortfall(node.name)
+    short = decision_of(admission).shortfall(node.name)
     names = node.pod_names
     holders = [f"{names.get(uid, uid)} ({amount})" for uid, amount in short.holders]
     return short.sentence + (f"; held by {enumeration(holders)}" if holders else "")

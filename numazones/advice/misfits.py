@@ -20,7 +20,7 @@ from numazones.apimachinery.resources import CPU, MEMORY, is_memory
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import POLICY_NONE, SCOPE_POD
-from numazones.kubelet.demand import Container, QOSClass, Reading
+from numazones.kubelet.demand import Container, PodDemand, QOSClass
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.placement.fragmentation import Shape, full_core_cpus, room, zones_of
@@ -99,7 +99,7 @@ def misfits(pod: Pod, empty: Node) -> Iterator[Misfit]:
         yield from _wider_than_zone(pod, empty, reading)
 
 
-def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
+def _partial_cores(pod: Pod, empty: Node, reading: PodDemand) -> Iterator[Misfit]:
     """Yield requests for a part of a core where the kubelet gives whole cores only."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1
@@ -110,7 +110,7 @@ def _partial_cores(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
             yield from _aligned_misfit(pod, empty, container, (CPU, demand.cpus), nearest, granule=per_core)
 
 
-def _wider_than_zone(pod: Pod, empty: Node, reading: Reading) -> Iterator[Misfit]:
+def _wider_than_zone(pod: Pod, empty: Node, reading: PodDemand) -> Iterator[Misfit]:
     """Yield requests for a little more than one NUMA node has."""
     manager = empty.kubelet.cpus
     per_core = manager.topology.cpus_per_core if manager.full_cores_only else 1

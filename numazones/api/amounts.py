@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from numazones import cpuset
-from numazones.api.numazone import READY, Headroom, Kubelet, Resource, Summary
+from numazones.api.numazone import READY, Headroom, KubeletSettings, Summary, ZoneResource
 from numazones.api.snapshot import KnownDevice, NodeSnapshot
 from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import CPU, HUGEPAGES, MEMORY, hugepage_type, is_device
@@ -27,7 +27,7 @@ _DEVICE_COLUMN = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
+class ResourceAmounts:
     """The amounts of one resource in one zone: CPUs, bytes or devices; None where unknown."""
 
     name: str
@@ -37,7 +37,7 @@ class Amounts:
     assigned: int | None = None
     available: int | None = None
 
-    def to_resource(self) -> Resource:
+    def to_resource(self) -> ZoneResource:
         """Write them as quantities."""
         in_bytes = self.name == MEMORY or self.name.startswith(HUGEPAGES)
         write = quantity.format_bytes if in_bytes else str
@@ -45,7 +45,7 @@ class Amounts:
         def text(amount: int | None) -> str | None:
             return None if amount is None else write(amount)
 
-        return Resource(
+        return ZoneResource(
             name=self.name,
             capacity=text(self.capacity),
             reserved=text(self.reserved),
@@ -55,12 +55,12 @@ class Amounts:
         )
 
 
-def amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> tuple[Amounts, ...]:
+def amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> tuple[ResourceAmounts, ...]:
     """Return the amounts of a zone: cpu, memory, hugepages by size, devices by name."""
     return tuple(_amounts_of(snapshot, node))
 
 
-def _amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> Iterator[Amounts]:
+def _amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> Iterator[ResourceAmounts]:
     yield _cpu_amounts(snapshot, snapshot.machine.cpus_of_numa[node.id])
     pages = {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
     known = not snapshot.memory_unknown >> node.id & 1
@@ -77,16 +77,16 @@ def _amounts_of(snapshot: NodeSnapshot, node: NUMANode) -> Iterator[Amounts]:
         yield _device_amounts(snapshot, name, list(found))
     if node is snapshot.machine.numa_nodes[0]:
         for name in sorted(snapshot.resources_without_devices):
-            yield Amounts(name, capacity=0, reserved=0, allocatable=0, assigned=0, available=0)
+            yield ResourceAmounts(name, capacity=0, reserved=0, allocatable=0, assigned=0, available=0)
 
 
-def _cpu_amounts(snapshot: NodeSnapshot, own: CPUSet) -> Amounts:
+def _cpu_amounts(snapshot: NodeSnapshot, own: CPUSet) -> ResourceAmounts:
     reserved, exclusive = snapshot.reserved_cpus, snapshot.exclusive_cpus
     assigned = None if exclusive is None else own & exclusive
     if reserved is None:
-        return Amounts(CPU, capacity=own.bit_count(), assigned=_count(assigned))
+        return ResourceAmounts(CPU, capacity=own.bit_count(), assigned=_count(assigned))
     allocatable = own & ~reserved
-    return Amounts(
+    return ResourceAmounts(
         CPU,
         capacity=own.bit_count(),
         reserved=(own & reserved).bit_count(),
@@ -102,22 +102,22 @@ def _count(cpus: CPUSet | None) -> int | None:
 
 def _memory_amounts(
     snapshot: NodeSnapshot, numa: int, kind: str, total: int | None, *, elsewhere: int = 0
-) -> Amounts:
+) -> ResourceAmounts:
     """Amounts of memory or of one size of hugepages; ``elsewhere``: bytes that hugepages take of memory."""
     reserved = None if snapshot.memory_reserved is None else snapshot.memory_reserved.get((numa, kind), 0)
     assigned = None if snapshot.memory_assigned is None else snapshot.memory_assigned.get((numa, kind), 0)
     allocatable = None if total is None or reserved is None else max(0, total - reserved - elsewhere)
     available = None if allocatable is None or assigned is None else max(0, allocatable - assigned)
-    return Amounts(kind, total, reserved, allocatable, assigned, available)
+    return ResourceAmounts(kind, total, reserved, allocatable, assigned, available)
 
 
-def _device_amounts(snapshot: NodeSnapshot, name: str, devices: list[KnownDevice]) -> Amounts:
+def _device_amounts(snapshot: NodeSnapshot, name: str, devices: list[KnownDevice]) -> ResourceAmounts:
     held = {device for holder in snapshot.holders for device in holder.devices}
     assigned = sum((name, device.id) in held for device in devices)
     if not snapshot.devices_complete:
-        return Amounts(name, assigned=assigned)
+        return ResourceAmounts(name, assigned=assigned)
     usable = [device for device in devices if device.healthy and device.registered]
-    return Amounts(
+    return ResourceAmounts(
         name,
         capacity=sum(device.registered for device in devices),
         reserved=0,
@@ -127,7 +127,7 @@ def _device_amounts(snapshot: NodeSnapshot, name: str, devices: list[KnownDevice
     )
 
 
-def headroom_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Headroom | None:
+def headroom_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[ResourceAmounts]) -> Headroom | None:
     """Return the largest requests that the zone alone could still take."""
     if snapshot.kubelet is None:
         return None
@@ -141,7 +141,7 @@ def headroom_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -
     return headroom if headroom.to_api() else None
 
 
-def _free_cpus(snapshot: NodeSnapshot, kubelet: Kubelet) -> CPUSet | None:
+def _free_cpus(snapshot: NodeSnapshot, kubelet: KubeletSettings) -> CPUSet | None:
     """Return the CPUs that can still be given exclusively; none without the static policy."""
     if kubelet.cpu_manager_policy == NO_CPUS:
         return 0
@@ -164,7 +164,7 @@ def _full_cores(machine: Machine, numa: int, free: CPUSet) -> CPUSet:
 
 
 def _free_memory(
-    snapshot: NodeSnapshot, kubelet: Kubelet, numa: int, amounts: Iterable[Amounts]
+    snapshot: NodeSnapshot, kubelet: KubeletSettings, numa: int, amounts: Iterable[ResourceAmounts]
 ) -> int | None:
     """Return the memory one container could be bound to here; without policy Static none is bound."""
     if kubelet.memory_manager_policy != STATIC_MEMORY or snapshot.machine_state is None:
@@ -178,7 +178,7 @@ _STATES = {"True": "", "False": "NotReady", "Unknown": "Unknown"}
 """Status of the condition Ready → what columns say of it."""
 
 
-def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[Amounts]) -> Summary:
+def summary_of(snapshot: NodeSnapshot, numa: int, amounts: Iterable[ResourceAmounts]) -> Summary:
     """Round the amounts for the columns of kubectl get; each column has one notation."""
     amounts = tuple(amounts)
     cpus = next(item for item in amounts if item.name == CPU)

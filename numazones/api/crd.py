@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from numazones.api.meta import GROUP, VERSION, APIObject, Column
+from numazones.api.meta import GROUP, UNPUBLISHED, VERSION, APIObject, PrinterColumn
 from numazones.api.numazone import NUMAZone
 from numazones.api.prediction import AdmissionPrediction
 from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
@@ -89,7 +89,7 @@ def crd(kind: type[APIObject]) -> dict[str, Any]:
     }
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: PrinterColumn) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": column.name,
         "type": column.type,
@@ -164,6 +164,7 @@ def _add_children(
         result["properties"] = {
             name: _structural(value, definitions, path=f"{path}.{name}", defaults=defaults)
             for name, value in schema["properties"].items()
+            if UNPUBLISHED not in value
         }
     if "items" in schema:
         result["items"] = _structural(schema["items"], definitions, path=f"{path}[]", defaults=defaults)

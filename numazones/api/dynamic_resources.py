@@ -1,13 +1,21 @@
-"""The devices of dynamic resource allocation (DRA) that a zone has: what the operator writes on it."""
+"""The devices of dynamic resource allocation (DRA) that a zone has: what the operator writes on it.
 
-from collections.abc import Iterable, Mapping
+A device counts where it is (the first NUMA node that it names); one whose NUMA node nobody says, or of which
+the node has none, counts for the node alone (NUMA node None).
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
 
 from pydantic import Field
 
 from numazones.api.meta import MAX_NAME, APIModel, Quantity, list_of, optional, text
-from numazones.dra.amounts import Counts, DriverAmounts, NodeDevices
+from numazones.apimachinery.quantity import ZERO
+from numazones.apimachinery.quantity import Quantity as Amount
+from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
 from numazones.dra.device_classes import DeviceClass
+from numazones.dra.devices import PublishedDevice
 
 
 class DynamicClass(APIModel):
@@ -73,38 +81,73 @@ def dynamic_resources(
         cpu_manager_policy: the kubelet's; empty where it is not known.
     """
     zones = sorted(numas)
-    amounts = devices.by_numa(classes, zones)
+    amounts = by_numa(devices, classes, zones)
     conflict = cpu_conflict(devices.drivers, cpu_manager_policy)
     found = {}
     for position, numa in enumerate(zones):
-        rows = [_driver(row) for row in amounts.get(numa, ())]
-        if position == 0:
-            rows += [_driver(row, numa_unknown=True) for row in amounts.get(None, ())]
+        rows = amounts.get(numa, ()) + (amounts.get(None, ()) if position == 0 else ())
         if rows or conflict:
-            found[numa] = DynamicResources(drivers=tuple(rows), conflict=conflict)
+            found[numa] = DynamicResources(drivers=rows, conflict=conflict)
     return found
 
 
-def _driver(row: DriverAmounts, *, numa_unknown: bool = False) -> DynamicDriver:
-    return DynamicDriver(
-        driver=row.driver,
-        numa_unknown=numa_unknown,
-        **_counts(row.counts),
-        partitions=row.partitions,
-        classes=tuple(DynamicClass(name=one.name, **_counts(one.counts)) for one in row.classes),
-        shared=tuple(
-            DynamicCapacity(
-                name=one.name,
-                capacity=one.capacity.canonical(),
-                allocated=one.allocated.canonical(),
-                available=one.available.canonical(),
-            )
-            for one in row.shared
-        ),
-    )
+def by_numa(
+    devices: NodeDevices, classes: Iterable[DeviceClass], numas: Container[int]
+) -> dict[int | None, tuple[DynamicDriver, ...]]:
+    """Return NUMA node → the amounts of its devices by driver; None: devices of an unknown NUMA node.
+
+    Args:
+        devices: those of the node.
+        classes: the cluster's.
+        numas: the NUMA nodes that the node has.
+    """
+    groups: dict[tuple[int | None, str], list[PublishedDevice]] = {}
+    for device in devices.devices.values():
+        numa = device.numa if device.numa in numas else None
+        groups.setdefault((numa, device.driver), []).append(device)
+    known = sorted(classes, key=lambda one: one.name)
+    found: dict[int | None, tuple[DynamicDriver, ...]] = {}
+    for numa, driver in sorted(groups, key=lambda key: (key[0] is None, key[0] or 0, key[1])):
+        amounts = {} if driver in devices.incomplete else _amounts(devices, groups[numa, driver], known)
+        row = DynamicDriver(driver=driver, numa_unknown=numa is None, **amounts)
+        found[numa] = (*found.get(numa, ()), row)
+    return found
 
 
-def _counts(counts: Counts | None) -> dict[str, int]:
-    if counts is None:
-        return {}
-    return {"devices": counts.devices, "allocated": counts.allocated, "available": counts.available}
+def _amounts(
+    known: NodeDevices, devices: list[PublishedDevice], classes: Iterable[DeviceClass]
+) -> dict[str, Any]:
+    return {
+        **_counts(known, devices),
+        "partitions": any(device.counters for device in devices),
+        "classes": tuple(row for one in classes if (row := _class(known, one, devices)) is not None),
+        "shared": tuple(_shared(known, [device for device in devices if device.shareable])),
+    }
+
+
+def _counts(known: NodeDevices, devices: Iterable[PublishedDevice]) -> dict[str, int]:
+    keys = {device.key for device in devices}
+    allocated, available = keys & known.allocated.keys(), keys & known.available
+    return {"devices": len(keys), "allocated": len(allocated), "available": len(available)}
+
+
+def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[PublishedDevice]) -> DynamicClass | None:
+    answers = [(one.selects(device), device) for device in devices]
+    if any(answer is None for answer, _ in answers):
+        return DynamicClass(name=one.name)
+    meant = [device for answer, device in answers if answer]
+    return DynamicClass(name=one.name, **_counts(known, meant)) if meant else None
+
+
+def _shared(known: NodeDevices, devices: list[PublishedDevice]) -> Iterable[DynamicCapacity]:
+    for name in sorted({name for device in devices for name in device.capacity}):
+        total, taken, left = ZERO, ZERO, ZERO
+        for device in devices:
+            capacity = device.capacity.get(name, ZERO)
+            part = consumed(known.allocated.get(device.key, ()), name)
+            total, taken = total + capacity, taken + part
+            if device.key in known.available:
+                left += Amount(max(capacity.nanos - part.nanos, 0), binary=capacity.binary)
+        yield DynamicCapacity(
+            name=name, capacity=total.canonical(), allocated=taken.canonical(), available=left.canonical()
+        )

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from numazones.apimachinery.answer import json_name
 from numazones.errors import NumazonesError
 
 GROUP = "numazones.io"
@@ -26,11 +27,12 @@ NODE_LABEL = f"{GROUP}/node"
 MAX_NAME = 253
 MAX_LABEL = 63
 
-_INITIALISMS = {"cpu": "CPU", "cpus": "CPUs", "id": "ID", "ids": "IDs", "numa": "NUMA", "uid": "UID"}
-
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""
 
+
+UNPUBLISHED = "unpublished"
+"""Marks, in a field's schema, what no object has: the library alone reads it."""
 
 IMMUTABLE: dict[str, Any] = {
     "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it cannot be changed"}]
@@ -58,13 +60,7 @@ def list_of(max_items: int, description: str, schema: dict[str, Any] = ATOMIC) -
     return Field(default=(), max_length=max_items, description=description, json_schema_extra=schema)
 
 
-def json_name(name: str) -> str:
-    """Return the JSON name of a field, camelCase with Kubernetes' initialisms: ``numa_ids`` → ``numaIDs``."""
-    first, *rest = name.split("_")
-    return first + "".join(_INITIALISMS.get(word, word.capitalize()) for word in rest)
-
-
-class InvalidObject(NumazonesError):
+class InvalidResource(NumazonesError):
     """An object from the API does not have the form of its kind; the message names object and field."""
 
 
@@ -85,6 +81,9 @@ class APIModel(BaseModel):
         """Return the JSON form; fields at their default (mostly: empty) are left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
+
+WIRE = APIModel.model_config
+"""Makes a dataclass part of an API object: its ``__pydantic_config__``."""
 
 QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
@@ -154,7 +153,7 @@ class ObjectMeta(APIModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One printer column of ``kubectl get``; priority 1 shows with ``-o wide`` only."""
 
     name: str
@@ -173,7 +172,7 @@ class ResourceType:
     singular: str
     short_names: tuple[str, ...]
     scope: Literal["Cluster", "Namespaced"]
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
     description: str
 
     @property
@@ -200,16 +199,16 @@ class APIObject(APIModel):
             InvalidObject: the body is not of this kind, or a field has the wrong type or is unknown.
         """
         if not isinstance(body, Mapping):
-            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
+            raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
         kind = body.get("kind", cls.RESOURCE.kind)
         if kind != cls.RESOURCE.kind:
-            raise InvalidObject(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
+            raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
         if strict and (unknown := list(cls._unknown_fields(body))):
-            raise InvalidObject(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
+            raise InvalidResource(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
         try:
             return cls.model_validate(body)
         except ValidationError as error:
-            raise InvalidObject(_explain(cls.RESOURCE.kind, body, error)) from error
+            raise InvalidResource(_explain(cls.RESOURCE.kind, body, error)) from error
 
     @classmethod
     def _unknown_fields(cls, body: Mapping[str, Any]) -> Iterator[str]:

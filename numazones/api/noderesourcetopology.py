@@ -17,8 +17,8 @@ from pydantic import Field, ValidationError
 
 from numazones import cpuset
 from numazones.api.fingerprint import ALL
-from numazones.api.meta import GROUP, APIModel, InvalidObject, ObjectMeta, Quantity
-from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
+from numazones.api.meta import GROUP, APIModel, InvalidResource, ObjectMeta, Quantity
+from numazones.api.numazone import NUMAZone, NUMAZoneStatus, ZoneResource
 from numazones.apimachinery import quantity, resources
 from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, page_kib
 from numazones.kubelet.config import (
@@ -39,7 +39,7 @@ from numazones.kubelet.machine_state import MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet as Started
+from numazones.kubelet.startup import KubeletManagers as Started
 from numazones.kubelet.versions import MAX_ALLOWABLE, PREFER_CLOSEST, PREFER_MOST_ALLOCATED
 
 API_VERSION = "topology.node.k8s.io/v1alpha2"
@@ -75,7 +75,7 @@ class Attribute(APIModel):
     value: str
 
 
-class Cost(APIModel):
+class ZoneDistance(APIModel):
     """Distance to another zone."""
 
     name: str
@@ -91,13 +91,13 @@ class ResourceInfo(APIModel):
     available: Quantity
 
 
-class Zone(APIModel):
+class TopologyZone(APIModel):
     """One NUMA node."""
 
     name: str
     type: str
     parent: str = ""
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[ZoneDistance, ...] = ()
     attributes: tuple[Attribute, ...] = ()
     resources: tuple[ResourceInfo, ...] = ()
 
@@ -109,7 +109,7 @@ class NodeResourceTopology(APIModel):
     topology_policies: tuple[str, ...] = ()
     """Deprecated by ``attributes``, still read by older schedulers."""
     attributes: tuple[Attribute, ...] = ()
-    zones: tuple[Zone, ...] = Field(default=())
+    zones: tuple[TopologyZone, ...] = Field(default=())
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> Self:
@@ -130,7 +130,7 @@ class NodeResourceTopology(APIModel):
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             name = (body.get("metadata") or {}).get("name", "(unnamed)")
-            raise InvalidObject(
+            raise InvalidResource(
                 f"{KIND} {name}: {where}: {first['msg']}; see the exporter that writes it"
             ) from error
 
@@ -180,15 +180,15 @@ def _has_anything(zone: NUMAZone) -> bool:
     return not rows or any(row.capacity is None or quantity.parse(row.capacity).nanos for row in rows)
 
 
-def _zone(zone: NUMAZone, numbers: Mapping[int, int]) -> Zone:
+def _zone(zone: NUMAZone, numbers: Mapping[int, int]) -> TopologyZone:
     status = zone.status or NUMAZoneStatus()
     distances = status.topology.distances if status.topology is not None else ()
     numa, number = zone.spec.numa_id, numbers[zone.spec.numa_id]
-    return Zone(
+    return TopologyZone(
         name=f"{_ZONE_PREFIX}{number}",
         type=_ZONE_TYPE,
         costs=tuple(
-            Cost(name=f"{_ZONE_PREFIX}{numbers[entry.numa_id]}", value=entry.distance)
+            ZoneDistance(name=f"{_ZONE_PREFIX}{numbers[entry.numa_id]}", value=entry.distance)
             for entry in distances
             if entry.numa_id in numbers
         ),
@@ -197,7 +197,7 @@ def _zone(zone: NUMAZone, numbers: Mapping[int, int]) -> Zone:
     )
 
 
-def _resource_info(row: Resource) -> ResourceInfo | None:
+def _resource_info(row: ZoneResource) -> ResourceInfo | None:
     """Return the amounts of a row; None for a row that lacks one of them."""
     if row.capacity is None or row.allocatable is None or row.available is None:
         return None
@@ -249,7 +249,7 @@ def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
             for scope, suffix in _LEGACY_SCOPES.items():
                 if text == name + suffix or (text == name and scope == SCOPE_CONTAINER):
                     return policy, scope
-    raise InvalidObject(
+    raise InvalidResource(
         f"{KIND} {topology.metadata.name} names no topology manager policy; see the exporter that writes it"
     )
 
@@ -273,7 +273,7 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     }
     if not zones:
         others = ", ".join(sorted({zone.type for zone in topology.zones})) or "none at all"
-        raise InvalidObject(
+        raise InvalidResource(
             f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
             "whatever writes it does not say what the kubelet's NUMA nodes have"
         )
@@ -306,10 +306,10 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     )
 
 
-def _numa_id(topology: NodeResourceTopology, zone: Zone) -> int:
+def _numa_id(topology: NodeResourceTopology, zone: TopologyZone) -> int:
     text = zone.name.removeprefix(_ZONE_PREFIX)
     if not text.isdecimal() or len(text) > 5:  # noqa: PLR2004 - far beyond any NUMA id
-        raise InvalidObject(
+        raise InvalidResource(
             f"{KIND} {topology.metadata.name}: zone {zone.name!r} is not named {_ZONE_PREFIX}<id>"
         )
     numa = next((entry.value for entry in zone.attributes if entry.name == NUMA_ID), "")

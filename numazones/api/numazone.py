@@ -20,9 +20,9 @@ from numazones.api.meta import (
     NUMAID,
     APIModel,
     APIObject,
-    Column,
     Condition,
     CPUList,
+    PrinterColumn,
     Quantity,
     ResourceType,
     Timestamp,
@@ -111,7 +111,7 @@ class Topology(APIModel):
     )
 
 
-class Kubelet(APIModel):
+class KubeletSettings(APIModel):
     """The settings of the node's kubelet that decide on NUMA placement.
 
     Policies are open strings: a policy of a newer kubelet is published and read as it is.
@@ -144,7 +144,7 @@ class Kubelet(APIModel):
     )
 
 
-class Resource(APIModel):
+class ZoneResource(APIModel):
     """Amounts of one resource in the zone; an amount that could not be read is left out."""
 
     name: ResourceName = Field(
@@ -185,7 +185,7 @@ class ContainerName(APIModel):
     container: str = text(MAX_LABEL, "Name of the container.")
 
 
-class Device(APIModel):
+class ZoneDevice(APIModel):
     """A device of a device plugin that is close to this zone.
 
     A device of several NUMA nodes is listed in each of them, a device of none in the node's first zone.
@@ -342,8 +342,10 @@ class NUMAZoneStatus(APIModel):
     )
     zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="How many zones the node has.")
     topology: Topology | None = optional("The hardware of the zone.")
-    kubelet: Kubelet | None = optional("The kubelet's settings; left out where they could not be read.")
-    resources: tuple[Resource, ...] = list_of(256, "Amounts by resource.", list_map("name"))
+    kubelet: KubeletSettings | None = optional(
+        "The kubelet's settings; left out where they could not be read."
+    )
+    resources: tuple[ZoneResource, ...] = list_of(256, "Amounts by resource.", list_map("name"))
     cpus: CPUSets | None = optional(
         "How the CPUs are used; left out where the CPU manager's state is unknown."
     )
@@ -353,7 +355,7 @@ class NUMAZoneStatus(APIModel):
     memory_assignments: int | None = optional(
         "Memory blocks the memory manager counts on this NUMA node; only with policy Static.", ge=0
     )
-    devices: tuple[Device, ...] = list_of(_MAX_DEVICES, "Devices of device plugins.")
+    devices: tuple[ZoneDevice, ...] = list_of(_MAX_DEVICES, "Devices of device plugins.")
     assignments: tuple[Assignment, ...] = list_of(4096, "What containers hold in this zone.")
     headroom: Headroom | None = optional("The largest requests the zone alone could still take.")
     summary: Summary | None = optional("Figures rounded for the columns of kubectl get.")
@@ -387,42 +389,48 @@ NUMAZONE = ResourceType(
     description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
     columns=(
         # Of several results the API server shows the first that is there (apiextensions' tableconvertor).
-        Column(
+        PrinterColumn(
             "Policy",
             ".status['placement','kubelet']['model','topologyManagerPolicy']",
             "Placement model that decides; the topology manager policy where that is the kubelet",
         ),
-        Column("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
-        Column("Free", ".status['placement','summary'].free", "CPUs that can still be given exclusively"),
-        Column(
+        PrinterColumn("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
+        PrinterColumn(
+            "Free", ".status['placement','summary'].free", "CPUs that can still be given exclusively"
+        ),
+        PrinterColumn(
             "Mem-Free", ".status['placement','summary'].memoryFree", "Memory that pods could still be given"
         ),
-        Column("Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"),
-        Column(
+        PrinterColumn(
+            "Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"
+        ),
+        PrinterColumn(
             "State",
             ".status['silence','summary'].state",
             "Empty while all is well; NotReady or Unknown if not everything could be read, Silent while the "
             "exporter gives no sign of life",
         ),
-        Column("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods", priority=1),
-        Column("Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively", priority=1),
-        Column("Memory", ".status.summary.memory", "Memory of the zone", priority=1),
-        Column(
+        PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods", priority=1),
+        PrinterColumn(
+            "Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively", priority=1
+        ),
+        PrinterColumn("Memory", ".status.summary.memory", "Memory of the zone", priority=1),
+        PrinterColumn(
             "Silent",
             ".status.silence.since",
             "Time since the exporter's last sign of life",
             type="date",
             priority=1,
         ),
-        Column(
+        PrinterColumn(
             "Age",
             ".metadata.creationTimestamp",
             "Time since the zone was first published",
             type="date",
             priority=1,
         ),
-        Column("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
-        Column(
+        PrinterColumn("Scope", ".status.kubelet.topologyManagerScope", "Topology manager scope", priority=1),
+        PrinterColumn(
             "Cores",
             ".status.headroom.fullCoreCPUs",
             "Largest request for CPUs on whole cores",

@@ -5,32 +5,38 @@ Named like its pod and owned by it, so it goes with it. Written by the operator 
 know them. A node whose state is unknown counts as stale, never as admitting.
 """
 
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, PlainSerializer
 
 from numazones.api.meta import (
+    ATOMIC,
     IMMUTABLE,
     MAX_NAME,
     NUMAID,
+    UNPUBLISHED,
+    WIRE,
     APIModel,
     APIObject,
-    Column,
+    PrinterColumn,
     ResourceType,
     Timestamp,
-    json_name,
     list_of,
     optional,
     text,
 )
+from numazones.apimachinery.answer import Named, or_null
 
 _MAX_MESSAGE = 4096
 _MAX_LINE = 512
 
 
 def _model(where: str) -> Any:
-    return text(
-        32, f"Name of the placement model of {where}, such as kubelet; left out where it is not known."
+    return Field(
+        max_length=32,
+        description=f"Name of the placement model of {where}, such as kubelet; "
+        "left out where it is not known.",
     )
 
 
@@ -40,65 +46,149 @@ class AdmissionPredictionSpec(APIModel):
     pod_uid: str = Field(max_length=128, description="UID of the pod of the same name.")
 
 
-class NodeCounts(APIModel):
-    """How many nodes were evaluated."""
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """How many nodes said what."""
 
-    evaluated: int = Field(default=0, ge=0, description="Nodes that the scheduler could choose.")
-    admissible: int = Field(default=0, ge=0, description="Those of them whose kubelet would admit the pod.")
-    stale: int = Field(default=0, ge=0, description="Those of them whose state is not known now.")
-    excluded: int = Field(default=0, ge=0, description="Nodes that the scheduler passes over.")
+    __pydantic_config__ = WIRE
+    evaluated: Annotated[
+        int,
+        "Nodes that the scheduler could choose.",
+        Field(ge=0, description="Nodes that the scheduler could choose."),
+    ] = 0
+    admissible: Annotated[
+        int,
+        "Of those, the ones that would admit the pod.",
+        Field(ge=0, description="Those of them whose kubelet would admit the pod."),
+    ] = 0
+    stale: Annotated[
+        int,
+        "Nodes whose state is not known.",
+        Named("unknown"),
+        Field(ge=0, description="Those of them whose state is not known now."),
+    ] = 0
+    excluded: Annotated[
+        int,
+        "Nodes that the scheduler would not choose.",
+        Field(ge=0, description="Nodes that the scheduler passes over."),
+    ] = 0
 
-    @model_serializer(mode="wrap")
-    def _with_zeros(self, write: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Write every count, since 0 is information too."""
-        counts: dict[str, int] = write(self)
-        return {json_name(name): 0 for name in type(self).model_fields} | counts
-
-
-class PredictionReason(APIModel):
-    """Why some nodes do not take the pod."""
-
-    reason: str = Field(
-        max_length=256,
-        description="Words of the scheduler, or the reason the kubelet would write into the pod's status.",
-    )
-    source: str = text(
-        32, "What rejects the pod: Scheduler, Unknown, or the node's placement model, such as Kubelet."
-    )
-    count: int = Field(ge=0, description="Number of nodes.")
-    node: str = text(MAX_NAME, "An example: the node that comes nearest.")
-    model: str = _model("these nodes")
-    message: str = text(_MAX_MESSAGE, "What the kubelet would say there, or why the node is unknown.")
-    sentence: str = text(_MAX_MESSAGE, "The same in plain words.")
-    holders: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        8, "Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs."
-    )
+    @property
+    def all(self) -> int:
+        """Nodes of the cluster."""
+        return self.evaluated + self.excluded
 
 
-class PredictionCandidate(APIModel):
+_INTERNAL = Field(exclude=True, json_schema_extra={UNPUBLISHED: True})
+"""Marks what the library alone reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why nodes would not admit a pod."""
+
+    __pydantic_config__ = WIRE
+    ANSWER: ClassVar = ("reason", "source", "count", "node", "message", "in_words", "model")
+    reason: Annotated[
+        str,
+        "In one word, or in those of the scheduler.",
+        Field(
+            max_length=256,
+            description="Words of the scheduler, or the reason the kubelet would write into the pod's "
+            "status.",
+        ),
+    ]
+    source: Annotated[
+        str,
+        "Who says so: the scheduler's checks, or whoever decides on the node.",
+        Field(
+            max_length=32,
+            description="What rejects the pod: Scheduler, Unknown, or the node's placement model, such as "
+            "Kubelet.",
+        ),
+    ] = ""
+    _: KW_ONLY
+    count: Annotated[
+        int,
+        "How many nodes say it; each counts once, by what stands in the way first.",
+        Named("nodes"),
+        Field(ge=0, description="Number of nodes."),
+    ]
+    node: Annotated[
+        str,
+        "The node that comes nearest.",
+        Named("example"),
+        Field(max_length=MAX_NAME, description="An example: the node that comes nearest."),
+    ] = ""
+    model: Annotated[str, "The placement model that decides there.", or_null, _model("these nodes")] = ""
+    message: Annotated[
+        str,
+        "In the words of kubelet or scheduler.",
+        Field(
+            max_length=_MAX_MESSAGE,
+            description="What the kubelet would say there, or why the node is unknown.",
+        ),
+    ] = ""
+    sentence: Annotated[str, Field(max_length=_MAX_MESSAGE, description="The same in plain words.")] = ""
+    holders: Annotated[
+        tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...],
+        Field(
+            max_length=8,
+            description="Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs.",
+            json_schema_extra=ATOMIC,
+        ),
+    ] = ()
+    brief: Annotated[str, _INTERNAL] = ""
+    """The sentence in few words."""
+    held_by: Annotated[tuple[tuple[str, str], ...], _INTERNAL] = ()
+    """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
+
+    @property
+    def in_words(self) -> Annotated[str, "In plain words.", Named("sentence")]:
+        """The sentence, or what stands for it."""
+        return self.sentence or self.message or self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
     """A node that would admit the pod."""
 
-    node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = list_of(1024, "NUMA nodes the pod would get something of.")
-    score: int = Field(
-        ge=0, le=100, description="How little usable room the placement costs; 100 is the best."
-    )
-    largest_zone: int = Field(
-        default=0,
-        ge=0,
-        description="The most exclusive CPUs that one NUMA node could still give afterwards.",
-    )
-    approximate: bool = Field(
-        default=False, description="The node publishes no NUMAZones; its NodeResourceTopology was used."
-    )
-    model: str = _model("this node")
+    __pydantic_config__ = WIRE
+    node: Annotated[str, Field(max_length=MAX_NAME, description="Name of the node.")]
+    zones: Annotated[
+        tuple[NUMAID, ...],
+        Field(
+            alias="numaIDs",
+            max_length=1024,
+            description="NUMA nodes the pod would get something of.",
+            json_schema_extra=ATOMIC,
+        ),
+    ] = ()
+    _: KW_ONLY
+    score: Annotated[
+        int, Field(ge=0, le=100, description="How little usable room the placement costs; 100 is the best.")
+    ]
+    free_block: Annotated[
+        int,
+        Field(
+            alias="largestZone",
+            ge=0,
+            description="The most exclusive CPUs that one NUMA node could still give afterwards.",
+        ),
+    ] = 0
+    approximate: Annotated[
+        bool, Field(description="The node publishes no NUMAZones; its NodeResourceTopology was used.")
+    ] = False
+    model: Annotated[str, _model("this node")] = ""
+    stranding: Annotated[int, _INTERNAL] = 0
+    """As in ``NodeVerdict``."""
 
 
 class PredictionOutcome(APIModel):
     """What happened to the pod, compared with what was predicted for its node at that moment."""
 
     node: str = Field(max_length=MAX_NAME, description="Node the pod was bound to.")
-    model: str = _model("this node")
+    model: Annotated[str, _model("this node")] = ""
     predicted: str = Field(
         max_length=32, description="Verdict for that node: Admissible, Inadmissible or Unknown."
     )
@@ -134,13 +224,15 @@ class AdmissionPredictionStatus(APIModel):
 
     verdict: str = text(32, "Admissible, Inadmissible or Unknown.")
     message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
-    model: str = _model("the node that the message is about")
-    nodes: NodeCounts | None = optional("How many nodes were evaluated.")
-    reasons: tuple[PredictionReason, ...] = list_of(
-        64,
-        "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",
+    model: Annotated[str, _model("the node that the message is about")] = ""
+    nodes: Annotated[NodeCounts, PlainSerializer(asdict)] | None = optional("How many nodes were evaluated.")
+    reasons: tuple[Annotated[Reason, Field(description="Why some nodes do not take the pod.")], ...] = (
+        list_of(
+            64,
+            "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",
+        )
     )
-    candidates: tuple[PredictionCandidate, ...] = list_of(64, "Best first.")
+    candidates: tuple[Candidate, ...] = list_of(64, "Best first.")
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
     outcome: PredictionOutcome | None = optional("What became of the pod once it had a node.")
@@ -155,14 +247,14 @@ ADMISSION_PREDICTION = ResourceType(
     scope="Namespaced",
     description="Where the pod of the same name would be admitted, why not elsewhere, and if that was right.",
     columns=(
-        Column("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
-        Column("Nodes", ".status.summary.nodes", "Nodes that would admit it, of all"),
-        Column("Actual", ".status.summary.actual", "Waiting, or what the kubelet decided"),
-        Column("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
-        Column("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
-        Column("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
-        Column("Model", ".status.model", "Who places pods on the node that Why is about", priority=1),
-        Column("Why", ".status.summary.why", "What stands, or stood, in the way"),
+        PrinterColumn("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
+        PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit it, of all"),
+        PrinterColumn("Actual", ".status.summary.actual", "Waiting, or what the kubelet decided"),
+        PrinterColumn("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
+        PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
+        PrinterColumn("Model", ".status.model", "Who places pods on the node that Why is about", priority=1),
+        PrinterColumn("Why", ".status.summary.why", "What stands, or stood, in the way"),
     ),
 )
 

@@ -5,6 +5,7 @@ the descheduler's DefaultEvictor and DeschedulerPolicy (v1alpha2). A recommendat
 only ``spec.approved``, in mode Approve, and ``spec.rejected`` are for people.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -16,10 +17,11 @@ from numazones.api.meta import (
     MAX_LABEL,
     MAX_NAME,
     NUMAID,
+    WIRE,
     APIModel,
     APIObject,
-    Column,
     Condition,
+    PrinterColumn,
     Quantity,
     ResourceType,
     Timestamp,
@@ -201,7 +203,7 @@ class PodProtections(APIModel):
     config: PodProtectionConfig | None = optional("Details of some protections.")
 
 
-class Protections(APIModel):
+class ProtectionSettings(APIModel):
     """Which pods are not moved, in the terms of the descheduler's DefaultEvictor."""
 
     pod_protections: PodProtections | None = optional(
@@ -270,7 +272,9 @@ class RebalancePolicySpec(APIModel):
         description="Where replacements may go: Other nodes, the Same node, or Any.",
         json_schema_extra=_one_of("Other", "Same", "Any"),
     )
-    protections: Protections = Field(default_factory=Protections, description="Which pods are not moved.")
+    protections: ProtectionSettings = Field(
+        default_factory=ProtectionSettings, description="Which pods are not moved."
+    )
     limits: EvictionLimits = Field(
         default_factory=EvictionLimits, description="How many evictions one plan may hold."
     )
@@ -328,14 +332,14 @@ REBALANCE_POLICY = ResourceType(
     scope="Cluster",
     description="What rebalancing is for, which pods it may move, and who decides.",
     columns=(
-        Column("Mode", ".spec.mode", "Recommend, Approve or Auto"),
-        Column("Target", ".spec.target", "Where replacements may go"),
-        Column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it can be followed"),
-        Column("Recommendation", ".status.recommendation", "Recommendation in force"),
-        Column("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
-        Column("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
-        Column("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
-        Column("Suspended", ".spec.schedule.suspend", "Whether it rests", type="boolean", priority=1),
+        PrinterColumn("Mode", ".spec.mode", "Recommend, Approve or Auto"),
+        PrinterColumn("Target", ".spec.target", "Where replacements may go"),
+        PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether it can be followed"),
+        PrinterColumn("Recommendation", ".status.recommendation", "Recommendation in force"),
+        PrinterColumn("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
+        PrinterColumn("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
+        PrinterColumn("Suspended", ".spec.schedule.suspend", "Whether it rests", type="boolean", priority=1),
     ),
 )
 
@@ -349,11 +353,20 @@ class RebalancePolicy(APIObject):
     status: RebalancePolicyStatus | None = optional("What the operator makes of the policy.")
 
 
-class Place(APIModel):
-    """A node and the NUMA nodes of it that are concerned."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place on a node."""
 
-    node: str = Field(max_length=MAX_NAME, description="Name of the node.")
-    numa_ids: tuple[NUMAID, ...] = list_of(1024, "NUMA nodes.")
+    __pydantic_config__ = WIRE
+    node: Annotated[str, "Its name.", Field(max_length=MAX_NAME, description="Name of the node.")]
+    numa_ids: Annotated[
+        tuple[NUMAID, ...],
+        "Ids of its NUMA nodes.",
+        Field(max_length=1024, description="NUMA nodes.", json_schema_extra=ATOMIC),
+    ] = ()
+
+    def __str__(self) -> str:
+        return f"{self.node} {','.join(map(str, self.numa_ids))}".strip()
 
 
 class PodReference(APIModel):
@@ -465,10 +478,7 @@ class MoveProgress(APIModel):
     """How far one move is."""
 
     pod: PodReference = Field(description="Pod of the move.")
-    phase: str = Field(
-        max_length=32,
-        description="Pending, Evicting, Evicted, Placed, Verified or Failed.",
-    )
+    phase: str = Field(max_length=32, description="Pending, Evicting, Evicted, Placed, Verified or Failed.")
     since: Timestamp | None = optional("When the eviction was asked for.")
     replacement: PodReference | None = optional("The pod that took its place.")
     node: str = text(MAX_NAME, "Where the replacement runs.")
@@ -500,14 +510,14 @@ REBALANCE_RECOMMENDATION = ResourceType(
     scope="Cluster",
     description="Moves of pods that were proven by simulation to reach a goal.",
     columns=(
-        Column("Goal", ".spec.goal", "What the plan is for"),
-        Column("Moves", ".spec.disruption.evictions", "Pods to move", type="integer"),
-        Column("Evictions", ".status.evictions", "Evictions made", type="integer"),
-        Column("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
-        Column("Phase", ".status.phase", "How far it is"),
-        Column("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
-        Column("Policy", ".spec.policy", "Policy that it obeys", priority=1),
-        Column("Expires", ".spec.expires", "When it is no longer valid", priority=1),
+        PrinterColumn("Goal", ".spec.goal", "What the plan is for"),
+        PrinterColumn("Moves", ".spec.disruption.evictions", "Pods to move", type="integer"),
+        PrinterColumn("Evictions", ".status.evictions", "Evictions made", type="integer"),
+        PrinterColumn("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
+        PrinterColumn("Phase", ".status.phase", "How far it is"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
+        PrinterColumn("Policy", ".spec.policy", "Policy that it obeys", priority=1),
+        PrinterColumn("Expires", ".spec.expires", "When it is no longer valid", priority=1),
     ),
 )
 

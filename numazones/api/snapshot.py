@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numazones.api.meta import Condition
-from numazones.api.numazone import Kubelet
+from numazones.api.numazone import KubeletSettings
 from numazones.cpuset import CPUSet
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
@@ -40,7 +40,7 @@ class KnownDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ContainerHolding:
     """What one container holds; a pod as a whole where ``container`` is empty."""
 
     namespace: str
@@ -63,7 +63,7 @@ class NodeSnapshot:
     machine: Machine
     node_uid: str | None = None
     """metadata.uid of the Node, which becomes the zones' owner."""
-    kubelet: Kubelet | None = None
+    kubelet: KubeletSettings | None = None
     reserved_cpus: CPUSet | None = None
     """CPUs kept from pods; empty under policy none."""
     default_cpus: CPUSet | None = None
@@ -83,7 +83,7 @@ class NodeSnapshot:
     """False: only the devices that containers hold are known, so that nothing else of them can be counted."""
     resources_without_devices: frozenset[str] = frozenset()
     """Resources of plugins that announce no device at all."""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ContainerHolding, ...] = ()
     offline: Mapping[int, CPUSet] = field(default_factory=dict)
     """NUMA id → CPUs that are there but offline."""
     isolated: CPUSet = 0
@@ -92,9 +92,9 @@ class NodeSnapshot:
     conditions: tuple[Condition, ...] = ()
 
 
-def kubelet_settings(config: KubeletConfiguration, *, version: str) -> Kubelet:
+def kubelet_settings(config: KubeletConfiguration, *, version: str) -> KubeletSettings:
     """Return the published form of a kubelet's configuration."""
-    return Kubelet(
+    return KubeletSettings(
         version=version,
         cpu_manager_policy=config.cpu_manager_policy,
         cpu_manager_policy_options=dict(config.cpu_manager_policy_options),

@@ -19,7 +19,6 @@ from numazones.api.numazone import (
     ContainerName,
     CPUGroup,
     CPUSets,
-    Device,
     DeviceIDs,
     Distance,
     MemoryBlock,
@@ -27,9 +26,10 @@ from numazones.api.numazone import (
     NUMAZoneSpec,
     NUMAZoneStatus,
     Topology,
+    ZoneDevice,
     zone_name,
 )
-from numazones.api.snapshot import Holder, KnownDevice, NodeSnapshot, is_strict
+from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot, is_strict
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import Machine, NUMANode
 
@@ -191,12 +191,17 @@ def _devices_of(
 
 
 def _holders_of(
-    holders: Iterable[Holder], devices: Iterable[KnownDevice], machine: Machine, numa: int, *, first: bool
-) -> Iterator[Holder]:
+    holders: Iterable[ContainerHolding],
+    devices: Iterable[KnownDevice],
+    machine: Machine,
+    numa: int,
+    *,
+    first: bool,
+) -> Iterator[ContainerHolding]:
     """Yield the containers that touch a zone, with only what they hold there."""
     listed = {(device.resource, device.id) for device in devices}
     for holder in sorted(holders, key=lambda item: (item.namespace, item.pod, item.uid, item.container)):
-        part = Holder(
+        part = ContainerHolding(
             holder.namespace,
             holder.pod,
             holder.uid,
@@ -214,23 +219,23 @@ def _holders_of(
             yield part
 
 
-def _named_holders(holders: Iterable[Holder]) -> dict[tuple[str, str], Holder]:
+def _named_holders(holders: Iterable[ContainerHolding]) -> dict[tuple[str, str], ContainerHolding]:
     """Return device → its ``assignedTo``: a container whose names no other container of the zone has."""
     seen: dict[tuple[str, str, str], int] = {}
     holders = list(holders)
     for holder in holders:
         names = (holder.namespace, holder.pod, holder.container)
         seen[names] = seen.get(names, 0) + 1
-    named: dict[tuple[str, str], Holder] = {}
+    named: dict[tuple[str, str], ContainerHolding] = {}
     for holder in holders:
         if holder.pod and seen[holder.namespace, holder.pod, holder.container] == 1:
             named |= dict.fromkeys(holder.devices, holder)
     return named
 
 
-def _device(device: KnownDevice, named: Mapping[tuple[str, str], Holder], numa: int) -> Device:
+def _device(device: KnownDevice, named: Mapping[tuple[str, str], ContainerHolding], numa: int) -> ZoneDevice:
     holder = named.get((device.resource, device.id))
-    return Device(
+    return ZoneDevice(
         resource=device.resource,
         id=device.id,
         numa_ids=None if device.numa == 1 << numa else tuple(cpuset.ids(device.numa)),
@@ -242,7 +247,9 @@ def _device(device: KnownDevice, named: Mapping[tuple[str, str], Holder], numa: 
     )
 
 
-def _assignment(holder: Holder, named: Mapping[tuple[str, str], Holder], numa: int) -> Assignment:
+def _assignment(
+    holder: ContainerHolding, named: Mapping[tuple[str, str], ContainerHolding], numa: int
+) -> Assignment:
     unnamed = {device for device in holder.devices if named.get(device) is not holder} | holder.claims
     return Assignment(
         namespace=holder.namespace,

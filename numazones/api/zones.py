@@ -13,9 +13,17 @@ from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset
 from numazones.api.meta import Condition
-from numazones.api.numazone import READY, Assignment, Kubelet, NUMAZone, NUMAZoneStatus, Resource, Topology
+from numazones.api.numazone import (
+    READY,
+    Assignment,
+    KubeletSettings,
+    NUMAZone,
+    NUMAZoneStatus,
+    Topology,
+    ZoneResource,
+)
 from numazones.api.snapshot import (
-    Holder,
+    ContainerHolding,
     KnownDevice,
     NodeSnapshot,
     is_strict,
@@ -33,7 +41,7 @@ from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet as Started
+from numazones.kubelet.startup import KubeletManagers as Started
 from numazones.kubelet.versions import release
 from numazones.wording import pluralize
 
@@ -171,7 +179,7 @@ def _by_numa(numas: Iterable[int], columns: Mapping[str, tuple[int, ...]]) -> di
     }
 
 
-def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Holder]:
+def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[ContainerHolding]:
     held = node.device_assignments
     for uid in sorted(node.pods):
         cpus = node.cpus.assignments.get(uid, {})
@@ -179,9 +187,9 @@ def _holders_of(node: Node, pods: Mapping[str, tuple[str, str]]) -> Iterable[Hol
         devices = held.get(uid, {})
         whole = (node.cpus.pods.get(uid, 0), node.memory.pods.get(uid, ()))
         if any(whole):
-            yield Holder(*pods.get(uid, ("", "")), uid, "", *whole)
+            yield ContainerHolding(*pods.get(uid, ("", "")), uid, "", *whole)
         for container in sorted({*cpus, *memory, *devices}):
-            yield Holder(
+            yield ContainerHolding(
                 *pods.get(uid, ("", "")),
                 uid,
                 container,
@@ -222,7 +230,7 @@ def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     return known
 
 
-def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> Kubelet:
+def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> KubeletSettings:
     """Return the kubelet's settings once every zone says that it is complete."""
     kubelets = []
     for numa, status in statuses.items():
@@ -309,15 +317,15 @@ def _of(groups: Iterable[tuple[int, CPUSet]], cpu: int) -> int | None:
     return next((key for key, cpus in groups if cpus >> cpu & 1), None)
 
 
-def _row(status: NUMAZoneStatus, name: str) -> Resource:
-    return next((row for row in status.resources if row.name == name), Resource(name=name))
+def _row(status: NUMAZoneStatus, name: str) -> ZoneResource:
+    return next((row for row in status.resources if row.name == name), ZoneResource(name=name))
 
 
-def _amount(numa: int, row: Resource, which: str) -> int:
+def _amount(numa: int, row: ZoneResource, which: str) -> int:
     return quantity.parse(_amount_text(numa, row, which)).value()
 
 
-def _amount_text(numa: int, row: Resource, which: str) -> str:
+def _amount_text(numa: int, row: ZoneResource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
         raise ZonesNotReady(f"zone {numa} does not give the {which} of {row.name}; see the exporter")
@@ -327,7 +335,7 @@ def _amount_text(numa: int, row: Resource, which: str) -> str:
 # The kubelet
 
 
-def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> Hashable:
+def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettings) -> Hashable:
     """Return what a kubelet starts from: all that ``_configuration``, ``_machine`` and ``_devices`` read."""
     return (
         settings.model_dump_json(),
@@ -346,7 +354,7 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: Kubelet) -> H
     )
 
 
-def _configuration(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
+def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
         raise ZonesNotReady("the zones do not give the kubelet's version; see the exporter on the node")
     return KubeletConfiguration(
@@ -390,7 +398,7 @@ def _reservations(statuses: Mapping[int, NUMAZoneStatus]) -> Iterable[MemoryRese
 # What is assigned
 
 
-def _default_cpus(kubelet: Kubelet, statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
+def _default_cpus(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
     default = 0
     for status in statuses.values():
         if status.cpus is None:

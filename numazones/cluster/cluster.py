@@ -52,7 +52,7 @@ _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 _Part = TypeVar("_Part")
 
 
-class Share(Protocol):
+class KeepEqual(Protocol):
     """Returns an equal value or flat mapping that is kept already."""
 
     def __call__(self, part: _Part, /) -> _Part:
@@ -216,7 +216,7 @@ class ClusterPod:
         body: Mapping[str, Any],
         *,
         template_of: Callable[[Mapping[str, Any]], Template] = Template.of,
-        share: Share = lambda part: part,
+        share: KeepEqual = lambda part: part,
     ) -> Self:
         """Read a core/v1 Pod; one that no kubelet could receive is kept with its ``problem``.
 
@@ -250,7 +250,7 @@ class ClusterPod:
         spec: Mapping[str, Any],
         status: Mapping[str, Any],
         template_of: Callable[[Mapping[str, Any]], Template],
-        share: Share,
+        share: KeepEqual,
     ) -> Self:
         volumes = spec.get("volumes") or ()
         template = template_of(body)
@@ -496,7 +496,7 @@ class ClusterNode:
             return placement
         if placement.kubelet is not None:
             return None
-        message = f"{placement.decider} places pods on this node's NUMA nodes, not the kubelet"
+        message = f"{placement.model.decider} places pods on this node's NUMA nodes, not the kubelet"
         return Unknown(OTHER_MODEL, message)
 
     @property
@@ -507,7 +507,8 @@ class ClusterNode:
     @property
     def movable(self) -> bool:
         """Whether plans may move pods from and to it."""
-        return not isinstance(self.placement, Unknown) and self.placement.movable
+        placement = self.known
+        return placement is not None and placement.model.movable and not placement.approximate
 
     @property
     def occupancy(self) -> Occupancy | None:

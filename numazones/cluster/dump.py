@@ -19,6 +19,7 @@ from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
+from numazones.placement.model import TOPOLOGY_KIND, Model, NodeObjects
 from numazones.wording import enumeration
 
 Object = Mapping[str, Any]
@@ -174,7 +175,7 @@ def _with_model(
             _check_published(published, model, topology, dump, node.name)
         if models.is_kubelet(model):
             return node
-        objects = models.NodeObjects(
+        objects = NodeObjects(
             node=body,
             topology=topology,
             pods=tuple(bound_to(node.name)),
@@ -223,7 +224,7 @@ def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:
 
 
 def _check_published(
-    published: ZonePlacement, shown: models.Model, topology: Object | None, dump: Dump, node: str
+    published: ZonePlacement, shown: Model, topology: Object | None, dump: Dump, node: str
 ) -> None:
     """Make sure that the objects show the model of which the zones say that it decides.
 
@@ -242,7 +243,7 @@ def _check_published(
             f"placement model {published.model}"
         )
     here = {kind for kind, found in _others_of(dump, model, node).items() if found}
-    known = here | ({models.TOPOLOGY_KIND} if topology is not None else set())
+    known = here | ({TOPOLOGY_KIND} if topology is not None else set())
     missing = [kind for kind in published.objects if kind not in known]
     if missing:
         raise ObjectsMissing(
@@ -256,7 +257,7 @@ def _check_published(
         )
 
 
-def _others_of(dump: Dump, model: models.Model, node: str) -> dict[str, Sequence[Object]]:
+def _others_of(dump: Dump, model: Model, node: str) -> dict[str, Sequence[Object]]:
     """The objects that a model reads of a node; of kinds with one per node, the node's alone."""
     return {
         kind.kind: [

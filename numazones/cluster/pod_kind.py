@@ -16,7 +16,7 @@ _NEWCOMER = "newcomer"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PodKind:
     """Everything about a pod that verdicts depend on: pods of one template are of one kind."""
 
     admission: Pod = field(compare=False)
@@ -43,7 +43,7 @@ class Kind:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes of texts differ between processes.
-        return Kind, (
+        return PodKind, (
             self.admission,
             self.constraints,
             self.requests,
@@ -54,7 +54,7 @@ class Kind:
         )
 
     @classmethod
-    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "Kind | None":
+    def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "PodKind | None":
         """Return the kind of a pod, or None if the pod cannot be read.
 
         ``by_namespace``: tell pods of different namespaces and priorities apart, as some placement models do

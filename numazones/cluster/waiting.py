@@ -8,7 +8,7 @@ together: ``spec.schedulingGates``, the condition PodScheduled, events.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.wording import some_of
@@ -30,18 +30,18 @@ _GATED = "SchedulingGated"
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One thing that a pod waits for."""
+    """Something that a pod waits for beside a node."""
 
-    reason: str
-    """In one word."""
-    sentence: str
+    TITLE: ClassVar = "Waiting"
+    reason: Annotated[str, "In one word: SchedulingGate, NotOptedIn, MissingClaim, NoScheduler and others."]
+    sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
 
 
 HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on their way to it")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodContext:
     """What is known around a pod; what was not read is None or empty."""
 
     namespace_labels: Mapping[str, str] | None = None
@@ -57,7 +57,7 @@ class Surroundings:
 
 def waits(
     pod: ClusterPod,
-    around: Surroundings,
+    around: PodContext,
     *,
     admissible: bool,
     held: bool = False,
@@ -77,7 +77,7 @@ def waits(
     return _waits(pod, around, admissible=admissible) or ((HELD_ROOM,) if held else ())
 
 
-def _waits(pod: ClusterPod, around: Surroundings, *, admissible: bool) -> tuple[Wait, ...]:
+def _waits(pod: ClusterPod, around: PodContext, *, admissible: bool) -> tuple[Wait, ...]:
     if pod.node or pod.terminal:
         return ()
     told = latest_messages(around.events)
@@ -152,7 +152,7 @@ def scheduler_says(pod: ClusterPod, told: Mapping[str, str]) -> str:
 
 
 def _gates(
-    pod: ClusterPod, around: Surroundings, told: Mapping[str, str], *, admissible: bool
+    pod: ClusterPod, around: PodContext, told: Mapping[str, str], *, admissible: bool
 ) -> Iterable[Wait]:
     for gate in pod.constraints.scheduling_gates:
         if gate != GATE:

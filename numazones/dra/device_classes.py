@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.dra import fields
-from numazones.dra.devices import Device, Value
+from numazones.dra.devices import PublishedDevice, Value
 from numazones.errors import NumazonesError
 
 KIND: Final = "DeviceClass"
@@ -52,7 +52,7 @@ class DeviceClass:
         except (NumazonesError, *MALFORMED) as error:
             raise invalid(body, KIND, error) from error
 
-    def selects(self, device: Device) -> bool | None:
+    def selects(self, device: PublishedDevice) -> bool | None:
         """Return whether it means a device; None where an expression is not understood.
 
         >>> own = DeviceClass("gpu", selectors=('device.driver == "gpu.example"',))
@@ -76,7 +76,7 @@ def _terms(expression: str) -> list[str]:
     return [term.strip() for term in expression.split(_AND)]
 
 
-def _meets(term: str, device: Device) -> bool | None:
+def _meets(term: str, device: PublishedDevice) -> bool | None:
     if found := _DRIVER.fullmatch(term):
         return device.driver == _first(found[1], found[2])
     found = _ATTRIBUTE.fullmatch(term)

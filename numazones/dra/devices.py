@@ -32,7 +32,7 @@ Value = bool | int | str
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class PublishedDevice:
     """A device as its driver publishes it."""
 
     driver: str
@@ -78,7 +78,7 @@ class Slice:
     """How many slices the pool has in this generation."""
     node: str = ""
     """Name of the node that all its devices are in; empty: each says for itself, or they are in none."""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[PublishedDevice, ...] = ()
     counters: tuple[tuple[str, str, Quantity], ...] = ()
     """(counter set, counter, amount) that the partitions of the pool share."""
 
@@ -128,7 +128,7 @@ class Pool:
 
     driver: str
     name: str
-    devices: tuple[Device, ...]
+    devices: tuple[PublishedDevice, ...]
     complete: bool
     """False: slices are missing, and the scheduler allocates nothing from it."""
     counters: Mapping[tuple[str, str], Quantity] = field(default_factory=dict, hash=False)
@@ -193,10 +193,10 @@ def _ids(attribute: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> Device:
+def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> PublishedDevice:
     attributes = {_qualified(driver, name): value for name, value in fields.part(body, "attributes").items()}
     capacity = fields.amounts(body, "capacity", within="value")
-    return Device(
+    return PublishedDevice(
         driver=driver,
         pool=pool,
         name=fields.text(body, "name"),

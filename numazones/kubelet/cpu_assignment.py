@@ -2,11 +2,11 @@
 
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_distribution import take_distributed
-from numazones.kubelet.cpu_packing import Strategy, take_packed
+from numazones.kubelet.cpu_packing import PackingStrategy, take_packed
 from numazones.kubelet.cpu_topology import CPUTopology
 
 
-def take(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+def take(topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int) -> CPUSet:
     """Choose ``count`` of the available CPUs.
 
     Raises:

@@ -10,7 +10,7 @@ from math import sqrt, trunc
 from typing import NamedTuple
 
 from numazones.cpuset import CPUSet
-from numazones.kubelet.cpu_packing import Claim, Strategy, not_enough, take_packed
+from numazones.kubelet.cpu_packing import CPUSelection, PackingStrategy, not_enough, take_packed
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.rejection import KubeletHang, Rejection
 
@@ -56,7 +56,9 @@ def _each_combination(items: Sequence[int], size: int, visit: Callable[[_Slice],
         extend(_Slice([], 0, 0), 0, size)
 
 
-def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+def take_distributed(
+    topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int
+) -> CPUSet:
     """Choose ``count`` of the available CPUs, a multiple of the group.
 
     Raises:
@@ -65,7 +67,7 @@ def take_distributed(topology: CPUTopology, strategy: Strategy, available: CPUSe
     """
     if count < 1:
         return 0
-    claim = Claim(topology, available, count)
+    claim = CPUSelection(topology, available, count)
     if count > claim.free.bit_count():
         raise not_enough(count, available)
     numas = claim.numas()
@@ -193,7 +195,7 @@ def _endless(count: int) -> KubeletHang:
     )
 
 
-def _hand_out(claim: Claim, strategy: Strategy, chosen: list[int], takers: list[int]) -> CPUSet:
+def _hand_out(claim: CPUSelection, strategy: PackingStrategy, chosen: list[int], takers: list[int]) -> CPUSet:
     """Take an even share from each chosen NUMA node, then the remainder in turn."""
     topology, group, count = claim.topology, strategy.group, claim.need
     share = count // len(chosen) // group * group
@@ -219,7 +221,7 @@ def _hand_out(claim: Claim, strategy: Strategy, chosen: list[int], takers: list[
     return claim.taken
 
 
-def _take_or_nothing(claim: Claim, strategy: Strategy, cpus: CPUSet, count: int) -> CPUSet:
+def _take_or_nothing(claim: CPUSelection, strategy: PackingStrategy, cpus: CPUSet, count: int) -> CPUSet:
     try:
         return take_packed(claim.topology, strategy, cpus & claim.free, count)
     except Rejection:

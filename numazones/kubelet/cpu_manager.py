@@ -20,7 +20,7 @@ from numazones.kubelet.config import (
     option_unavailable,
 )
 from numazones.kubelet.cpu_assignment import take
-from numazones.kubelet.cpu_packing import Strategy
+from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
 from numazones.kubelet.rejection import SMT_ALIGNMENT, Rejection
@@ -103,7 +103,7 @@ class CPUManager:
     reserved: CPUSet = 0
     reserved_physical: CPUSet = 0
     """The reserved CPUs and their core siblings."""
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: PackingStrategy = field(default_factory=PackingStrategy)
     full_cores_only: bool = False
     align_by_socket: bool = False
     strict_reservation: bool = False
@@ -313,7 +313,7 @@ def _static(
                 "number of sockets are more than number of NUMA"
             )
     full_cores_only = FULL_PCPUS_ONLY in options
-    strategy = Strategy(
+    strategy = PackingStrategy(
         spread=DISTRIBUTE_ACROSS_CORES in options,
         distributed=DISTRIBUTE_ACROSS_NUMA in options,
         group=topology.cpus_per_core if full_cores_only else 1,

@@ -19,7 +19,7 @@ _Filled = tuple[int, int, CPUSet]
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class PackingStrategy:
     """How CPUs are chosen, as the policy options say."""
 
     spread: bool = False
@@ -34,7 +34,7 @@ class Strategy:
     """The rest of a request may take a part of a core from the cache that serves it."""
 
 
-class Claim:
+class CPUSelection:
     """CPUs taken so far, still free and still needed, during one choice."""
 
     __slots__ = ("free", "need", "taken", "topology")
@@ -178,7 +178,7 @@ class Claim:
                     return
 
 
-def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, count: int) -> CPUSet:
+def take_packed(topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int) -> CPUSet:
     """Choose ``count`` of the available CPUs.
 
     Raises:
@@ -186,7 +186,7 @@ def take_packed(topology: CPUTopology, strategy: Strategy, available: CPUSet, co
     """
     if count < 1:
         return 0
-    claim = Claim(topology, available, count)
+    claim = CPUSelection(topology, available, count)
     if count > claim.free.bit_count():
         raise not_enough(count, available)
     if topology.numa_first:

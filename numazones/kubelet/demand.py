@@ -75,7 +75,7 @@ class Container(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PodResources:
+class PodLevelResources:
     """Pod-level resources, ``spec.resources``."""
 
     requests: Resources = ()
@@ -99,7 +99,7 @@ class Demand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class PodDemand:
     """What one kubelet sees in a pod."""
 
     qos: QOSClass
@@ -108,7 +108,7 @@ class Reading:
     """Per container, init containers first, in order."""
     served: bool = True
     """CPU and Memory Manager look at the pod; False: they leave it alone."""
-    whole: PodResources | None = None
+    whole: PodLevelResources | None = None
     """The resources of a pod-level pod that the kubelet serves as a whole; None: it serves containers."""
 
     @property
@@ -128,11 +128,11 @@ class Reading:
 
 def read(
     containers: tuple[Container, ...],
-    pod: PodResources | None,
+    pod: PodLevelResources | None,
     level: PodLevel,
     *,
     qos: QOSClass | None = None,
-) -> Reading:
+) -> PodDemand:
     """Read a pod as a kubelet at stage ``level`` does; ``qos`` is the class in the pod's status."""
     whole = pod if level in _DECIDE_QOS else None
     qos = qos or (_qos_of_containers(containers) if whole is None else _qos_of_pod(whole))
@@ -140,12 +140,12 @@ def read(
     pod_level = pod is not None and pod.set
     if pod is not None and pod_level and level is PodLevel.MANAGED:
         demands = tuple([_exclusive(container, guaranteed=guaranteed) for container in containers])
-        return Reading(qos, containers, demands, whole=pod)
+        return PodDemand(qos, containers, demands, whole=pod)
     demands = tuple([_demand(container, guaranteed=guaranteed) for container in containers])
-    return Reading(qos, containers, demands, served=not pod_level or level in _SERVED)
+    return PodDemand(qos, containers, demands, served=not pod_level or level in _SERVED)
 
 
-def _qos_of_pod(pod: PodResources) -> QOSClass:
+def _qos_of_pod(pod: PodLevelResources) -> QOSClass:
     requests, limits = [_positive(pod.requests)], [_positive(pod.limits)]
     return _qos(requests, limits, complete=len(limits[0]) == _BOTH or not pod.limits)
 
@@ -225,7 +225,7 @@ def _positive_bytes(requests: Resources) -> Counts | None:
     return None if memory is None else tuple((name, amount) for name, amount in memory if amount > 0)
 
 
-def _managed_total(pod: PodResources, containers: tuple[Container, ...], *, guaranteed: bool) -> Demand:
+def _managed_total(pod: PodLevelResources, containers: tuple[Container, ...], *, guaranteed: bool) -> Demand:
     return Demand(
         cpus=_whole_cpus(pod.requests) if guaranteed else 0,
         memory=_positive_bytes(pod.requests),

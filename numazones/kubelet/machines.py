@@ -14,7 +14,7 @@ _LOCAL, _SAME_SOCKET, _REMOTE = 10, 12, 21
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MachineShape:
     """The shape of a machine: how many of each part; all NUMA nodes are alike."""
 
     sockets: int = 2
@@ -31,7 +31,7 @@ class Shape:
     """CPU ids alternate between NUMA nodes."""
 
 
-def build(shape: Shape) -> Machine:
+def build(shape: MachineShape) -> Machine:
     """Return a machine of the shape; ids start at 0 and have no gaps."""
     numas = shape.sockets * shape.numa_per_socket
     cores = numas * shape.cores_per_numa
@@ -55,14 +55,14 @@ def build(shape: Shape) -> Machine:
     )
 
 
-def _cache(shape: Shape, *, numa: int, core: int) -> int | None:
+def _cache(shape: MachineShape, *, numa: int, core: int) -> int | None:
     size = shape.cores_per_uncore_cache
     if size is None or size >= shape.cores_per_numa:
         return None
     return numa * -(-shape.cores_per_numa // size) + core // size
 
 
-def _numa_node(shape: Shape, numa: int, numas: int) -> NUMANode:
+def _numa_node(shape: MachineShape, numa: int, numas: int) -> NUMANode:
     socket = numa // shape.numa_per_socket
     distances = tuple(
         _LOCAL if other == numa else _SAME_SOCKET if other // shape.numa_per_socket == socket else _REMOTE

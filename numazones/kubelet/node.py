@@ -24,7 +24,7 @@ from numazones.kubelet.device_manager import (
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block, MachineState, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import MemoryManager, MemoryState
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.topology_manager import TopologyManager
 
 
@@ -42,7 +42,7 @@ class Node:
     'none'
     """
 
-    kubelet: Kubelet = field(repr=False)
+    kubelet: KubeletManagers = field(repr=False)
     cpus: CPUState
     memory: MemoryState
     devices: DeviceState
@@ -73,13 +73,15 @@ class Node:
         >>> Node.fresh(build.machine(cores=8, memory="16Gi"), KubeletConfiguration(), nics).pods
         frozenset()
         """
-        kubelet = Kubelet.start(config, machine, devices or {}, preferred_allocation=preferred_allocation)
+        kubelet = KubeletManagers.start(
+            config, machine, devices or {}, preferred_allocation=preferred_allocation
+        )
         return cls(kubelet, *_initial_states(kubelet))
 
     @classmethod
     def restore(
         cls,
-        kubelet: Kubelet,
+        kubelet: KubeletManagers,
         *,
         default_cpus: CPUSet | None = None,
         cpu_assignments: Mapping[str, Mapping[str, CPUSet]] | None = None,
@@ -284,12 +286,12 @@ class Node:
         )
 
 
-def _initial_states(kubelet: Kubelet) -> tuple[CPUState, MemoryState, DeviceState]:
+def _initial_states(kubelet: KubeletManagers) -> tuple[CPUState, MemoryState, DeviceState]:
     return kubelet.cpus.initial_state(), kubelet.memory.initial_state(), DeviceState()
 
 
 def _cpu_state(
-    kubelet: Kubelet,
+    kubelet: KubeletManagers,
     default: CPUSet | None,
     assignments: Mapping[str, Mapping[str, CPUSet]],
     pods: Mapping[str, CPUSet],

@@ -118,7 +118,7 @@ def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Objection:
+class NodeObjection:
     """Why the node as a whole does not run a pod, amounts aside."""
 
     reason: str
@@ -160,7 +160,7 @@ class _Insufficient:
         return self.requested - (self.capacity - self.used)
 
 
-_AnyObjection = Objection | _Insufficient
+_AnyObjection = NodeObjection | _Insufficient
 
 
 def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObjection]:
@@ -186,18 +186,18 @@ _SENTENCES = {
 }
 
 
-def _predicate(name: str, description: str) -> Objection:
-    return Objection(name, f"Predicate {name} failed: {description}", _SENTENCES[name])
+def _predicate(name: str, description: str) -> NodeObjection:
+    return NodeObjection(name, f"Predicate {name} failed: {description}", _SENTENCES[name])
 
 
-def operating_system(os: str, pod: PodInfo) -> Objection | None:
+def operating_system(os: str, pod: PodInfo) -> NodeObjection | None:
     """Return the objection to a pod for another operating system, which no scheduler looks at."""
     sentence = f"it is not for {os}, which the node runs"
     if dict(pod.pod.labels).get(OS_LABEL, os) != os:
         message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
-        return Objection(PODOS_LABEL, message, sentence)
+        return NodeObjection(PODOS_LABEL, message, sentence)
     if pod.constraints.os not in {"", os}:
-        return Objection(POD_OS, "Failed to admit pod as the OS field doesn't match node OS", sentence)
+        return NodeObjection(POD_OS, "Failed to admit pod as the OS field doesn't match node OS", sentence)
     return None
 
 

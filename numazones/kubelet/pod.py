@@ -14,10 +14,10 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.demand import (
     Container,
     ContainerKind,
+    PodDemand,
     PodLevel,
-    PodResources,
+    PodLevelResources,
     QOSClass,
-    Reading,
     Resources,
     read,
 )
@@ -59,7 +59,7 @@ class Pod:
     namespace: str
     uid: str
     containers: tuple[Container, ...]
-    resources: PodResources | None = None
+    resources: PodLevelResources | None = None
     """Pod-level resources; None: ``spec.resources`` is absent."""
     qos_class: QOSClass | None = None
     """As the status says; None: computed."""
@@ -75,7 +75,7 @@ class Pod:
     """Of the runtime class, on top of the containers."""
     priority: int | None = None
 
-    _readings: tuple[Reading, ...] = field(init=False, compare=False, repr=False)
+    _readings: tuple[PodDemand, ...] = field(init=False, compare=False, repr=False)
     """One per level, or a single one where they are all alike."""
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Pod:
         readings = [read(self.containers, self.resources, level, qos=self.qos_class) for level in levels]
         object.__setattr__(self, "_readings", tuple(readings))
 
-    def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> Reading:
+    def reading(self, level: PodLevel = PodLevel.LEFT_ALONE) -> PodDemand:
         """Return what a kubelet sees in the pod.
 
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
@@ -138,7 +138,7 @@ class Pod:
             resources=(
                 None
                 if spec.get("resources") is None
-                else PodResources(
+                else PodLevelResources(
                     _amounts(_map_field(spec, "resources"), "requests"),
                     _amounts(_map_field(spec, "resources"), "limits"),
                 )

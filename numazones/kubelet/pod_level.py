@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_assignment import take
-from numazones.kubelet.cpu_packing import Strategy
+from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.demand import Container, ContainerKind, Demand
 from numazones.kubelet.machine_state import Block
@@ -81,7 +81,7 @@ def _empty_pool(
 
 
 def divide_cpus(
-    topology: CPUTopology, strategy: Strategy, whole: CPUSet, members: Members
+    topology: CPUTopology, strategy: PackingStrategy, whole: CPUSet, members: Members
 ) -> dict[str, CPUSet]:
     """Return container → its CPUs out of those of the pod; containers that share have the same set.
 

@@ -31,7 +31,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.rejection import UNEXPECTED
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -134,7 +134,7 @@ def restart(
     state = node.state
     config = config or state.config
     try:
-        kubelet = Kubelet.start(config, state.machine, {})
+        kubelet = KubeletManagers.start(config, state.machine, {})
     except InvalidConfiguration as error:
         return Restart((Refusal(str(error)),))
     refusals = tuple(_refusals(state, kubelet))
@@ -206,7 +206,7 @@ def _worst(found: Sequence[Readmission], chance: Chance) -> Readmission:
     return replace(min(found, key=lambda one: (one.admitted, one.cpus is None)), chance=chance)
 
 
-def _refusals(state: Node, kubelet: Kubelet) -> Iterator[Refusal]:
+def _refusals(state: Node, kubelet: KubeletManagers) -> Iterator[Refusal]:
     """Yield why the managers would not take their state files; each looks at its own."""
     before, now = state.config, kubelet.config
     if before.cpu_manager_policy != now.cpu_manager_policy:
@@ -230,7 +230,7 @@ def _other_policy(configured: str, found: str, file: str) -> Refusal:
     )
 
 
-def _objection_to_cpus(state: CPUState, kubelet: Kubelet) -> str:
+def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
     """What the static CPU Manager says against a state file; empty where it takes it."""
     manager, default, held = kubelet.cpus, state.default, state.exclusive_cpus()
     if not default:
@@ -267,7 +267,7 @@ def _tables(manager: MemoryManager) -> tuple[Mapping[str, tuple[int, ...]], ...]
     return manager.capacity, manager.system_reserved, manager.allocatable
 
 
-def _kept_cpus(state: Node, kubelet: Kubelet) -> CPUState:
+def _kept_cpus(state: Node, kubelet: KubeletManagers) -> CPUState:
     """What a CPU Manager starts with that takes its state file; an empty one is filled anew."""
     return state.cpus if state.cpus.default else kubelet.cpus.initial_state()
 

@@ -17,7 +17,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import InvalidNodeState, Node
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 
 
 def node_from_checkpoints(
@@ -63,7 +63,7 @@ def node_from_checkpoints(
         containers = assignments.setdefault(entry.pod_uid, {})
         containers.setdefault(entry.container, {})[entry.resource] = tuple(sorted(entry.numa_of()))
     return Node.restore(
-        Kubelet.start(config, machine, devices),
+        KubeletManagers.start(config, machine, devices),
         default_cpus=cpus.default if cpus.policy == "static" else None,
         cpu_assignments=cpus.entries,
         machine_state=memory.machine if memory.policy == "Static" else None,

@@ -47,7 +47,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortfall:
+class KubeletShortfall:
     """Why a pod was rejected."""
 
     sentence: str
@@ -83,7 +83,7 @@ def holders_of(shortage: Shortage, node: Node) -> Iterator[tuple[str, int]]:
     )
 
 
-def shortfall_of(attempt: Attempt, rejection: Rejection) -> Shortfall:
+def shortfall_of(attempt: Attempt, rejection: Rejection) -> KubeletShortfall:
     """Return what an attempt lacked that ended in a rejection."""
     return _Inspection(attempt).shortfall(rejection)
 
@@ -106,11 +106,11 @@ class _Inspection:
         self.kubelet = attempt.kubelet
         self.needs = tuple(self._needs(attempt.demand))
 
-    def shortfall(self, rejection: Rejection) -> Shortfall:
+    def shortfall(self, rejection: Rejection) -> KubeletShortfall:
         """Return what was short, and the sentence about it."""
         emptied = self.attempt.empty_pool
         if emptied is not None and rejection.reason in {TOPOLOGY_AFFINITY, EMPTY_POD_SHARED_POOL}:
-            return Shortfall(emptied.sentence)
+            return KubeletShortfall(emptied.sentence)
         if rejection.reason == SMT_ALIGNMENT:
             return self._whole_cores()
         if rejection.reason == TOPOLOGY_AFFINITY:
@@ -124,8 +124,10 @@ class _Inspection:
         )
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
-            return Shortfall(rejection.message)
-        return Shortfall(f"needs {enumeration(self._free_text(short) for short in shortages)}", shortages)
+            return KubeletShortfall(rejection.message)
+        return KubeletShortfall(
+            f"needs {enumeration(self._free_text(short) for short in shortages)}", shortages
+        )
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -169,32 +171,32 @@ class _Inspection:
                 found.append(Shortage(need.resource, need.amount, offered, numas, self._possible(need, mask)))
         return tuple(found)
 
-    def _whole_cores(self) -> Shortfall:
+    def _whole_cores(self) -> KubeletShortfall:
         manager = self.kubelet.cpus
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
-            return Shortfall(
+            return KubeletShortfall(
                 f"asks for {pluralize(wanted, 'CPU')}, no multiple of a core's {per_core} threads"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
         shortage = Shortage(CPU, wanted, whole, tuple(cpuset.ids(self.kubelet.machine.numa_mask)), possible)
-        return Shortfall(
+        return KubeletShortfall(
             f"needs {_amount(CPU, wanted)} in whole cores; "
             f"{pluralize(whole, 'CPU')} {'is' if whole == 1 else 'are'} left on cores without reserved CPUs",
             (shortage,),
         )
 
-    def _memory(self, rejection: Rejection) -> Shortfall:
+    def _memory(self, rejection: Rejection) -> KubeletShortfall:
         """Return the shortfall where memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
-            return Shortfall("asks for an amount of memory that is not a plain whole number of bytes")
+            return KubeletShortfall("asks for an amount of memory that is not a plain whole number of bytes")
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return Shortfall(f"is to use {name_numas(affinity)} together; {self._groups_text()}")
-            return Shortfall(
+                return KubeletShortfall(f"is to use {name_numas(affinity)} together; {self._groups_text()}")
+            return KubeletShortfall(
                 "asks for no memory of its own, which the static Memory Manager accepts only where other "
                 "resources bind the container to NUMA nodes"
             )
@@ -213,16 +215,16 @@ class _Inspection:
                 "there, even together with other NUMA nodes"
             )
         if not per_mask:
-            return Shortfall(f"{needs_words}; {self._groups_text()}")
+            return KubeletShortfall(f"{needs_words}; {self._groups_text()}")
         nearest = min(
             per_mask, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask.bit_count(), mask)
         )
         if not per_mask[nearest]:
-            return Shortfall(f"{needs_words}; {self._groups_text() or rejection.message}")
+            return KubeletShortfall(f"{needs_words}; {self._groups_text() or rejection.message}")
         offers = enumeration(_amount(short.resource, short.offered) for short in per_mask[nearest])
         why = f" ({self._groups_text()})" if self._groups_text() else ""
         most = f"at most {offers} can be had, on {name_numas(nearest)}"
-        return Shortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
+        return KubeletShortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
     def _affinity(self) -> int:
         """Return the NUMA nodes chosen for the container, or for the pod as a whole; 0 for none."""
@@ -235,7 +237,7 @@ class _Inspection:
         count = len(self.kubelet.memory.numas)
         return range(1, count + 1) if count <= _MAX_NUMAS_SEARCHED else (1, count)
 
-    def _alignment(self) -> Shortfall:
+    def _alignment(self) -> KubeletShortfall:
         """Return what the nearest set of NUMA nodes lacks, where no set is preferred by all resources."""
         policy = self.kubelet.topology.policy
         needs = [need for need in self.needs if self._cares(need)]
@@ -246,7 +248,7 @@ class _Inspection:
         everywhere = [mask for mask, _ in masks_of_size(self.kubelet.machine.numa_mask, width)]
         masks = [mask for mask in everywhere if self._holds_reusable(mask, needs)]
         if not masks:
-            return Shortfall(
+            return KubeletShortfall(
                 f"must reuse what its init containers had, which is on more than {_nodes(width)}"
             )
         bound = "" if len(masks) == len(everywhere) else " (bound there by what its init containers left)"
@@ -259,7 +261,7 @@ class _Inspection:
                 return self._fullest(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return Shortfall(self._groups_text() or "no set of NUMA nodes suits all resources at once")
+            return KubeletShortfall(self._groups_text() or "no set of NUMA nodes suits all resources at once")
         lacks = enumeration(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
@@ -267,9 +269,9 @@ class _Inspection:
         )
         sets = "no NUMA node offers" if width == 1 else f"no {_nodes(width)} offer"
         sentence = f"{sets} everything at once; the nearest, {name_numas(nearest)}, lacks {lacks}{bound}"
-        return Shortfall(sentence, per_mask[nearest])
+        return KubeletShortfall(sentence, per_mask[nearest])
 
-    def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> Shortfall:
+    def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> KubeletShortfall:
         """Return the shortfall where resources take different numbers of NUMA nodes even when empty."""
         narrow, wide = (
             enumeration(need.resource for need in needs if need.width == width)
@@ -281,13 +283,13 @@ class _Inspection:
         )
         short = tuple(best for need in needs if (best := self._best(need)) is not None)
         if not short:
-            return Shortfall(sentence)
+            return KubeletShortfall(sentence)
         now = enumeration(
             f"{offered} of {needed} {_noun(one.resource, one.needed)} on {name_numas(cpuset.of(one.numas))}"
             for one in short
             for needed, offered in [_figures(one.resource, one.needed, one.offered)]
         )
-        return Shortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
+        return KubeletShortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
 
     def _best(self, need: _Need) -> Shortage | None:
         """Return the largest offer of a resource on as many NUMA nodes as it takes; None if one suffices."""
@@ -319,7 +321,7 @@ class _Inspection:
             is_memory(need.resource) or need.resource == CPU or (device is not None and bool(device.hosting))
         )
 
-    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> Shortfall:
+    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> KubeletShortfall:
         """Return the shortfall where no set of NUMA nodes offers enough of a resource."""
         best = max(lacking, key=lambda short: short.offered)
         needed, offered = _figures(best.resource, best.needed, best.offered)
@@ -330,9 +332,9 @@ class _Inspection:
             sentence += ", more than any holds even when empty"
         if best.offered == 0:
             blocked = f" ({self._groups_text()})" if is_memory(best.resource) and self._groups_text() else ""
-            return Shortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
+            return KubeletShortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
         offer = f"{offered}, on {name_numas(cpuset.of(best.numas))}"
-        return Shortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
+        return KubeletShortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
 
     def _free_text(self, short: Shortage) -> str:
         needed, offered = _figures(short.resource, short.needed, short.offered)

@@ -12,7 +12,7 @@ from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUManager
 from numazones.kubelet.cpu_topology import CPUTopology
-from numazones.kubelet.demand import PodLevel, Reading
+from numazones.kubelet.demand import PodDemand, PodLevel
 from numazones.kubelet.device_manager import Device, DeviceManager, PreferredAllocation
 from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.memory_manager import MemoryManager
@@ -21,7 +21,7 @@ from numazones.kubelet.topology_manager import TopologyManager
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kubelet:
+class KubeletManagers:
     """The managers of a started kubelet: everything about a node that pods do not change."""
 
     config: KubeletConfiguration
@@ -33,7 +33,7 @@ class Kubelet:
     pod_level: PodLevel
     """What it makes of pod-level resources."""
 
-    def reading(self, pod: Pod) -> Reading:
+    def reading(self, pod: Pod) -> PodDemand:
         """Return what its managers see in a pod."""
         return pod.reading(self.pod_level)
 
@@ -45,7 +45,7 @@ class Kubelet:
         devices: Mapping[str, Iterable[Device]],
         *,
         preferred_allocation: PreferredAllocation | None = None,
-    ) -> "Kubelet":
+    ) -> "KubeletManagers":
         """Start a kubelet.
 
         Raises:

@@ -6,10 +6,13 @@ draws or counts asks the placement, and nobody asks which model it is. What may 
 said by the value.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from numazones import cpuset
+from numazones.apimachinery.resources import CPU
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
@@ -21,19 +24,21 @@ from numazones.placement.occupancy import Occupancy
 if TYPE_CHECKING:  # who only looks at what is held does not load the kubelet's checks
     from numazones.kubelet.node_admission import NodeAdmission
     from numazones.kubelet.node_info import NodeInfo, PodInfo
+    from numazones.placement.model import Model
 
 __all__ = [
     "ADMITTED",
-    "BoundDecision",
-    "Decided",
     "Decision",
     "Effect",
+    "Given",
     "Info",
     "Occupancy",
     "Placement",
+    "Room",
     "Shortfall",
     "Unknown",
     "UnreadableNode",
+    "fragmentation_on",
 ]
 
 ADMITTED = "Admitted"
@@ -97,59 +102,110 @@ class Effect(NamedTuple):
         return cls(fragmentation.packing(before, after), free_block, fragmentation.stranding(before, after))
 
 
-class Decision(Protocol):
-    """What a placement decided about a pod that is new to it."""
+class Room(NamedTuple):
+    """What single NUMA nodes, or a model's smallest pools, could still give."""
+
+    amounts: Mapping[str, Mapping[int, int]]
+    """Resource → NUMA node → amount, in the model's own units."""
+    cpus: Mapping[int, int]
+    """NUMA node → whole CPUs that could be given to single pods."""
+    blocks: Mapping[int, int] | None = None
+    """NUMA node → those of them that one pod could get; None: all."""
+
+    @classmethod
+    def of(cls, free: Mapping[int, CPUSet]) -> Self:
+        """Return the room where a model gives CPUs alone; ``free``: NUMA node → those that nobody has."""
+        cpus = {numa: mask.bit_count() for numa, mask in free.items()}
+        return cls({CPU: cpus}, cpus)
+
+    @property
+    def free(self) -> int:
+        """Whole CPUs over all NUMA nodes."""
+        return sum(self.cpus.values())
+
+    @property
+    def largest(self) -> int:
+        """The most whole CPUs that one pod could get of one NUMA node."""
+        return max((self.cpus if self.blocks is None else self.blocks).values(), default=0)
+
+
+class Given(NamedTuple):
+    """What a pod is given, and what the next one is decided on."""
+
+    placement: "Placement"
+    cpus: CPUSet = 0
+    """For itself."""
+    numas: CPUSet = 0
+    """The mask of NUMA nodes that it is given something of."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a placement decided about a pod: one value for all models.
+
+    A model names the verdict, and how to find out the rest for whoever asks for it. Only that is kept:
+    a cache of each view would cost more than the view where thousands of nodes are asked.
+    """
+
+    before: "Placement"
+    """Who decided, and from what."""
+    reason: str = ""
+    """Of a rejection, as it would show on the pod; empty if admitted."""
+    message: str = ""
+    """Of a rejection, in the words of who decided; empty if admitted."""
+    given: Callable[[], Given] | None = field(default=None, compare=False, repr=False)
+    """Returns what the pod is given, called once; None: nothing, and the node stays as it is."""
+    explanation: Callable[[], Iterable[str]] | None = field(default=None, compare=False, repr=False)
+    """Returns one line per fact, the verdict last; None: the model has no more to say than amounts."""
+    written: Callable[[], Mapping[str, str]] | None = field(default=None, compare=False, repr=False)
+    """Returns the annotations that the model writes on an admitted pod; None: it writes none."""
 
     @property
     def admitted(self) -> bool:
         """Whether the pod would run."""
-
-    @property
-    def reason(self) -> str:
-        """Of a rejection, as it would show on the pod; empty if admitted."""
-
-    @property
-    def message(self) -> str:
-        """Of a rejection, in the words of who decided; empty if admitted."""
-
-    @property
-    def model(self) -> str:
-        """The name of the model that decided."""
-
-    @property
-    def source(self) -> str:
-        """The same as the reasons of an AdmissionPrediction name it."""
-
-    @property
-    def approximate(self) -> bool:
-        """Whether it was decided from amounts alone, so that it may be off."""
+        return not self.reason
 
     @property
     def placement(self) -> "Placement":
         """What the next pod is decided on."""
-
-    @property
-    def zones(self) -> tuple[int, ...]:
-        """NUMA nodes, ascending, that an admitted pod gets something of."""
+        return self._given.placement
 
     @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
+        return self._given.cpus
+
+    @property
+    def zones(self) -> tuple[int, ...]:
+        """NUMA nodes, ascending, that an admitted pod gets something of."""
+        return tuple(cpuset.ids(self._given.numas))
 
     @property
     def effect(self) -> Effect:
         """What an admitted pod does to the room that is left."""
+        after = self.placement.room
+        return Effect.of(self.before.room.amounts, after.amounts, after.largest)
 
     @property
     def closeness(self) -> float:
-        """Of a rejection: the share of what is needed that one NUMA node offers, of the scarcest resource."""
+        """Of a rejection: the share of what is needed that one NUMA node offers; 0 where nobody tells."""
+        return 0.0
 
     @property
     def outcome(self) -> str:
-        """What would become of the pod as far as that shows: Admitted or the reason, and what is written."""
+        """What becomes of the pod as far as that shows: Admitted or the reason, and what is written."""
+        if self.reason:
+            return self.reason
+        return self.before.model.outcome(ADMITTED, {} if self.written is None else self.written())
 
-    def shortfall(self, node: str) -> Shortfall:
+    @property
+    def follows_from_amounts(self) -> bool:
+        """Whether nodes with equal amounts admit the pod with the same effect, on the same NUMA nodes."""
+        return False
+
+    def shortfall(self, node: str) -> Shortfall:  # noqa: ARG002 - the kubelet's names the node
         """Say why the pod is rejected on the node of that name."""
+        return Shortfall.said_by(self.before.model.decider, self.message or self.reason)
 
     def explain(self) -> tuple[str, ...]:
         """Explain the decision, one line per fact, the verdict last.
@@ -157,69 +213,51 @@ class Decision(Protocol):
         Raises:
             NumazonesError: as the decision itself.
         """
+        if self.explanation is not None:
+            return tuple(self.explanation())
+        free = (f"{count} of NUMA node {numa}" for numa, count in self.before.room.cpus.items())
+        verdict = (
+            f"gets CPUs {cpuset.format(self.exclusive)}" if self.admitted else f"rejected: {self.message}"
+        )
+        return (f"free CPUs: {', '.join(free)}", verdict)
+
+    # Of a pod that is bound to the node:
+
+    @property
+    def spans(self) -> bool:
+        """Whether an admitted pod has something of several NUMA nodes."""
+        return len(self.zones) > 1
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """UIDs of the pods that make room for a critical one."""
+        return ()
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether the node holds nothing for the pod from now on; a model may keep part of a rejected one."""
+        return False
+
+    @property
+    def by_kubelet(self) -> "NodeAdmission | None":
+        """The decision of the kubelet, where that settled it; None: another model had the last word."""
+        return None
+
+    @cached_property
+    def _given(self) -> Given:
+        return Given(self.before) if self.given is None else self.given()
 
 
 Info = Callable[[Node], "NodeInfo"]
 """Puts what is known around a kubelet's state beside it: allocatable amounts, labels, pods."""
 
 
-class BoundDecision(Protocol):
-    """What becomes of a pod that is bound to a node: the checks of its kubelet, then those of the model."""
-
-    @property
-    def admitted(self) -> bool:
-        """Whether the pod runs."""
-
-    @property
-    def reason(self) -> str:
-        """Of a rejection, as it shows on the pod; empty if admitted."""
-
-    @property
-    def message(self) -> str:
-        """Of a rejection, in the words of who decided; empty if admitted."""
-
-    @property
-    def outcome(self) -> str:
-        """What becomes of the pod as far as that shows."""
-
-    @property
-    def holds_nothing(self) -> bool:
-        """Whether the node holds nothing for the pod from now on; a model may keep part of a rejected one."""
-
-    @property
-    def placement(self) -> "Placement":
-        """What the next pod is decided on."""
-
-    @property
-    def preempted(self) -> tuple[str, ...]:
-        """UIDs of the pods that make room for a critical one."""
-
-    @property
-    def exclusive(self) -> CPUSet:
-        """CPUs that an admitted pod has for itself."""
-
-    @property
-    def spans(self) -> bool:
-        """Whether an admitted pod has a container on several NUMA nodes."""
-
-    @property
-    def by_kubelet(self) -> "NodeAdmission | None":
-        """The decision of the kubelet, where that settled it; None: another model had the last word."""
-
-    def explain(self) -> tuple[str, ...]:
-        """Explain the decision, one line per fact."""
-
-
 class Placement(Protocol):
     """Who places pods on one node's NUMA nodes, and what it decides from; a value."""
 
     @property
-    def model(self) -> str:
-        """The model's name, as columns and metrics show it."""
-
-    @property
-    def decider(self) -> str:
-        """Who decides, as sentences name it."""
+    def model(self) -> "Model":
+        """The model that decides."""
 
     @property
     def key(self) -> Hashable:
@@ -230,28 +268,12 @@ class Placement(Protocol):
         """Whether the state was inferred from amounts alone, so that answers may be off."""
 
     @property
-    def movable(self) -> bool:
-        """Whether plans may move pods from and to the node: what they gain is provable there."""
-
-    @property
-    def filtered_by_scheduler(self) -> bool:
-        """Whether a scheduler asks the model before it chooses the node: nothing is rejected there."""
-
-    @property
     def kubelet(self) -> Node | None:
         """What the kubelet decides from, where it alone decides and its rules explain everything."""
 
     @property
-    def cpus_of_numa(self) -> Mapping[int, CPUSet]:
-        """NUMA id → CPUs; empty where nothing tells."""
-
-    @property
-    def largest_free_block(self) -> int:
-        """The most whole CPUs that one NUMA node could still give to one pod."""
-
-    @property
-    def free_cpus(self) -> int:
-        """Whole CPUs that could still be given to single pods, over all NUMA nodes."""
+    def room(self) -> Room:
+        """What NUMA nodes could still give."""
 
     def for_scheduler(self, name: str) -> "Placement | Unknown":
         """Return who decides about the pods of a scheduler, or why that is not known."""
@@ -266,7 +288,7 @@ class Placement(Protocol):
     def after(self, pod: Pod, decision: Decision) -> "Placement":
         """Return the placement with an admitted pod, about whom ``for_scheduler`` told who decides."""
 
-    def admit_bound(self, pod: "PodInfo", info: Info) -> BoundDecision:
+    def admit_bound(self, pod: "PodInfo", info: Info) -> Decision:
         """Decide on a pod that is bound to the node, as all who have a say there do.
 
         Raises:
@@ -276,63 +298,17 @@ class Placement(Protocol):
     def remove(self, uid: str) -> "Placement":
         """Return the placement after a pod ended or was deleted; unknown pods change nothing."""
 
-    def fragmentation(self, shape: Shape) -> Fragmentation:
-        """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
-
-    def fitting_by_amounts(self, shape: Shape) -> int | None:
-        """Return how many further pods of a shape are admitted; None: amounts alone don't tell."""
-
     def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
         """Return what each NUMA node has and who holds what; None where nothing tells which CPUs there are.
 
-        ``names``: UID in the kubelet's records → NAMESPACE/NAME; None: who holds it is left out.
+        ``names``: UID in the kubelet's records → NAMESPACE/NAME; None: nobody asks who holds it.
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A bound pod about which a model other than the kubelet had the last word."""
-
-    decision: Decision
-    preempted: tuple[str, ...] = ()
-    holds_nothing: bool = False
-    by_kubelet: None = None
-
-    @property
-    def admitted(self) -> bool:
-        """Whether the pod runs."""
-        return self.decision.admitted
-
-    @property
-    def reason(self) -> str:
-        """Of a rejection, as it shows on the pod; empty if admitted."""
-        return self.decision.reason
-
-    @property
-    def message(self) -> str:
-        """Of a rejection, in the words of who decided; empty if admitted."""
-        return self.decision.message
-
-    @property
-    def outcome(self) -> str:
-        """What becomes of the pod as far as that shows."""
-        return self.decision.outcome
-
-    @property
-    def placement(self) -> Placement:
-        """What the next pod is decided on."""
-        return self.decision.placement
-
-    @property
-    def exclusive(self) -> CPUSet:
-        """CPUs that an admitted pod has for itself."""
-        return self.decision.exclusive
-
-    @property
-    def spans(self) -> bool:
-        """Whether an admitted pod has something of several NUMA nodes."""
-        return len(self.decision.zones) > 1
-
-    def explain(self) -> tuple[str, ...]:
-        """Explain the decision, one line per fact."""
-        return self.decision.explain()
+def fragmentation_on(placement: Placement, shape: Shape) -> Fragmentation:
+    """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
+    if placement.kubelet is not None:
+        return fragmentation.fragmentation(placement.kubelet, shape)
+    room = placement.room
+    fitting = fragmentation.fitting_in(room.amounts, room.cpus, shape)
+    return Fragmentation(room.free, fitting * shape.cpus, fitting)

@@ -5,9 +5,11 @@ needs neither.
 """
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
 from numazones import cpuset
 from numazones.apimachinery.resources import CPU, MEMORY
@@ -16,23 +18,24 @@ from numazones.kubelet.admission import Admission, ContainerAllocation, admit, a
 from numazones.kubelet.amounts import Amounts, amounts_of, follows_from_amounts
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
 from numazones.kubelet.demand import Demand
-from numazones.kubelet.machine import numas_of
+from numazones.kubelet.machine import Machine, numas_of
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import (
-    ADMITTED,
-    BoundDecision,
-    Decided,
     Decision,
-    Effect,
+    Given,
     Info,
     Placement,
+    Room,
     Shortfall,
+    Unknown,
+    UnreadableNode,
     fragmentation,
 )
-from numazones.placement.fragmentation import Fragmentation, Shape
+from numazones.placement.fragmentation import Shape
+from numazones.placement.model import Model, NodeObjects
 from numazones.placement.occupancy import (
     DeviceUse,
     HeldDevices,
@@ -42,6 +45,7 @@ from numazones.placement.occupancy import (
     distances_of,
     in_order,
     memory_of,
+    zone_uses,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +53,20 @@ if TYPE_CHECKING:
     from numazones.kubelet.node_info import PodInfo
 
 KUBELET = "kubelet"
-DECIDER = "the kubelet"
 SOURCE = "Kubelet"
 
 _MAX_HOLDERS = 5
 _ENDS_WITH_ZONES = re.compile(r"NUMA nodes? [0-9][0-9, and]*$")
+
+
+def _read(objects: NodeObjects) -> "KubeletPlacement":
+    if objects.kubelet is None:
+        raise UnreadableNode("no NUMAZones that can be read have been published for the node")
+    return KubeletPlacement(objects.kubelet)
+
+
+KUBELET_MODEL = Model(name=KUBELET, decider="the kubelet", source=SOURCE, read=_read, movable=True)
+"""The kubelet, who decides where no other model is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +77,7 @@ class KubeletPlacement:
     approximate: bool = False
     _amounts: Amounts | None = field(default=None, init=False, compare=False, repr=False)
 
-    model: ClassVar[str] = KUBELET
-    decider: ClassVar[str] = DECIDER
-    filtered_by_scheduler: ClassVar[bool] = False
+    model: ClassVar[Model] = KUBELET_MODEL
 
     @property
     def key(self) -> Hashable:
@@ -83,29 +94,15 @@ class KubeletPlacement:
         return known
 
     @property
-    def movable(self) -> bool:
-        """Whether plans may move pods from and to the node: not where only amounts are known."""
-        return not self.approximate
-
-    @property
     def kubelet(self) -> Node:
         """What the kubelet decides from."""
         return self.node
 
     @property
-    def cpus_of_numa(self) -> Mapping[int, CPUSet]:
-        """NUMA id → CPUs."""
-        return self.node.machine.cpus_of_numa
-
-    @property
-    def largest_free_block(self) -> int:
-        """The most exclusive CPUs that one NUMA node could still give."""
-        return fragmentation.largest_free_block(self.node)
-
-    @property
-    def free_cpus(self) -> int:
-        """CPUs that could still be given exclusively."""
-        return sum(fragmentation.room(self.node).get(CPU, {}).values())
+    def room(self) -> Room:
+        """What NUMA nodes could still give exclusively."""
+        amounts = fragmentation.room(self.node)
+        return Room(amounts, amounts.get(CPU, {}))
 
     def for_scheduler(self, _name: str) -> Self:
         """Return itself: a kubelet decides about all pods."""
@@ -117,13 +114,13 @@ class KubeletPlacement:
         Raises:
             KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
         """
-        return KubeletDecision(admit(self.node, pod), self.approximate)
+        return decision_of(admit(self.node, pod), self)
 
     def after(self, _pod: Pod, decision: Decision) -> Placement:
         """Return the placement with an admitted pod."""
         return decision.placement
 
-    def admit_bound(self, pod: "PodInfo", info: Info) -> "KubeletBoundDecision":
+    def admit_bound(self, pod: "PodInfo", info: Info) -> "BoundKubeletDecision":
         """Decide on a pod that is bound to the node, with all of the kubelet's checks.
 
         Raises:
@@ -131,7 +128,8 @@ class KubeletPlacement:
         """
         from numazones.kubelet.node_admission import admit_to_node  # noqa: PLC0415 - see above
 
-        return KubeletBoundDecision(admit_to_node(info(self.node), pod), pod.pod.uid)
+        said = admit_to_node(info(self.node), pod)
+        return BoundKubeletDecision(self, said.reason, said.message, checks=said, uid=pod.pod.uid)
 
     def remove(self, uid: str) -> "KubeletPlacement":
         """Return the placement after a pod ended or was deleted."""
@@ -142,35 +140,6 @@ class KubeletPlacement:
         """Return the placement once the containers of a pod it holds have started."""
         after = after_start(self.node, pod)
         return self if after is self.node else KubeletPlacement(after, self.approximate)
-
-    def fragmentation(self, shape: Shape) -> Fragmentation:
-        """Return how much of the free CPUs further pods of a shape would use, each on one NUMA node."""
-        return fragmentation.fragmentation(self.node, shape)
-
-    def fitting_by_amounts(self, shape: Shape) -> int | None:
-        """Return how many further pods of a shape, of one container, are admitted; None: amounts don't tell.
-
-        They do under single-numa-node, where each pod needs one NUMA node that has enough of everything,
-        and takes nothing of the others: as long as whole cores are not asked for in parts, no device is near
-        several NUMA nodes, and no NUMA nodes are bound together for memory.
-        """
-        kubelet, config = self.node.kubelet, self.node.config
-        if (
-            config.topology_manager_policy != SINGLE_NUMA_NODE
-            or not kubelet.cpus.static
-            or (kubelet.cpus.full_cores_only and shape.cpus % kubelet.cpus.topology.cpus_per_core)
-            or any(group.bit_count() > 1 for group in self.node.memory.groups)
-        ):
-            return None
-        for name, _ in shape.resources:
-            resource = kubelet.devices.resources.get(name)
-            if name in {CPU, MEMORY}:
-                continue
-            if resource is None or not resource.registered:
-                return None
-            if any(mask.bit_count() != 1 for mask in resource.numa_masks):
-                return None
-        return fragmentation.fragmentation(self.node, shape).fitting
 
     def occupancy(self, names: Mapping[str, str] | None) -> Occupancy:
         """Return what each NUMA node has and who holds what."""
@@ -211,40 +180,21 @@ class KubeletPlacement:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletDecision:
+@dataclass(frozen=True, kw_only=True)
+class KubeletDecision(Decision):
     """What the kubelet's resource managers decided."""
 
-    admission: Admission
-    approximate: bool = False
-
-    model: ClassVar[str] = KUBELET
-    source: ClassVar[str] = SOURCE
-
-    @property
-    def admitted(self) -> bool:
-        """Whether the pod would run."""
-        return self.admission.admitted
-
-    @property
-    def reason(self) -> str:
-        """Of a rejection, as in the pod's status; empty if admitted."""
-        return self.admission.reason
-
-    @property
-    def message(self) -> str:
-        """Of a rejection, as in the pod's status; empty if admitted."""
-        return self.admission.message
+    admission: Admission = field(repr=False)
 
     @property
     def placement(self) -> KubeletPlacement:
         """What the next pod is decided on."""
-        return KubeletPlacement(self.admission.node, self.approximate)
+        return KubeletPlacement(self.admission.node, self.before.approximate)
 
     @property
     def unstarted(self) -> KubeletPlacement:
         """The same as ``placement`` until the pod's containers have started."""
-        return KubeletPlacement(self.admission.fresh, self.approximate)
+        return KubeletPlacement(self.admission.fresh, self.before.approximate)
 
     @property
     def zones(self) -> tuple[int, ...]:
@@ -257,12 +207,6 @@ class KubeletDecision:
         return self.admission.node.cpus.held_by(self.admission.pod.uid)
 
     @property
-    def effect(self) -> Effect:
-        """What an admitted pod does to the room that is left."""
-        before, after = fragmentation.room(self.admission.before), fragmentation.room(self.admission.node)
-        return Effect.of(before, after, max(after.get(CPU, {}).values(), default=0))
-
-    @property
     def follows_from_amounts(self) -> bool:
         """Whether nodes with equal amounts admit the pod with the same effect, on the same NUMA nodes."""
         return follows_from_amounts(self.admission)
@@ -271,11 +215,6 @@ class KubeletDecision:
     def closeness(self) -> float:
         """Tell nodes that nearly fit from those that do not by far, cheaply; the explanation is exact."""
         return _closeness(self.admission.pod, self.admission.before)
-
-    @property
-    def outcome(self) -> str:
-        """What would become of the pod: Admitted or the reason."""
-        return ADMITTED if self.admission.admitted else self.admission.reason
 
     def shortfall(self, node: str) -> Shortfall:
         """Say what is missing on the node of that name, and who holds it."""
@@ -299,32 +238,23 @@ class KubeletDecision:
         return (*explain(self.admission).lines(), verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletBoundDecision:
-    """What a kubelet says to a pod that is bound to its node."""
+def decision_of(admission: Admission, before: KubeletPlacement | None = None) -> KubeletDecision:
+    """Return what a kubelet's resource managers decided as a placement's decision."""
+    before = KubeletPlacement(admission.before) if before is None else before
+    return KubeletDecision(before, admission.reason, admission.message, admission=admission)
 
-    by_kubelet: "NodeAdmission" = field(repr=False)
+
+@dataclass(frozen=True, kw_only=True)
+class BoundKubeletDecision(Decision):
+    """What a kubelet says, with all of its checks, to a pod that is bound to its node."""
+
+    checks: "NodeAdmission" = field(repr=False)
     uid: str
 
     @property
-    def admitted(self) -> bool:
-        """Whether the pod runs."""
-        return self.by_kubelet.admitted
-
-    @property
-    def reason(self) -> str:
-        """Of a rejection, as in the pod's status; empty if admitted."""
-        return self.by_kubelet.reason
-
-    @property
-    def message(self) -> str:
-        """Of a rejection, as in the pod's status; empty if admitted."""
-        return self.by_kubelet.message
-
-    @property
-    def outcome(self) -> str:
-        """What becomes of the pod: Admitted or the reason."""
-        return ADMITTED if self.admitted else self.reason
+    def by_kubelet(self) -> "NodeAdmission":
+        """The decision of the kubelet: itself."""
+        return self.checks
 
     @property
     def holds_nothing(self) -> bool:
@@ -334,22 +264,22 @@ class KubeletBoundDecision:
     @property
     def placement(self) -> KubeletPlacement:
         """What the next pod is decided on."""
-        return KubeletPlacement(self.by_kubelet.state)
+        return KubeletPlacement(self.checks.state)
 
     @property
     def preempted(self) -> tuple[str, ...]:
         """UIDs of the pods that make room for a critical one."""
-        return self.by_kubelet.preempted
+        return self.checks.preempted
 
     @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
-        return self.by_kubelet.state.cpus.held_by(self.uid)
+        return self.checks.state.cpus.held_by(self.uid)
 
     @property
     def spans(self) -> bool:
         """Whether an admitted pod has a container with something of several NUMA nodes."""
-        managers = self.by_kubelet.managers
+        managers = self.checks.managers
         if managers is None or not self.admitted:
             return False
         numas = managers.node.machine.cpus_of_numa
@@ -359,25 +289,144 @@ class KubeletBoundDecision:
         """Explain what the resource managers decided, where the pod came so far."""
         from numazones.kubelet.explanation import explain  # noqa: PLC0415 - see above
 
-        managers = self.by_kubelet.managers
+        managers = self.checks.managers
         return () if managers is None else tuple(explain(managers).lines())
 
 
-def admit_bound_above(
-    beneath: KubeletPlacement | None, pod: "PodInfo", info: Info, decide: Callable[[], Decision]
-) -> BoundDecision:
-    """Decide on a bound pod of a node that another model places pods on: the kubelet is asked first.
+class _State(Protocol):
+    """What a model decides from."""
 
-    ``beneath``: the node's kubelet; None: it is not known. ``decide`` asks the model.
+    @property
+    def state_key(self) -> Hashable:
+        """Nodes with equal keys decide alike on pods that are new to them."""
 
-    Raises:
-        NumazonesError: no verdict is known.
+
+State = TypeVar("State", bound=_State)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementAboveKubelet(ABC, Generic[State]):
+    """A node on which a model places pods, and the kubelet, which leaves that alone, makes its own checks."""
+
+    node: State
+    beneath: KubeletPlacement | None = None
+    """The node's kubelet; None: not known."""
+
+    model: ClassVar[Model]
+    approximate: ClassVar[bool] = False
+    kubelet: ClassVar[None] = None
+
+    @property
+    def key(self) -> Hashable:
+        """Placements with equal keys decide alike on pods that are new to them."""
+        return (self.model.name, self.node.state_key)
+
+    @property
+    @abstractmethod
+    def room(self) -> Room:
+        """What NUMA nodes could still give."""
+
+    @abstractmethod
+    def without(self, uid: str) -> State:
+        """Return the model's state after a pod ended or was deleted; unknown pods change nothing."""
+
+    @abstractmethod
+    def admit(self, pod: Pod) -> Decision:
+        """Decide on a pod that is new to the node."""
+
+    @abstractmethod
+    def occupancy(self, names: Mapping[str, str] | None) -> Occupancy | None:
+        """Return what each NUMA node has and who holds what; see ``Placement``."""
+
+    def given(self, node: State, cpus: CPUSet = 0, numas: CPUSet = 0) -> Given:
+        """Return what a pod is given, by the model's state afterwards."""
+        return Given(replace(self, node=node), cpus, numas)
+
+    def occupied(
+        self,
+        machine: Machine,
+        holders: Collection[Holder],
+        *,
+        reserved: CPUSet,
+        allocatable: CPUSet = -1,
+        free: Mapping[int, int] | None = None,
+        memory: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+        placed_by: str = "",
+    ) -> Occupancy:
+        """Return what each NUMA node has of a machine whose CPUs, and perhaps memory, are given to pods.
+
+        ``free`` as in ``Room.cpus``, where that is by NUMA node; ``memory``: NUMA id → (held, all) bytes.
+        """
+        zones = zone_uses(
+            machine.cpus_of_numa,
+            held=cpuset.union(holder.cpus for holder in holders),
+            allocatable=allocatable & ~reserved,
+            free=self.room.cpus if free is None else free,
+            memory=memory,
+        )
+        return Occupancy(
+            self.model.name,
+            self.model.decider,
+            machine.cpus,
+            zones,
+            in_order(holders),
+            reserved=reserved,
+            settings=(("Placement", placed_by or self.model.decider),),
+            total_memory=memory_of(machine),
+            distances=distances_of(machine),
+        )
+
+    def for_scheduler(self, _name: str) -> "Placement | Unknown":
+        """Return itself: the model places the pods of all schedulers."""
+        return self
+
+    def after(self, _pod: Pod, decision: Decision) -> Placement:
+        """Return the placement with an admitted pod."""
+        return decision.placement
+
+    def admit_bound(self, pod: "PodInfo", info: Info) -> Decision:
+        """Decide on a bound pod: the checks of its kubelet, where that is known, then the model's.
+
+        Raises:
+            NumazonesError: no verdict is known.
+        """
+        without = replace(self, node=self.without(pod.pod.uid))
+        if self.beneath is not None:
+            by_kubelet = self.beneath.admit_bound(pod, info)
+            if not by_kubelet.admitted:
+                return by_kubelet
+        return without.admit(pod.pod)
+
+    def remove(self, uid: str) -> Self:
+        """Return the placement after a pod ended or was deleted."""
+        beneath = None if self.beneath is None else self.beneath.remove(uid)
+        return replace(self, node=self.without(uid), beneath=beneath)
+
+
+def fitting_by_amounts(node: Node, shape: Shape) -> int | None:
+    """Return how many further pods of a shape, of one container, a kubelet admits; None: amounts don't tell.
+
+    They do under single-numa-node, where each pod needs one NUMA node that has enough of everything,
+    and takes nothing of the others: as long as whole cores are not asked for in parts, no device is near
+    several NUMA nodes, and no NUMA nodes are bound together for memory.
     """
-    if beneath is not None:
-        by_kubelet = beneath.admit_bound(pod, info)
-        if not by_kubelet.admitted:
-            return by_kubelet
-    return Decided(decide())
+    kubelet, config = node.kubelet, node.config
+    if (
+        config.topology_manager_policy != SINGLE_NUMA_NODE
+        or not kubelet.cpus.static
+        or (kubelet.cpus.full_cores_only and shape.cpus % kubelet.cpus.topology.cpus_per_core)
+        or any(group.bit_count() > 1 for group in node.memory.groups)
+    ):
+        return None
+    for name, _ in shape.resources:
+        resource = kubelet.devices.resources.get(name)
+        if name in {CPU, MEMORY}:
+            continue
+        if resource is None or not resource.registered:
+            return None
+        if any(mask.bit_count() != 1 for mask in resource.numa_masks):
+            return None
+    return fragmentation.fragmentation(node, shape).fitting
 
 
 def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:

@@ -5,23 +5,37 @@ has given away, and the pods that hold something exclusively. Each model keeps b
 with these values what is in them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Annotated, ClassVar, NamedTuple
 
 from numazones import cpuset
+from numazones.apimachinery.answer import Named
+from numazones.apimachinery.quantity import format_bytes
+from numazones.apimachinery.resources import MEMORY
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import CPU, Machine
 
 
-class DeviceUse(NamedTuple):
-    """One resource's devices near a zone; a device of several zones counts in each of them."""
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """Devices of one resource."""
 
-    resource: str
+    TITLE: ClassVar = "DeviceAmount"
+    ANSWER: ClassVar = ("resource", "free", "total")
+
+    resource: Annotated[str, "Its name, as pods ask for it."]
     held: int
     """Of the healthy ones."""
     healthy: int
-    total: int
+    total: Annotated[int, "All there are, unhealthy ones too."]
+    """Near a zone; a device of several zones counts in each of them."""
+
+    @property
+    def free(self) -> Annotated[int, "Healthy ones that nobody holds."]:
+        """How many can still be had."""
+        return self.healthy - self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +55,10 @@ class ZoneUse:
 
 @dataclass(frozen=True, slots=True)
 class HeldDevices:
-    """One resource's devices that a pod holds."""
+    """Devices that somebody holds."""
 
-    resource: str
-    ids: tuple[str, ...]
+    resource: Annotated[str, "Its name, as pods ask for it."]
+    ids: Annotated[tuple[str, ...], "As the device plugin names them."]
     near: tuple[CPUSet, ...]
     """Per id, the mask of its NUMA nodes; empty where it is near none in particular."""
 
@@ -53,28 +67,43 @@ class HeldDevices:
         """All NUMA nodes that one of them is near, ascending."""
         return tuple(cpuset.ids(cpuset.union(self.near)))
 
-    def near_numa(self, numa: int) -> tuple[str, ...]:
-        """Return the ids of those near a NUMA node."""
-        return tuple(one for one, mask in zip(self.ids, self.near, strict=True) if mask >> numa & 1)
+    def near_numa(self, numa: int) -> "HeldDevices":
+        """Return those near a NUMA node."""
+        return self._those(lambda mask: bool(mask >> numa & 1))
 
     @property
-    def near_none(self) -> tuple[str, ...]:
-        """The ids of those that are near no NUMA node in particular."""
-        return tuple(one for one, mask in zip(self.ids, self.near, strict=True) if not mask)
+    def near_none(self) -> "HeldDevices":
+        """Those that are near no NUMA node in particular."""
+        return self._those(lambda mask: not mask)
+
+    def _those(self, wanted: Callable[[CPUSet], bool]) -> "HeldDevices":
+        pairs = [pair for pair in zip(self.ids, self.near, strict=True) if wanted(pair[1])]
+        return HeldDevices(self.resource, tuple(one for one, _ in pairs), tuple(near for _, near in pairs))
 
 
-class Share(NamedTuple):
-    """What a pod holds of one NUMA node."""
+class MemoryBlock(NamedTuple):
+    """Memory that somebody holds."""
 
-    numa: int | None
-    """None: devices that are near none in particular."""
-    name: str
-    """The pod's, NAMESPACE/NAME."""
-    cpus: CPUSet
-    memory: tuple[tuple[str, int, tuple[int, ...]], ...]
-    """(memory or hugepages-<size>, bytes, NUMA nodes); what lies on several NUMA nodes is told for each."""
-    devices: tuple[tuple[str, tuple[str, ...]], ...]
-    """(resource, ids)."""
+    type: Annotated[str, "memory, or hugepages-SIZE."]
+    size: Annotated[int, "As a quantity.", format_bytes]
+    numas: Annotated[tuple[int, ...], "The NUMA nodes that the block lies on; several share its size."]
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAShare:
+    """What a pod holds on one NUMA node."""
+
+    TITLE: ClassVar = "HeldShare"
+    numa: Annotated[int | None, "Null for devices that are near no NUMA node."]
+    name: Annotated[str, "NAMESPACE/NAME.", Named("pod")]
+    cpus: Annotated[CPUSet, "Exclusive CPUs, as a list.", cpuset.format]
+    memory: Annotated[tuple[MemoryBlock, ...], "Blocks that the memory manager gave."]
+    """What lies on several NUMA nodes is told for each."""
+    devices: Annotated[tuple[HeldDevices, ...], "By resource."]
+    alignment: Annotated[
+        str | None,
+        "Of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning; null: not known.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +153,49 @@ class Occupancy:
             found[cpu.numa] = found.get(cpu.numa, 0) | 1 << cpu.id
         return found
 
-    def shares(self) -> Iterator[Share]:
+    def shares(self) -> Iterator[NUMAShare]:
         """Yield who holds what, NUMA node by NUMA node, pods by name; devices near none come last."""
         by_name = sorted(self.holders, key=lambda holder: holder.name)
         cpus_of_numa = self.cpus_of_numa
         for zone in self.zones:
             here = cpus_of_numa.get(zone.numa, 0)
             for holder in by_name:
-                share = Share(
+                share = NUMAShare(
                     zone.numa,
                     holder.name,
                     holder.cpus & here,
-                    tuple(part for part in holder.memory if zone.numa in part[2]),
-                    tuple(
-                        (held.resource, ids) for held in holder.devices if (ids := held.near_numa(zone.numa))
-                    ),
+                    tuple(MemoryBlock(*part) for part in holder.memory if zone.numa in part[2]),
+                    tuple(near for held in holder.devices if (near := held.near_numa(zone.numa)).ids),
                 )
                 if share.cpus or share.memory or share.devices:
                     yield share
         for holder in by_name:
-            anywhere = tuple((held.resource, ids) for held in holder.devices if (ids := held.near_none))
+            anywhere = tuple(one for held in holder.devices if (one := held.near_none).ids)
             if anywhere:
-                yield Share(None, holder.name, 0, (), anywhere)
+                yield NUMAShare(None, holder.name, 0, (), anywhere)
+
+
+def zone_uses(
+    cpus_of_numa: Mapping[int, CPUSet],
+    *,
+    held: CPUSet,
+    allocatable: CPUSet,
+    free: Mapping[int, int],
+    memory: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+) -> tuple[ZoneUse, ...]:
+    """Return each zone's amounts, from those of the whole node.
+
+    ``free``: NUMA id → CPUs that could still be given; ``memory``: NUMA id → (held, allocatable) bytes.
+    """
+    return tuple(
+        ZoneUse(
+            numa,
+            ((held & cpus).bit_count(), (allocatable & cpus).bit_count()),
+            free.get(numa, 0),
+            ((MEMORY, *memory[numa]),) if memory.get(numa, (0, 0))[1] else (),
+        )
+        for numa, cpus in cpus_of_numa.items()
+    )
 
 
 def memory_of(machine: Machine) -> dict[int, int]:

@@ -20,7 +20,7 @@ from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.pod import Pod
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import KubeletDecision, KubeletPlacement
-from numazones.prediction.forecast import Kind, is_open, newcomer
+from numazones.prediction.forecast import PodKind, is_open, newcomer
 
 MAX_STATES = 32
 """As many states are looked at; each costs a decision for each pod that may come next."""
@@ -122,8 +122,10 @@ class Arrivals:
     _groups: tuple[_Group, ...]
     _states: tuple[_State, ...]
     """All that it may be in; none: that cannot be told."""
-    _answers: dict[Kind, bool] = field(default_factory=dict)
-    _further: dict[Kind, tuple[tuple[_Group, ...], tuple[_State, ...]] | None] = field(default_factory=dict)
+    _answers: dict[PodKind, bool] = field(default_factory=dict)
+    _further: dict[PodKind, tuple[tuple[_Group, ...], tuple[_State, ...]] | None] = field(
+        default_factory=dict
+    )
     """Groups and states with one more pod of a kind; None: somebody would be rejected."""
 
     @classmethod
@@ -140,11 +142,14 @@ class Arrivals:
 
     def with_pod(self, pod: ClusterPod, *, by_namespace: bool = False) -> "Arrivals":
         """Return the node with one more pod on its way."""
-        node, kind = self.node.with_pod(pod.placed(self.node.name)), Kind.of(pod, by_namespace=by_namespace)
+        node, kind = (
+            self.node.with_pod(pod.placed(self.node.name)),
+            PodKind.of(pod, by_namespace=by_namespace),
+        )
         further = None if kind is None else self._with(kind) or self._explore(kind, sure=False)
         return Arrivals(node, *(further or ((), ())))
 
-    def admits(self, kind: Kind) -> bool:
+    def admits(self, kind: PodKind) -> bool:
         """Whether a pod of a kind is admitted whenever it comes, and whoever was to be admitted still is."""
         known = self._answers.get(kind)
         if known is None:
@@ -152,11 +157,11 @@ class Arrivals:
             known = self._answers[kind] = admits
         return known
 
-    def admits_unless_pods_end(self, kind: Kind) -> bool:
+    def admits_unless_pods_end(self, kind: PodKind) -> bool:
         """The same as ``admits``, as long as no pod goes that nobody has asked to go yet."""
         return bool(self._states) and is_open(kind, self.node) and self._with(kind) is not None
 
-    def _admits_without_any(self, kind: Kind) -> bool:
+    def _admits_without_any(self, kind: PodKind) -> bool:
         """Whether it is also admitted if one pod goes that nobody has asked to go yet.
 
         What that frees may lead a kubelet to give a pod's first container CPUs of a NUMA node that has too
@@ -177,13 +182,13 @@ class Arrivals:
             for less in fewer.values()
         )
 
-    def _with(self, kind: Kind) -> tuple[tuple[_Group, ...], tuple[_State, ...]] | None:
+    def _with(self, kind: PodKind) -> tuple[tuple[_Group, ...], tuple[_State, ...]] | None:
         """The same as ``_explore`` for a pod that has to be admitted, remembered."""
         if kind not in self._further:
             self._further[kind] = self._explore(kind, sure=True)
         return self._further[kind]
 
-    def _explore(self, kind: Kind, *, sure: bool) -> tuple[tuple[_Group, ...], tuple[_State, ...]] | None:
+    def _explore(self, kind: PodKind, *, sure: bool) -> tuple[tuple[_Group, ...], tuple[_State, ...]] | None:
         """Return groups and states with one pod more; None where one that is to be admitted may not be."""
         scheduler = kind.constraints.scheduler_name
         key = (kind.needs, kind.marks, scheduler, sure)

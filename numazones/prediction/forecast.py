@@ -10,15 +10,16 @@ of the nodes that changed; nodes in equal states are decided once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeVar
 
 from numazones import cpuset
+from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import device_allocation, scheduling
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
-from numazones.cluster.pod_kind import Kind, newcomer, relevant
+from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import NumazonesError
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
@@ -27,10 +28,10 @@ from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
-from numazones.placement.kubelet import KUBELET, KubeletDecision, KubeletPlacement
+from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import headline
-from numazones.prediction.headline import Alike, Group, nearness
-from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Reason, Standing
+from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 
 __all__ = [
     "ADMISSIBLE",
@@ -42,12 +43,13 @@ __all__ = [
     "UNREADABLE_POD",
     "Candidate",
     "Forecast",
-    "Kind",
+    "NodeAnswer",
+    "NodeCounts",
     "NodeVerdict",
     "Placed",
+    "PodKind",
     "Prediction",
     "Reason",
-    "Standing",
     "ask",
     "ask_placement",
     "beside",
@@ -85,22 +87,6 @@ _MAX_BEHIND = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that would admit the pod."""
-
-    node: str
-    zones: tuple[int, ...]
-    score: int
-    """0 to 100: how little usable room the placement costs."""
-    free_block: int
-    approximate: bool = False
-    model: str = KUBELET
-    """Who would place the pod there."""
-    stranding: int = 0
-    """As in ``NodeVerdict``."""
-
-
-@dataclass(frozen=True, slots=True)
 class Prediction:
     """What is known about a pod on all nodes together.
 
@@ -110,13 +96,7 @@ class Prediction:
     """
 
     verdict: str
-    evaluated: int = 0
-    """Nodes that the scheduler could choose."""
-    admissible: int = 0
-    stale: int = 0
-    """Nodes that the scheduler could choose but whose state is unknown."""
-    excluded: int = 0
-    """Nodes that the scheduler passes over."""
+    nodes: NodeCounts = field(default_factory=NodeCounts)
     reasons: tuple[Reason, ...] = ()
     """The first is the headline (``numazones.prediction.headline``): what has to change for the pod to run.
 
@@ -128,11 +108,11 @@ class Prediction:
     """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
 
     @property
-    def model(self) -> str | None:
-        """Who places pods on the node that ``sentence`` is about; None where that is not known."""
+    def model(self) -> str:
+        """Who places pods on the node that ``sentence`` is about; empty where that is not known."""
         if self.verdict == ADMISSIBLE:
             return self.candidates[0].model
-        return self.reasons[0].model if self.reasons else None
+        return self.reasons[0].model if self.reasons else ""
 
     @property
     def sentence(self) -> str:
@@ -140,11 +120,13 @@ class Prediction:
         if self.verdict == ADMISSIBLE:
             best = self.candidates[0]
             zones = f" on {name_numas(cpuset.of(best.zones))}" if best.zones else ""
-            return f"{self.admissible} of {self.evaluated} nodes would admit it; best is {best.node}{zones}"
+            counts = self.nodes
+            return (
+                f"{counts.admissible} of {counts.evaluated} nodes would admit it; best is {best.node}{zones}"
+            )
         if not self.reasons:
             return "the cluster has no nodes"
-        first = self.reasons[0]
-        return first.sentence or first.message or first.reason
+        return self.reasons[0].in_words
 
     @property
     def reason(self) -> str:
@@ -180,7 +162,7 @@ def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 
     >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]).sentence
     '1 of 1 nodes would admit it; best is worker-1 on NUMA node 1'
     """
-    kind = Kind.of(pod)
+    kind = PodKind.of(pod)
     if kind is None:
         return unreadable(pod)
     forecast = Forecast(kind)
@@ -190,20 +172,19 @@ def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 
 
 def unreadable(pod: ClusterPod) -> Prediction:
     """Return the prediction for a pod that makes no sense."""
-    reason = Reason(
-        UNREADABLE_POD, UNKNOWN_SOURCE, 0, "", pod.problem, f"the pod cannot be read: {pod.problem}"
-    )
+    sentence = f"the pod cannot be read: {pod.problem}"
+    reason = Reason(UNREADABLE_POD, UNKNOWN_SOURCE, count=0, message=pod.problem, sentence=sentence)
     return Prediction(UNKNOWN, reasons=(reason,))
 
 
-def ask(kind: Kind, node: ClusterNode) -> NodeVerdict:
+def ask(kind: PodKind, node: ClusterNode) -> NodeVerdict:
     """Ask the scheduler, and the node's placement model, about one node."""
     forecast = Forecast(kind)
     forecast.renew((node,))
     return forecast.verdicts[node.name]
 
 
-def is_open(kind: Kind, node: ClusterNode) -> bool:
+def is_open(kind: PodKind, node: ClusterNode) -> bool:
     """Whether nothing is against a pod on a node but what its placement model may say."""
     info = PodInfo(kind.admission, kind.constraints)
     return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
@@ -255,7 +236,7 @@ def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
     if objection is None:
         return None
     return NodeVerdict(
-        Standing.REJECTS, obstacles=((objection.reason, objection.message),), sentence=objection.sentence
+        NodeAnswer.REJECTS, obstacles=((objection.reason, objection.message),), sentence=objection.sentence
     )
 
 
@@ -265,37 +246,38 @@ def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
         return verdict_of(placement.admit(pod))
     except NumazonesError as error:
         return NodeVerdict(
-            Standing.UNKNOWN,
+            NodeAnswer.UNKNOWN,
             UNKNOWN_SOURCE,
             ((UNDECIDED, str(error)),),
             approximate=placement.approximate,
-            model=placement.model,
+            model=placement.model.name,
         )
 
 
 def verdict_of(decision: Decision) -> NodeVerdict:
     """Turn a decision into a verdict."""
+    placement = decision.before
     if not decision.admitted:
         return NodeVerdict(
-            Standing.REJECTS,
-            decision.source,
+            NodeAnswer.REJECTS,
+            placement.model.source,
             ((decision.reason, decision.message),),
             closeness=decision.closeness,
             rejection=decision,
-            approximate=decision.approximate,
-            model=decision.model,
+            approximate=placement.approximate,
+            model=placement.model.name,
         )
     effect = decision.effect
     return NodeVerdict(
-        Standing.ADMITS,
-        decision.source,
+        NodeAnswer.ADMITS,
+        placement.model.source,
         zones=decision.zones,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
         stranding=effect.stranding,
-        approximate=decision.approximate,
-        model=decision.model,
-        by_amounts=isinstance(decision, KubeletDecision) and decision.follows_from_amounts,
+        approximate=placement.approximate,
+        model=placement.model.name,
+        by_amounts=decision.follows_from_amounts,
     )
 
 
@@ -309,7 +291,7 @@ def _exclusion(
         return None
     lacks = tuple(sorted(lacks, key=lambda lack: (lack.total >= lack.asked, lack.share)))
     return NodeVerdict(
-        Standing.EXCLUDED,
+        NodeAnswer.EXCLUDED,
         SCHEDULER_SOURCE,
         tuple((reason, "") for reason in (*reasons, *(lack.reason for lack in lacks))),
         lacks,
@@ -340,28 +322,28 @@ def devices_to_allocate(
 
 
 def _allocating(
-    kind: Kind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
+    kind: PodKind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
 ) -> NodeVerdict:
     """Take back "admits" where devices are still to be allocated: what the allocator finds is not known."""
-    if verdict.standing is not Standing.ADMITS or kind.allocated:
+    if verdict.standing is not NodeAnswer.ADMITS or kind.allocated:
         return verdict
     why = devices_to_allocate(requests, node, claims=kind.claims, zones=verdict.zones)
     if not why:
         return verdict
     return replace(
         verdict,
-        standing=Standing.UNKNOWN,
+        standing=NodeAnswer.UNKNOWN,
         source=UNKNOWN_SOURCE,
         obstacles=((scheduling.NOT_ALLOCATED, why),),
     )
 
 
-def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
+def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
     believed = unknown.believed
-    rejects = believed is not None and verdict(believed).standing is Standing.REJECTS
+    rejects = believed is not None and verdict(believed).standing is NodeAnswer.REJECTS
     return NodeVerdict(
-        Standing.UNKNOWN,
+        NodeAnswer.UNKNOWN,
         UNKNOWN_SOURCE,
         ((unknown.reason, unknown.message),),
         model=None,
@@ -373,14 +355,14 @@ def _unknown(kind: Kind, unknown: Unknown, verdict: Callable[[Placement], NodeVe
 class Forecast:
     """The verdicts of all nodes on one kind of pod, renewed node by node."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: PodKind) -> None:
         self.kind = kind
         self._pod = newcomer(kind.admission)
         self._info = PodInfo(kind.admission, kind.constraints)
         self._requests = dict(kind.requests)
         self._verdicts: dict[str, NodeVerdict] = {}
-        self._alike: dict[NodeVerdict, Alike] = {}
-        self._counts = dict.fromkeys(Standing, 0)
+        self._alike: dict[NodeVerdict, SameVerdict] = {}
+        self._counts = dict.fromkeys(NodeAnswer, 0)
         self._by_state: dict[Hashable, NodeVerdict] = {}
         self._by_amounts: dict[Hashable, NodeVerdict] = {}
         """Amounts of nodes that admit the pod, where that follows from the amounts → the verdict."""
@@ -416,7 +398,7 @@ class Forecast:
     @property
     def admits_anywhere(self) -> bool:
         """Whether ``admitting`` names any node."""
-        return bool(self._counts[Standing.ADMITS]) or any(one.placement_admits for one in self._alike)
+        return bool(self._counts[NodeAnswer.ADMITS]) or any(one.placement_admits for one in self._alike)
 
     @property
     def admitting(self) -> tuple[str, ...]:
@@ -435,18 +417,17 @@ class Forecast:
         as somebody else ranks them (``node_choice``); none: by ``preference``.
         """
         counts = self._counts
-        asked = sum(counts.values()) - counts[Standing.EXCLUDED]
-        if counts[Standing.ADMITS]:
+        asked = sum(counts.values()) - counts[NodeAnswer.EXCLUDED]
+        if counts[NodeAnswer.ADMITS]:
             verdict = ADMISSIBLE
         else:
-            verdict = UNKNOWN if counts[Standing.UNKNOWN] or not self._verdicts else INADMISSIBLE
+            verdict = UNKNOWN if counts[NodeAnswer.UNKNOWN] or not self._verdicts else INADMISSIBLE
         found = headline.groups(self._alike.values(), unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
-            evaluated=asked,
-            admissible=counts[Standing.ADMITS],
-            stale=counts[Standing.UNKNOWN],
-            excluded=counts[Standing.EXCLUDED],
+            NodeCounts(
+                asked, counts[NodeAnswer.ADMITS], counts[NodeAnswer.UNKNOWN], counts[NodeAnswer.EXCLUDED]
+            ),
             reasons=self._reasons(verdict, found),
             candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].nearest.possible,
@@ -456,7 +437,7 @@ class Forecast:
     def nearest(self) -> tuple[str, ...]:
         """Names of the nodes that do not admit the pod, those first that come nearest."""
         ranked = sorted(
-            (one for one in self._alike.values() if one.verdict.standing is not Standing.ADMITS),
+            (one for one in self._alike.values() if one.verdict.standing is not NodeAnswer.ADMITS),
             key=lambda one: one.nearness,
         )
         return tuple(name for one in ranked for name in sorted(one.names))
@@ -498,7 +479,7 @@ class Forecast:
         known = self._by_state.get(key)
         if known is None:
             known = ask_placement(self._pod, placement)
-            hopeless = self._rejection_when_empty(node) if known.standing is Standing.REJECTS else None
+            hopeless = self._rejection_when_empty(node) if known.standing is NodeAnswer.REJECTS else None
             if hopeless is not None:
                 known = replace(known, hopeless=hopeless, possible=False)
             self._remember(self._by_state, key, known)
@@ -536,7 +517,7 @@ class Forecast:
             self._withdraw(name, old)
         alike = self._alike.get(new)
         if alike is None:
-            alike = self._alike[new] = Alike.of(new)
+            alike = self._alike[new] = SameVerdict.of(new)
         alike.names[name] = None
         self._counts[new.standing] += 1
         return True
@@ -549,15 +530,14 @@ class Forecast:
             del self._alike[old]
 
     def _best(self, number: int) -> tuple[Candidate, ...]:
-        return tuple(self._candidates(number, lambda one: one.standing is Standing.ADMITS))
+        return tuple(self._candidates(number, lambda one: one.standing is NodeAnswer.ADMITS))
 
     def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
         return tuple(_candidate(name, self._verdicts[name]) for name in names)
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
-            (one for one in self._alike if suits(one)),
-            key=lambda one: (*preference(one), one.zones),
+            (one for one in self._alike if suits(one)), key=lambda one: (*preference(one), one.zones)
         )
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
@@ -569,9 +549,9 @@ class Forecast:
         best.sort(key=lambda item: (*preference(item), item.node))
         return best[:number]
 
-    def _reasons(self, verdict: str, found: list[Group]) -> tuple[Reason, ...]:
+    def _reasons(self, verdict: str, found: list[ReasonGroup]) -> tuple[Reason, ...]:
         if not self._verdicts:
-            return (Reason(NO_NODES, UNKNOWN_SOURCE, 0, "", "the cluster has no nodes"),)
+            return (Reason(NO_NODES, UNKNOWN_SOURCE, count=0, message="the cluster has no nodes"),)
         behind: NodeVerdict | None = None
         if verdict == INADMISSIBLE and found[0].fenced:
             behind = self._look_behind(found[0])
@@ -579,13 +559,23 @@ class Forecast:
             self._reason(group, behind if position == 0 else None) for position, group in enumerate(found)
         )
 
-    def _reason(self, group: Group, behind: NodeVerdict | None) -> Reason:
+    def _reason(self, group: ReasonGroup, behind: NodeVerdict | None) -> Reason:
         source, reason, model = group.key
         message = next(text for name, text in group.nearest.obstacles if name == reason)
-        told = self._shortfall_of(group, behind)
-        return Reason(reason, source, group.count, group.node, message, *told, model)
+        sentence, brief, holders = self._shortfall_of(group, behind)
+        return Reason(
+            reason,
+            source,
+            count=group.count,
+            node=group.node,
+            model=model or "",
+            message=message,
+            sentence=sentence,
+            brief=brief,
+            held_by=holders,
+        )
 
-    def _look_behind(self, group: Group) -> NodeVerdict | None:
+    def _look_behind(self, group: ReasonGroup) -> NodeVerdict | None:
         """Ask the kubelets of fenced nodes what they would say, and take a node for the nearest that admits.
 
         Returns what the nearest node says, where nothing but fences keeps the scheduler from it.
@@ -596,22 +586,22 @@ class Forecast:
         said: list[tuple[NodeVerdict, str]] = []
         for name in nsmallest(_MAX_BEHIND, (name for one in alike for name in one.names)):
             said.append((self._decide(self._excluded[name]), name))
-            if said[-1][0].standing is Standing.ADMITS:
+            if said[-1][0].standing is NodeAnswer.ADMITS:
                 break
-        order = (Standing.ADMITS, Standing.UNKNOWN, Standing.REJECTS)
+        order = (NodeAnswer.ADMITS, NodeAnswer.UNKNOWN, NodeAnswer.REJECTS)
         behind, name = min(said, key=lambda pair: (order.index(pair[0].standing), nearness(pair[0]), pair[1]))
         group.nearest, group.node = self._verdicts[name], name
         return behind
 
     def _shortfall_of(
-        self, group: Group, behind: NodeVerdict | None
+        self, group: ReasonGroup, behind: NodeVerdict | None
     ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
         """Return what the nearest node lacks in one sentence, in a few words, and who holds it there."""
         one, node = self._verdicts[group.node], group.node
         if one.rejection is not None:
             found = self._own_rejection(node, one.rejection).shortfall(node)
             return _with_empty_node(found.sentence, one, node), found.brief, found.holders
-        if one.standing is not Standing.EXCLUDED:
+        if one.standing is not NodeAnswer.EXCLUDED:
             return one.sentence, one.sentence, ()
         nowhere = self._lacked_everywhere(group)
         parts = [reason for reason, _ in one.obstacles[: len(one.obstacles) - len(one.lacks)]]
@@ -624,7 +614,7 @@ class Forecast:
         if one.lacks:
             nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
             sentence = _with_empty_node(f"{sentence} on {node}{nearest}", one, node)
-        elif behind is not None and behind.standing is Standing.REJECTS:
+        elif behind is not None and behind.standing is NodeAnswer.REJECTS:
             said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
             sentence = f"{sentence}; and the pod {said}"
             return _with_empty_node(sentence, behind, node), brief, ()
@@ -638,7 +628,7 @@ class Forecast:
             return shared
         return placement.admit(self._pod)
 
-    def _lacked_everywhere(self, group: Group) -> str:
+    def _lacked_everywhere(self, group: ReasonGroup) -> str:
         """Say that no node has so much of a resource, even when empty; empty where some node has."""
         if group.count < len(self._verdicts):
             return ""
@@ -672,8 +662,15 @@ def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:
 
 
 def _candidate(name: str, one: NodeVerdict) -> Candidate:
-    model = one.model or KUBELET
-    return Candidate(name, one.zones, one.score, one.free_block, one.approximate, model, one.stranding)
+    return Candidate(
+        name,
+        one.zones,
+        score=one.score,
+        free_block=one.free_block,
+        approximate=one.approximate,
+        model=one.model or KUBELET,
+        stranding=one.stranding,
+    )
 
 
 def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from numazones.cluster import scheduling
 from numazones.placement.kubelet import SOURCE
-from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeVerdict, Standing
+from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 
 Key = tuple[str, str, str | None]
 """(source, reason, model)"""
@@ -35,7 +35,7 @@ _FENCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class SameVerdict:
     """The nodes that give one verdict; what is needed of it each time they are grouped is worked out once."""
 
     verdict: NodeVerdict
@@ -47,14 +47,14 @@ class Alike:
     names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, verdict: NodeVerdict) -> "Alike":
+    def of(cls, verdict: NodeVerdict) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
         keys = tuple(_keys(verdict))
         return cls(verdict, keys, max(keys, key=_distance, default=None), nearness(verdict))
 
 
 @dataclass(slots=True)
-class Group:
+class ReasonGroup:
     """Nodes that count for one reason."""
 
     key: Key
@@ -64,14 +64,14 @@ class Group:
     nearness: Nearness
     """Of the nearest node."""
     count: int = 0
-    alike: list[Alike] = field(default_factory=list)
+    alike: list[SameVerdict] = field(default_factory=list)
 
     @property
     def fenced(self) -> bool:
         """Whether the scheduler is kept from the nodes, whatever they have."""
         return _distance(self.key) >= _CLOSED
 
-    def add(self, nodes: Alike) -> None:
+    def add(self, nodes: SameVerdict) -> None:
         """Count the nodes that gave a verdict."""
         self.alike.append(nodes)
         self.count += len(nodes.names)
@@ -87,15 +87,15 @@ def nearness(verdict: NodeVerdict) -> Nearness:
     return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
 
 
-def groups(nodes: Collection[Alike], *, unknown_first: bool) -> list[Group]:
+def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[ReasonGroup]:
     """Group the nodes that do not admit a pod by reason; the first reason is the headline.
 
     Args:
         nodes: all nodes.
         unknown_first: whether the answer hangs on the nodes whose state is not known.
     """
-    found: dict[Key, Group] = {}
-    negative = [one for one in nodes if one.verdict.standing is not Standing.ADMITS]
+    found: dict[Key, ReasonGroup] = {}
+    negative = [one for one in nodes if one.verdict.standing is not NodeAnswer.ADMITS]
     common = set() if len(negative) < len(nodes) else _common(negative)
     for one in negative:
         key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence
@@ -103,10 +103,10 @@ def groups(nodes: Collection[Alike], *, unknown_first: bool) -> list[Group]:
             raise ValueError(f"a verdict against a pod names nothing in its way: {one.verdict}")
         group = found.get(key)
         if group is None:
-            group = found[key] = Group(key, one.verdict, min(one.names), one.nearness)
+            group = found[key] = ReasonGroup(key, one.verdict, min(one.names), one.nearness)
         group.add(one)
 
-    def importance(group: Group) -> tuple[Any, ...]:
+    def importance(group: ReasonGroup) -> tuple[Any, ...]:
         *near, gap = group.nearness
         source, reason, model = group.key
         hanging = unknown_first and source == UNKNOWN_SOURCE
@@ -116,7 +116,7 @@ def groups(nodes: Collection[Alike], *, unknown_first: bool) -> list[Group]:
     return sorted(found.values(), key=importance)
 
 
-def _common(nodes: Iterable[Alike]) -> set[Key]:
+def _common(nodes: Iterable[SameVerdict]) -> set[Key]:
     """Return what stands in the way on all nodes."""
     common: set[Key] | None = None
     for one in nodes:

@@ -14,8 +14,7 @@ from enum import StrEnum
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import RELEASED
-from numazones.placement import models
-from numazones.prediction.forecast import Kind, Prediction, Standing, ask, beside, place_beside, relevant
+from numazones.prediction.forecast import NodeAnswer, PodKind, Prediction, ask, beside, place_beside, relevant
 from numazones.wording import some_of
 
 MAX_NODES = 16
@@ -24,7 +23,7 @@ RELEASE_SECONDS = 60.0
 """Seconds after which a released pod without a node no longer holds room."""
 
 
-class Way(StrEnum):
+class ArrivalPath(StrEnum):
     """How a pod comes to a node; the value says so in a sentence."""
 
     RELEASED = "released from the gate"
@@ -33,13 +32,13 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Hold:
     """Room that is held for one pod."""
 
     pod: ClusterPod
     nodes: tuple[str, ...]
     """Where: it will come to one of them."""
-    way: Way
+    way: ArrivalPath
     until: float | None = None
     """When that ends by itself, seconds since the epoch; None: when the scheduler nominates it no longer."""
 
@@ -68,7 +67,7 @@ def held(
     *,
     now: float,
     asking: ClusterPod | None = None,
-) -> Iterator[Held]:
+) -> Iterator[Hold]:
     """Yield the room that is held for pods without a node.
 
     Args:
@@ -84,12 +83,12 @@ def held(
             if asking is None or (pod.priority or 0) >= (asking.priority or 0):
                 there = [node for node in nodes if node.name == pod.nominated]
                 if _concerned(pod, there) or not there:
-                    yield Held(pod, (pod.nominated,), Way.NOMINATED)
+                    yield Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED)
         elif (until := release_ends(pod, now)) is not None:
             selected = [node for node in nodes if pod.constraints.selects(node.name, node.labels)]
             chosen = _concerned(pod, selected)
             if 0 < len(chosen) <= MAX_NODES:
-                yield Held(pod, tuple(chosen), Way.RELEASED, until)
+                yield Hold(pod, tuple(chosen), ArrivalPath.RELEASED, until)
 
 
 def _concerned(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> list[str]:
@@ -97,10 +96,10 @@ def _concerned(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> list[str]:
     if relevant(pod):
         return [node.name for node in nodes]
     placements = ((node.name, node.known) for node in nodes)
-    return [name for name, one in placements if one is not None and models.model(one.model).places_every_pod]
+    return [name for name, one in placements if one is not None and one.model.places_every_pod]
 
 
-def by_node(items: Iterable[Held]) -> dict[str, list[ClusterPod]]:
+def by_node(items: Iterable[Hold]) -> dict[str, list[ClusterPod]]:
     """Return node → the pods that room is held for there; of one that may come to several, each has it."""
     found: dict[str, list[ClusterPod]] = {}
     for item in items:
@@ -132,13 +131,13 @@ def in_the_way(
         node: finds a node by name.
         by_node: node → pods on their way to it whom the pod has to leave room.
     """
-    kind = Kind.of(pod)
+    kind = PodKind.of(pod)
     if kind is None or not by_node:
         return
     for candidate in prediction.candidates:
         there = node(candidate.node)
         after = None if there is None else with_held(there, by_node.get(candidate.node, ()))
-        if after is not None and ask(kind, after).standing is Standing.ADMITS:
+        if after is not None and ask(kind, after).standing is NodeAnswer.ADMITS:
             return
     candidates = {candidate.node for candidate in prediction.candidates}
     for name in sorted(candidates & by_node.keys()):

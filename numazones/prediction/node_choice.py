@@ -20,8 +20,9 @@ from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
+from numazones.placement import fragmentation_on
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Forecast, Kind, NodeVerdict, Standing, place_beside, preference
+from numazones.prediction.forecast import Forecast, NodeAnswer, NodeVerdict, PodKind, place_beside, preference
 
 _PERCENT = 100
 _COUNTED = 16
@@ -124,7 +125,7 @@ class Chooser:
 
     def __init__(self, choice: NodeChoice, shapes: Sequence[Shape] = ()) -> None:
         self._ranking = Ranking(choice, tuple(shapes))
-        self._asked: OrderedDict[Kind, _Asked] = OrderedDict()
+        self._asked: OrderedDict[PodKind, _Asked] = OrderedDict()
         """The kind asked about last is at the end."""
 
     def choose(self, pod: ClusterPod, nodes: Iterable[ClusterNode]) -> ClusterNode | None:
@@ -137,17 +138,17 @@ class Chooser:
             matching = (node for node in nodes if _passes_filters(node, pod) and _matches(node, pod))
             return min(matching, key=lambda node: -_most_allocated(node, pod), default=None)
         # Verdicts are shared, so pods of one kind must be alike to every placement model.
-        kind = Kind.of(pod, by_namespace=True)
+        kind = PodKind.of(pod, by_namespace=True)
         if kind is None:
             return None
         by_name = {node.name: node for node in nodes}
         verdicts = self._about(kind).verdicts(by_name)
-        admitting = {name: one for name, one in verdicts.items() if one.standing is Standing.ADMITS}
+        admitting = {name: one for name, one in verdicts.items() if one.standing is NodeAnswer.ADMITS}
         keys = self._ranking.keys(pod, admitting, by_name.get)
         best = min(keys, key=keys.__getitem__, default=None)
         return None if best is None else by_name[best]
 
-    def _about(self, kind: Kind) -> "_Asked":
+    def _about(self, kind: PodKind) -> "_Asked":
         asked = self._asked.pop(kind, None) or _Asked(kind)
         if len(self._asked) >= _KINDS:
             self._asked.popitem(last=False)
@@ -158,7 +159,7 @@ class Chooser:
 class _Asked:
     """The verdicts on one kind of pod."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: PodKind) -> None:
         self._forecast = Forecast(kind)
         self._nodes: dict[str, ClusterNode] = {}
         """As they were when they were asked."""
@@ -177,7 +178,7 @@ def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
     if scheduling.obstacles(pod.constraints, pod.requests, node):
         return False
     placement = node.known
-    if placement is None or pod.admission is None or not placement.filtered_by_scheduler:
+    if placement is None or pod.admission is None or not placement.model.filtered_by_scheduler:
         return True
     return placement.admit(pod.admission).admitted
 
@@ -234,7 +235,9 @@ def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) ->
     before, after = (None if one is None else one.known for one in (node, placed and placed.node))
     if before is None or after is None:
         return 0
-    return sum(before.fragmentation(shape).usable - after.fragmentation(shape).usable for shape in shapes)
+    return sum(
+        fragmentation_on(before, shape).usable - fragmentation_on(after, shape).usable for shape in shapes
+    )
 
 
 def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:

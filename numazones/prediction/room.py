@@ -15,6 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node_admission import operating_system
 from numazones.placement import Placement, Unknown
 from numazones.placement.fragmentation import Fragmentation, Shape
+from numazones.placement.kubelet import fitting_by_amounts
 
 _MAX_REMEMBERED = 8192
 _LEAST_MEMORY = 1 << 20
@@ -107,8 +108,8 @@ def max_by_sums(node: ClusterNode, pod: ClusterPod) -> int:
 
 def _count(placement: Placement, pod: ClusterPod, shape: Shape, most: int) -> Fragmentation:
     """``most``: copies that the scheduler's sums allow."""
-    free = placement.free_cpus
-    by_amounts = placement.fitting_by_amounts(_with_memory(shape))
+    free, kubelet = placement.room.free, placement.kubelet
+    by_amounts = None if kubelet is None else fitting_by_amounts(kubelet, _with_memory(shape))
     if by_amounts is not None:
         number = min(most, by_amounts)
         return Fragmentation(free, usable=number * shape.cpus, fitting=number)
@@ -119,7 +120,7 @@ def _count(placement: Placement, pod: ClusterPod, shape: Shape, most: int) -> Fr
         if following is None:
             break
         after, number = following, number + 1
-    return Fragmentation(free, usable=max(free - after.free_cpus, 0), fitting=number)
+    return Fragmentation(free, usable=max(free - after.room.free, 0), fitting=number)
 
 
 def _after_copy(placement: Placement, pod: ClusterPod) -> Placement | None:

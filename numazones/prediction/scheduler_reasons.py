@@ -8,7 +8,7 @@ from the one before, so a reason names neither nodes nor figures and stays the s
 from typing import Final
 
 from numazones.placement.kubelet import KUBELET
-from numazones.prediction.forecast import NodeVerdict, Standing
+from numazones.prediction.forecast import NodeAnswer, NodeVerdict
 
 HELD_ROOM: Final = "HeldRoom"
 """Reason of a node whose room is held for pods on their way to it."""
@@ -19,9 +19,9 @@ NOT_MIRRORED: Final = "NodeNotFound"
 def scheduler_reason(verdict: NodeVerdict) -> str:
     """Return the reason of a node that does not admit a pod."""
     reason = verdict.obstacles[0][0] if verdict.obstacles else verdict.source
-    if verdict.standing is Standing.EXCLUDED:
+    if verdict.standing is NodeAnswer.EXCLUDED:
         return reason
-    if verdict.standing is Standing.UNKNOWN:
+    if verdict.standing is NodeAnswer.UNKNOWN:
         rejecting = "; as last known they would reject the pod" if verdict.would_reject else ""
         return f"node(s) whose NUMA state is not known ({reason}){rejecting}"
     if reason == HELD_ROOM:

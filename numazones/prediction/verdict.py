@@ -1,4 +1,4 @@
-"""What one node says to a pod, and what several that say the same have in common: values."""
+"""What one node says to a pod, as a value."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,10 +10,10 @@ from numazones.placement.kubelet import KUBELET, SOURCE
 
 SCHEDULER_SOURCE: Final = "Scheduler"
 UNKNOWN_SOURCE: Final = "Unknown"
-"""Who stands in the way, where it is no placement model; a model says its own (``Decision.source``)."""
+"""Who stands in the way, where it is no placement model; a model says its own (``Model.source``)."""
 
 
-class Standing(Enum):
+class NodeAnswer(Enum):
     """What a node says to a pod."""
 
     ADMITS = "admits"
@@ -26,7 +26,7 @@ class Standing(Enum):
 class NodeVerdict:
     """One node's verdict; the same for all nodes in the same position."""
 
-    standing: Standing
+    standing: NodeAnswer
     source: str = SOURCE
     """Who says so: the scheduler, a placement model, or nobody knows."""
     obstacles: tuple[tuple[str, str], ...] = ()
@@ -62,26 +62,4 @@ class NodeVerdict:
     @property
     def placement_admits(self) -> bool:
         """Whether placement has nothing against the pod, though devices may still have to be allocated."""
-        return self.standing is Standing.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why some nodes do not take the pod."""
-
-    reason: str
-    """The scheduler's words, or the reason that the kubelet would write into the pod's status."""
-    source: str
-    count: int
-    node: str
-    """An example: the node that comes nearest, else the first by name."""
-    message: str = ""
-    """What the kubelet would say, or why the node is unknown."""
-    sentence: str = ""
-    """The same in plain words."""
-    brief: str = ""
-    """The same in few words."""
-    holders: tuple[tuple[str, str], ...] = ()
-    """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
-    model: str | None = None
-    """Who places pods on these nodes; None where that is not known or was not asked."""
+        return self.standing is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED

@@ -85,7 +85,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Headroom:
+class BudgetHeadroom:
     """The evictions that budgets still allow after some planned ones."""
 
     budgets: Mapping[str, tuple[Budget, ...]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Headroom:
                 return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
         return ""
 
-    def after(self, pod: ClusterPod) -> "Headroom":
+    def after(self, pod: ClusterPod) -> "BudgetHeadroom":
         """Return the headroom after the pod's eviction."""
         if _ignores_budgets(pod):
             return self
@@ -127,7 +127,7 @@ class Headroom:
             if not budget.ignores(pod):
                 key = (budget.namespace, budget.name)
                 used[key] = used.get(key, 0) + 1
-        return Headroom(self.budgets, used) if used != self.used else self
+        return BudgetHeadroom(self.budgets, used) if used != self.used else self
 
 
 def _ignores_budgets(pod: ClusterPod) -> bool:

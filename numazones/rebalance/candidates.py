@@ -14,19 +14,19 @@ from heapq import merge
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import OTHER_MODEL, Cluster, ClusterPod
 from numazones.rebalance import filter as rules
-from numazones.rebalance.filter import Objection, Surroundings
+from numazones.rebalance.filter import EvictionContext, Objection
 from numazones.rebalance.goals import is_known
-from numazones.rebalance.history import History
+from numazones.rebalance.history import MoveHistory
 from numazones.rebalance.limits import ONLY_REPLICA, Tally
 from numazones.rebalance.moves import Disruption, replacement, why_not_known
-from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.policy import Policy, ReplacementTarget
 
 _SORTED_AT_ONCE = 4096
 """Sorting is one step, in which no other thread has its turn: of so many pods it takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class EvictionCandidate:
     """A pod that may be evicted, or the one that waits."""
 
     pod: ClusterPod
@@ -49,15 +49,15 @@ class Situation:
     """The cluster, and everything else that the rules look at."""
 
     cluster: Cluster
-    surroundings: Surroundings
+    surroundings: EvictionContext
     templates: Mapping[str, ClusterPod] = field(default_factory=dict)
     """Owner UID → a pod made from the owner's template."""
-    history: History = field(default_factory=History)
+    history: MoveHistory = field(default_factory=MoveHistory)
     at_any_time: frozenset[str] = frozenset()
     """UIDs of pending pods that may be bound at any time, also before there is room for them."""
 
 
-def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
+def candidates(situation: Situation, policy: Policy) -> tuple[EvictionCandidate, ...]:
     """Return the pods that no rule keeps, in the order in which they are best evicted."""
     pods = [
         pod
@@ -66,7 +66,7 @@ def candidates(situation: Situation, policy: Policy) -> tuple[Candidate, ...]:
         if not why_not(pod, situation, policy)
     ]
     return tuple(
-        Candidate(
+        EvictionCandidate(
             pod,
             Disruption.of(pod),
             index,
@@ -102,7 +102,7 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
     if model.constraints.beyond:
         rules_ = ", ".join(model.constraints.beyond)
         yield Objection("Unforeseeable", f"where its replacement will run cannot be foreseen: {rules_}")
-    if pod.volume_claims and policy.target is not Target.SAME:
+    if pod.volume_claims and policy.target is not ReplacementTarget.SAME:
         claims = ", ".join(pod.volume_claims)
         yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")
 

@@ -9,7 +9,7 @@ from numazones.prediction.wanted_shapes import shape_named
 from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.policy import InvalidPolicy, Policy, Target
+from numazones.rebalance.policy import InvalidPolicy, Policy, ReplacementTarget
 from numazones.rebalance.protections import Protections
 
 _MAX_DURATION = "87600h"
@@ -23,8 +23,8 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
     Raises:
         NumazonesError: settings contradict each other or are unknown; the message names them.
     """
-    if spec.target not in set(Target):
-        raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(Target)}")
+    if spec.target not in set(ReplacementTarget):
+        raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(ReplacementTarget)}")
     if spec.mode not in set(Mode):
         raise InvalidPolicy(f"mode {spec.mode!r} is unknown; write {', '.join(Mode)}")
     _duration("expiry", spec.expiry)
@@ -33,7 +33,7 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
     return Policy(
         protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
         limits=Limits.from_api(spec.limits.to_api()),
-        target=Target(spec.target),
+        target=ReplacementTarget(spec.target),
         beneficiaries=Beneficiaries.from_api(spec.goals.pending_pod_selector),
         min_gain=spec.min_gain,
         cooldown=_duration("cooldown", spec.cooldown),

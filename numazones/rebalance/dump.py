@@ -10,9 +10,9 @@ from itertools import chain
 from numazones.apimachinery.defaulting import Defaults
 from numazones.cluster.cluster import Cluster
 from numazones.cluster.dump import Dump, read_nodes
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.templates import pod_from_template
 
 
@@ -29,10 +29,10 @@ def situation_of(dump: Dump, now: datetime) -> Situation:
         for kind in ("ReplicaSet", "StatefulSet", "Job")
         for body in dump.of_kind(kind)
     }
-    surroundings = Surroundings(
+    surroundings = EvictionContext(
         now=now,
-        replicas=Surroundings.count_replicas(pod for pod in dump.pods if not pod.terminal),
-        headroom=Headroom.of(map(Budget.from_api, dump.of_kind("PodDisruptionBudget"))),
+        replicas=EvictionContext.count_replicas(pod for pod in dump.pods if not pod.terminal),
+        headroom=BudgetHeadroom.of(map(Budget.from_api, dump.of_kind("PodDisruptionBudget"))),
         storage_classes={
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim["spec"].get(
                 "storageClassName", ""

@@ -15,7 +15,7 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import MIRROR, Cluster, ClusterPod
 from numazones.placement import models
 from numazones.rebalance import protections as names
-from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.protections import Protections
 from numazones.wording import pluralize
 
@@ -38,14 +38,14 @@ class Objection:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class EvictionContext:
     """What the rules need to know besides the pod."""
 
     now: datetime
     """Aware of its time zone."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Owner UID → number of its pods."""
-    headroom: Headroom = field(default_factory=Headroom)
+    headroom: BudgetHeadroom = field(default_factory=BudgetHeadroom)
     storage_classes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(namespace, PersistentVolumeClaim) → storage class; claims that are not there are unknown."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -61,7 +61,11 @@ class Surroundings:
 
 
 def objections(
-    pod: ClusterPod, protections: Protections, surroundings: Surroundings, *, cluster: Cluster | None = None
+    pod: ClusterPod,
+    protections: Protections,
+    surroundings: EvictionContext,
+    *,
+    cluster: Cluster | None = None,
 ) -> tuple[Objection, ...]:
     """Return every objection to evicting the pod; none means that it may be evicted.
 
@@ -167,7 +171,7 @@ def _priority_objections(pod: ClusterPod, protections: Protections) -> Iterator[
 
 
 def _storage_objections(
-    pod: ClusterPod, protections: Protections, surroundings: Surroundings
+    pod: ClusterPod, protections: Protections, surroundings: EvictionContext
 ) -> Iterator[Objection]:
     if names.LOCAL_STORAGE in protections and pod.local_storage:
         yield Objection(names.LOCAL_STORAGE, "pod has local storage and is protected against eviction")
@@ -181,7 +185,7 @@ def _storage_objections(
 
 
 def _claim_objections(
-    pod: ClusterPod, claim: str, protections: Protections, surroundings: Surroundings
+    pod: ClusterPod, claim: str, protections: Protections, surroundings: EvictionContext
 ) -> Iterator[Objection]:
     if not protections.storage_classes:
         yield Objection(names.PVC, f"pod with PVC {claim} is protected against eviction")
@@ -203,7 +207,7 @@ def _selection_objections(pod: ClusterPod, protections: Protections) -> Iterator
 
 
 def _age_and_number_objections(
-    pod: ClusterPod, protections: Protections, surroundings: Surroundings
+    pod: ClusterPod, protections: Protections, surroundings: EvictionContext
 ) -> Iterator[Objection]:
     if protections.min_replicas > 1 and len(pod.owners) == 1:
         number = surroundings.replicas.get(pod.owners[0].uid, 0)
@@ -219,7 +223,7 @@ def _age_and_number_objections(
 
 
 def _pre_eviction_objections(
-    pod: ClusterPod, protections: Protections, surroundings: Surroundings, cluster: Cluster | None
+    pod: ClusterPod, protections: Protections, surroundings: EvictionContext, cluster: Cluster | None
 ) -> Iterator[Objection]:
     selector = protections.namespace_label_selector
     if selector is not None and not selector.matches(surroundings.namespace_labels.get(pod.namespace, {})):

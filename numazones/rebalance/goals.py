@@ -25,7 +25,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Kind
+from numazones.prediction.forecast import PodKind
 from numazones.prediction.room import pod_of_shape
 
 Counts = tuple[int, ...]
@@ -244,9 +244,9 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     Raises:
         InvalidGoal: a pod cannot be read.
     """
-    groups: dict[tuple[int, Kind], list[ClusterPod]] = {}
+    groups: dict[tuple[int, PodKind], list[ClusterPod]] = {}
     for pod in sorted(pods, key=lambda pod: (-(pod.priority or 0), pod.created, pod.namespace, pod.name)):
-        kind = Kind.of(pod)
+        kind = PodKind.of(pod)
         if kind is None:
             raise InvalidGoal(f"pod {pod.full_name} cannot be read: {pod.problem}")
         groups.setdefault((pod.priority or 0, kind), []).append(pod)
@@ -261,11 +261,11 @@ def ungated_pods(pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
 
     A pod that a gate holds back is none: who takes the gate away looks at plans.
     """
-    found: dict[Kind, ClusterPod] = {}
+    found: dict[PodKind, ClusterPod] = {}
     for pod in pods:
         if pod.deleting or pod.terminal or pod.constraints.scheduling_gates:
             continue
-        kind = Kind.of(pod)
+        kind = PodKind.of(pod)
         if kind is not None:
             found.setdefault(kind, pod)
     return tuple(found.values())

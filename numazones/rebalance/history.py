@@ -35,7 +35,7 @@ class Emptied:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class MoveHistory:
     """Moves that were made, and those of plans that failed or were rejected."""
 
     moved: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class History:
         """Return the nodes that no pod is moved to now, unless for pods that wait."""
         return {node: emptied for node, emptied in self.emptied.items() if now < emptied.until}
 
-    def after_move(self, pod: ClusterPod, node: str, when: datetime) -> "History":
+    def after_move(self, pod: ClusterPod, node: str, when: datetime) -> "MoveHistory":
         """Return the history with a move of the pod to a node."""
         moved = dict(self.moved)
         for owner in pod.owners:

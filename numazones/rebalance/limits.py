@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.budgets import BudgetHeadroom
 
 TOTAL_REACHED = "maximum number of evicted pods per a descheduling cycle reached"
 NODE_REACHED = "maximum number of evicted pods per node reached"
@@ -125,7 +125,7 @@ class Allowance:
     """The evictions that limits and budgets still allow in a plan."""
 
     tally: Tally
-    headroom: Headroom = field(default_factory=Headroom)
+    headroom: BudgetHeadroom = field(default_factory=BudgetHeadroom)
 
     def rejection(self, pod: ClusterPod) -> str:
         """Say why one more eviction, of this pod, is not allowed; empty if it is."""

@@ -7,8 +7,11 @@ two halves are ``evict`` and ``place``; both the search and the proof are built 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
+from numazones.api.rebalance import Place
+from numazones.apimachinery.answer import Named
+from numazones.apimachinery.quantity import format_milli
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -44,8 +47,10 @@ class Disruption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One pod's eviction and where its replacement is to run."""
+    """A pod to evict, and where its replacement goes."""
 
+    TITLE: ClassVar = "PlannedMove"
+    ANSWER: ClassVar = ("name", "source", "target", "affinity", "why")
     pod: ClusterPod
     """As it runs now."""
     replacement: ClusterPod
@@ -56,11 +61,26 @@ class Move:
     """NUMA nodes the pod holds something of now."""
     target_zones: tuple[int, ...] = ()
     """Those that the replacement will get, if nothing else happens."""
-    affinity: tuple[str, ...] = ()
-    """Nodes that the replacement must be confined to for the plan to hold; empty: any choice is right."""
+    affinity: Annotated[tuple[str, ...], "Nodes that the replacement must be kept to."] = ()
+    """For the plan to hold; empty: any choice is right."""
     after_pending: bool = False
     """Whether the pending pods must be placed before the replacement is."""
-    why: str = ""
+    why: Annotated[str, "What the move brings."] = ""
+
+    @property
+    def name(self) -> Annotated[str, "NAMESPACE/NAME.", Named("pod")]:
+        """The pod's."""
+        return self.pod.full_name
+
+    @property
+    def source(self) -> Annotated[Place, "Where it is.", Named("from")]:
+        """Where the pod runs now."""
+        return Place(self.pod.node, self.zones)
+
+    @property
+    def target(self) -> Annotated[Place, "Where its replacement goes.", Named("to")]:
+        """Where the replacement is to run."""
+        return Place(self.node, self.target_zones)
 
     @property
     def cpus(self) -> int:
@@ -69,7 +89,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedPod:
     """A pending pod and the node that takes it once the plan is carried out."""
 
     pod: ClusterPod
@@ -77,22 +97,28 @@ class Placement:
     zones: tuple[int, ...] = ()
     affinity: tuple[str, ...] = ()
 
+    @property
+    def target(self) -> Place:
+        """Where the pod is to run."""
+        return Place(self.node, self.zones)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Moves in their order and what they bring."""
+    """One plan."""
 
-    moves: tuple[Move, ...]
+    TITLE: ClassVar = "PlanFound"
+    ANSWER: ClassVar = ("gain", "minimal", "cpus", "moves")
+    moves: Annotated[tuple[Move, ...], "In their order."]
     before: int
     """What the goal counts now."""
     after: int
     """What it counts when all moves are made."""
-    placements: tuple[Placement, ...] = ()
-    minimal: bool = False
-    """Whether it is known that no plan with fewer evictions reaches the same."""
+    placements: tuple[PlacedPod, ...] = ()
+    minimal: Annotated[bool, "Whether it is proven that fewer moves do not do."] = False
 
     @property
-    def gain(self) -> int:
+    def gain(self) -> Annotated[int, "How many more of what is wanted fit afterwards."]:
         """How much the plan brings."""
         return self.after - self.before
 
@@ -105,7 +131,7 @@ class Plan:
         return total
 
     @property
-    def cpus(self) -> int:
+    def cpus(self) -> Annotated[int, "CPUs that move, as a quantity.", format_milli]:
         """Milli-CPUs that are moved."""
         return sum(move.cpus for move in self.moves)
 

@@ -15,11 +15,11 @@ from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.rebalance.beneficiaries import highest_victim, outranks
-from numazones.rebalance.candidates import Candidate, Situation, candidates
+from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import Emptied
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Disruption, Move, Placement, Plan, evict, place, relocation, zones_of
+from numazones.rebalance.moves import Disruption, Move, PlacedPod, Plan, evict, place, relocation, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, NodeState, Search, Step
@@ -35,7 +35,7 @@ _MILLIS, _GIB = 1000, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanningResult:
     """The result of planning."""
 
     plan: Plan | None
@@ -51,7 +51,7 @@ class Outcome:
     """Nodes that the only plan found would fill, though another policy's made room there: it is not made."""
 
 
-def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> Outcome:
+def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> PlanningResult:
     """Return a proven plan towards a goal, or why there is none.
 
     ``expired`` says whether the time is up; the best plan so far is returned then.
@@ -103,8 +103,8 @@ class _Planning:
         self._states: dict[str, NodeState] = {}
         """Node → its state in the search that came last."""
 
-    def outcome(self) -> Outcome:
-        first: Outcome | None = None
+    def outcome(self) -> PlanningResult:
+        first: PlanningResult | None = None
         try:
             while True:
                 found, hopeless = self._attempt()
@@ -117,7 +117,7 @@ class _Planning:
         finally:
             self._forget_moves()
 
-    def _attempt(self) -> tuple[Outcome, str]:
+    def _attempt(self) -> tuple[PlanningResult, str]:
         """Return what is found, and the uid of a pod for whose move a plan does not hold; empty if none."""
         search = self._search(self._situation.cluster, self._movable)
         before = search.total
@@ -134,7 +134,7 @@ class _Planning:
         if made.gain < self._policy.min_gain:
             reason = f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}"
             return self._no_plan(reason, before), ""
-        return Outcome(made, "", before, movable=len(self._movable)), ""
+        return PlanningResult(made, "", before, movable=len(self._movable)), ""
 
     def _rule_out(self, uid: str) -> None:
         """Let a pod not be made anew on the node that it leaves, or, asked again, not be moved at all."""
@@ -144,8 +144,8 @@ class _Planning:
             self._movable = tuple(one for one in self._movable if one.pod.uid != uid)
         self._forbidden |= here
 
-    def _no_plan(self, reason: str, before: int) -> Outcome:
-        return Outcome(None, reason, before, movable=len(self._movable))
+    def _no_plan(self, reason: str, before: int) -> PlanningResult:
+        return PlanningResult(None, reason, before, movable=len(self._movable))
 
     def _reason_for_no_plan(self) -> str:
         spared = ""
@@ -171,7 +171,7 @@ class _Planning:
         for state in self._states.values():
             state.forget_moves()
 
-    def _search(self, cluster: Cluster, movable: Sequence[Candidate]) -> Search:
+    def _search(self, cluster: Cluster, movable: Sequence[EvictionCandidate]) -> Search:
         self._forget_moves()
         search = Search(
             cluster,
@@ -235,7 +235,7 @@ class _Planning:
         cluster = self._situation.cluster
         pods = list(waiting_pods(self._goal))
         moves: list[Move] = []
-        placements: list[Placement] = []
+        placements: list[PlacedPod] = []
         for step in steps:
             source = cluster.nodes[step.candidate.pod.node]
             freed = evict(source, step.candidate.pod)
@@ -294,7 +294,9 @@ class _Planning:
         return prove(draft, self._goal, self._situation, self._policy)
 
 
-def _for_goal(goal: Goal, movable: tuple[Candidate, ...], cluster: Cluster) -> tuple[Candidate, ...]:
+def _for_goal(
+    goal: Goal, movable: tuple[EvictionCandidate, ...], cluster: Cluster
+) -> tuple[EvictionCandidate, ...]:
     """Return the pods that a plan for the goal may evict; to align pods, only those that are not."""
     if not isinstance(goal, Align):
         return movable
@@ -321,24 +323,24 @@ def _after(cluster: Cluster, steps: Iterable[Step]) -> Cluster:
     return cluster
 
 
-def _the_pending_pod(goal: Goal) -> Candidate | None:
+def _the_pending_pod(goal: Goal) -> EvictionCandidate | None:
     """Return the pending pod as a candidate to place; None unless the goal is about exactly one."""
     pods = waiting_pods(goal)
-    return Candidate(pods[0], Disruption(), -1) if len(pods) == 1 else None
+    return EvictionCandidate(pods[0], Disruption(), -1) if len(pods) == 1 else None
 
 
 def _place_pending(
     pods: Iterable[ClusterPod], cluster: Cluster, names: Iterable[str]
-) -> tuple[Cluster, list[Placement]]:
+) -> tuple[Cluster, list[PlacedPod]]:
     """Place pending pods one after the other, each on the first of the nodes that takes it."""
-    placements: list[Placement] = []
+    placements: list[PlacedPod] = []
     likely = list(dict.fromkeys(names))
     for pod in pods:
         for name in likely:
             node = place(cluster.nodes[name], pod).node
             if node is not None:
                 cluster = cluster.with_node(node)
-                placements.append(Placement(pod, name, zones_of(node, pod), (name,)))
+                placements.append(PlacedPod(pod, name, zones_of(node, pod), (name,)))
                 break
     return cluster, placements
 

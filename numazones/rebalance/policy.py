@@ -10,7 +10,7 @@ from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import Protections
 
 
-class Target(StrEnum):
+class ReplacementTarget(StrEnum):
     """Where replacements may go."""
 
     OTHER = "Other"
@@ -30,7 +30,7 @@ class Policy:
 
     protections: Protections = field(default_factory=Protections)
     limits: Limits = field(default_factory=lambda: Limits(total=5))
-    target: Target = Target.ANY
+    target: ReplacementTarget = ReplacementTarget.ANY
     beneficiaries: Beneficiaries = field(default_factory=Beneficiaries)
     """Waiting pods that plans make room for."""
     min_gain: int = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numazones.apimachinery import timestamp
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.prediction.forecast import Kind, Standing, ask
+from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.rebalance.budgets import Budget
 
 _OFFSET = 2**31
@@ -54,9 +54,9 @@ def victims(pod: ClusterPod, node: ClusterNode, budgets: Sequence[Budget] = ()) 
 
 def useful_victims(pod: ClusterPod, node: ClusterNode, budgets: Sequence[Budget] = ()) -> Victims | None:
     """Return whom the scheduler preempts on the node, if the node would then admit the pod; else None."""
-    kind, found = Kind.of(pod), victims(pod, node, budgets)
+    kind, found = PodKind.of(pod), victims(pod, node, budgets)
     after = None if found is None else without(node, (victim.uid for victim in found.pods))
-    if kind is None or after is None or ask(kind, after).standing is not Standing.ADMITS:
+    if kind is None or after is None or ask(kind, after).standing is not NodeAnswer.ADMITS:
         return None
     return found
 

@@ -21,8 +21,8 @@ from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
 from numazones.rebalance.limits import Allowance, Tally
-from numazones.rebalance.moves import Move, Placement, Plan, evict, place, relocation
-from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, place, relocation
+from numazones.rebalance.policy import Policy, ReplacementTarget
 
 _MAX_SEQUENCES = 256
 """How many sequences of events are played through."""
@@ -191,7 +191,7 @@ class _Play:
         return placed is not None and self._goal.worth(placed) >= self._worth(node)
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
-        excluded = Target.OTHER if node.name == move.pod.node else Target.SAME
+        excluded = ReplacementTarget.OTHER if node.name == move.pod.node else ReplacementTarget.SAME
         if self._policy.target is excluded:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
@@ -223,7 +223,7 @@ class _Play:
             raise Disproved(f"the scheduler could choose any of {len(options)} nodes for {pod.full_name}")
         return options
 
-    def _placed_before(self, placement: Placement, cluster: Cluster) -> Cluster:
+    def _placed_before(self, placement: PlacedPod, cluster: Cluster) -> Cluster:
         options = self._options(placement.pod, cluster, (placement.node,))
         placed = place(options[0], placement.pod)
         if placed.node is None:

@@ -24,12 +24,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numazones.cluster.cluster import Cluster, ClusterNode
-from numazones.rebalance.candidates import Candidate
+from numazones.rebalance.candidates import EvictionCandidate
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation
 from numazones.rebalance.limits import Allowance
 from numazones.rebalance.moves import Disruption, evict, place, relocation
-from numazones.rebalance.policy import Target
+from numazones.rebalance.policy import ReplacementTarget
 from numazones.rebalance.single_move import free_block, fullest_first
 
 Expired = Callable[[], bool]
@@ -52,7 +52,7 @@ class Breadth:
 class Step:
     """One move of a plan that was found."""
 
-    candidate: Candidate
+    candidate: EvictionCandidate
     node: str
     after_pending: bool = False
 
@@ -113,14 +113,14 @@ class NodeState:
             self._free_block = free_block(self.node)
         return self._free_block
 
-    def without(self, candidate: Candidate) -> "NodeState":
+    def without(self, candidate: EvictionCandidate) -> "NodeState":
         """Return the state after an eviction."""
         uid = candidate.pod.uid
         if uid not in self._evicted:
             self._evicted[uid] = self._with_node(evict(self.node, candidate.pod))
         return self._evicted[uid]
 
-    def with_replacement(self, candidate: Candidate) -> "NodeState | None":
+    def with_replacement(self, candidate: EvictionCandidate) -> "NodeState | None":
         """Return the state after the candidate's replacement is placed; None where it cannot be."""
         uid = candidate.pod.uid
         if uid not in self._with_replacement:
@@ -152,7 +152,7 @@ def state_key(node: ClusterNode) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SearchState:
     """All states, as they are after some moves."""
 
     base: Mapping[str, NodeState]
@@ -162,11 +162,11 @@ class View:
     def __getitem__(self, node: str) -> NodeState:
         return self.changed.get(node) or self.base[node]
 
-    def with_state(self, name: str, state: NodeState) -> "View":
+    def with_state(self, name: str, state: NodeState) -> "SearchState":
         """Return the view with one node in another state."""
         old, new = self[name].worth, state.worth
         counts = self.counts if old == new else tuple(map(_replaced_term, self.counts, old, new))
-        return View(self.base, {**self.changed, name: state}, counts)
+        return SearchState(self.base, {**self.changed, name: state}, counts)
 
 
 def _replaced_term(count: int, old: int, new: int) -> int:
@@ -193,11 +193,11 @@ class Search:
         self,
         cluster: Cluster,
         goal: Goal,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[EvictionCandidate],
         *,
-        target: Target,
+        target: ReplacementTarget,
         expired: Expired,
-        pending: Candidate | None = None,
+        pending: EvictionCandidate | None = None,
         forbidden: Collection[Relocation] = (),
         closed: Collection[str] = (),
         known: Mapping[str, NodeState] = MappingProxyType({}),
@@ -217,8 +217,8 @@ class Search:
             base[name] = state
         columns = [state.worth for state in base.values()]
         counts = tuple(map(sum, zip(*columns, strict=True)))
-        self._start = View(base, {}, counts)
-        self._by_node: dict[str, list[Candidate]] = {}
+        self._start = SearchState(base, {}, counts)
+        self._by_node: dict[str, list[EvictionCandidate]] = {}
         for candidate in candidates:
             self._by_node.setdefault(candidate.pod.node, []).append(candidate)
         self._emptiest_first = sorted(self._by_node, key=lambda name: (-base[name].free_block, name))
@@ -271,7 +271,7 @@ class Search:
             return self._best, False
         return self._best, True
 
-    def _descend(self, view: View, steps: tuple[Step, ...], left: int, allowance: Allowance) -> None:
+    def _descend(self, view: SearchState, steps: tuple[Step, ...], left: int, allowance: Allowance) -> None:
         if not self._worth_going_on(view, steps, left):
             return
         moved = {step.candidate.index for step in steps}
@@ -300,10 +300,10 @@ class Search:
 
     # What need not be searched
 
-    def _is_too_dear(self, floor: "_Floor", candidate: Candidate) -> bool:
+    def _is_too_dear(self, floor: "_Floor", candidate: EvictionCandidate) -> bool:
         return self._best is not None and floor.with_one(candidate) >= self._best[0]
 
-    def _worth_going_on(self, view: View, steps: tuple[Step, ...], left: int) -> bool:
+    def _worth_going_on(self, view: SearchState, steps: tuple[Step, ...], left: int) -> bool:
         most = self._goal.gain_per_eviction
         if most is not None and self._goal.total(view.counts) + left * most < self._want:
             return False
@@ -316,13 +316,13 @@ class Search:
                 return True  # few states; their bounds would cost more than they save
         return left == 1 or self._is_within_bounds(view, left)
 
-    def _key(self, view: View) -> tuple[int, ...]:
+    def _key(self, view: SearchState) -> tuple[int, ...]:
         """Return a key that is equal for views in the same state."""
         numbers = self._numbers
         states = ((name, state.key) for name, state in view.changed.items())
         return tuple(sorted(numbers.setdefault(state, len(numbers)) for state in states))
 
-    def _is_within_bounds(self, view: View, left: int) -> bool:
+    def _is_within_bounds(self, view: SearchState, left: int) -> bool:
         """Whether so many evictions could reach the number, placements set aside.
 
         A node that has been looked at is remembered, and there are thousands: none more than needed are.
@@ -339,7 +339,7 @@ class Search:
                 heappushpop(most, gain)
         return sum(most) >= lacking
 
-    def _emptied_gain(self, view: View, name: str) -> int:
+    def _emptied_gain(self, view: SearchState, name: str) -> int:
         """Return what a node would contribute more if every movable pod left it."""
         state = view[name]
         key = (name, state.key)
@@ -352,7 +352,7 @@ class Search:
             self._gains[key] = sum(max(0, after - before) for after, before in pairs)
         return self._gains[key]
 
-    def _reaches(self, view: View, name: str, state: NodeState) -> bool:
+    def _reaches(self, view: SearchState, name: str, state: NodeState) -> bool:
         """Return whether the number is reached with one node in another state."""
         most = tuple(map(_replaced_term, view.counts, view[name].worth, state.upper_bound))
         return (
@@ -362,7 +362,7 @@ class Search:
 
     # What is searched, and in which order
 
-    def _sources(self, view: View, steps: tuple[Step, ...], left: int) -> Sequence[Candidate]:
+    def _sources(self, view: SearchState, steps: tuple[Step, ...], left: int) -> Sequence[EvictionCandidate]:
         """Return the pods to evict next, in the order in which they are best evicted."""
         if self._goal.gain_per_eviction is not None and (
             self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
@@ -378,19 +378,21 @@ class Search:
         listed = [candidate for name in names for candidate in self._by_node.get(name, ())]
         return sorted(listed, key=lambda candidate: candidate.index)
 
-    def _gains_by(self, view: View, candidate: Candidate) -> bool:
+    def _gains_by(self, view: SearchState, candidate: EvictionCandidate) -> bool:
         name = candidate.pod.node
         return candidate.pod.uid in view[name].node.pods and (
             view[name].without(candidate).worth > view[name].worth
         )
 
-    def _promising_nodes(self, view: View, number: int) -> list[str]:
+    def _promising_nodes(self, view: SearchState, number: int) -> list[str]:
         """Return the nodes that would gain something if emptied, those with the largest free blocks first."""
         names = (name for name in self._emptiest_first if name not in view.changed)
         gaining = (name for name in names if self._emptied_gain(view, name) > 0)
         return list(islice(gaining, number))
 
-    def _placements(self, view: View, candidate: Candidate, left: int) -> Iterator[tuple[Step, View]]:
+    def _placements(
+        self, view: SearchState, candidate: EvictionCandidate, left: int
+    ) -> Iterator[tuple[Step, SearchState]]:
         """Yield where the replacement fits, and the view then; the last one must reach the number."""
         tried = 0
         for name in self._nodes_for(view, candidate, left):
@@ -407,21 +409,27 @@ class Search:
         if left == 1 and not tried:
             yield from self._placement_after_pending(view, candidate)
 
-    def _placement_after_pending(self, view: View, candidate: Candidate) -> Iterator[tuple[Step, View]]:
+    def _placement_after_pending(
+        self, view: SearchState, candidate: EvictionCandidate
+    ) -> Iterator[tuple[Step, SearchState]]:
         """Yield the replacement's placement on the node that it leaves, once the pending pod is there."""
         name = candidate.pod.node
-        if self._pending is None or self._target is Target.OTHER or self._is_forbidden(candidate, name):
+        if (
+            self._pending is None
+            or self._target is ReplacementTarget.OTHER
+            or self._is_forbidden(candidate, name)
+        ):
             return
         taken = view[name].with_replacement(self._pending)
         state = None if taken is None else taken.with_replacement(candidate)
         if state is not None:
             yield Step(candidate, name, after_pending=True), view
 
-    def _nodes_for(self, view: View, candidate: Candidate, left: int) -> Iterator[str]:
+    def _nodes_for(self, view: SearchState, candidate: EvictionCandidate, left: int) -> Iterator[str]:
         """Yield where the replacement may go, the fullest nodes first."""
         source = candidate.pod.node
         names: Iterable[str] = self._destinations
-        if self._target is Target.SAME:
+        if self._target is ReplacementTarget.SAME:
             names = (source,)
         elif (
             self._breadth is not None
@@ -433,12 +441,12 @@ class Search:
         for name in names:
             if self._expired():
                 raise _TimeIsUp
-            if (name != source or self._target is not Target.OTHER) and not self._is_forbidden(
+            if (name != source or self._target is not ReplacementTarget.OTHER) and not self._is_forbidden(
                 candidate, name
             ):
                 yield name
 
-    def _is_forbidden(self, candidate: Candidate, node: str) -> bool:
+    def _is_forbidden(self, candidate: EvictionCandidate, node: str) -> bool:
         if node in self._closed:
             return True
         return bool(self._forbidden) and relocation(candidate.pod, node) in self._forbidden
@@ -457,7 +465,7 @@ class _Cost(NamedTuple):
 _Best = tuple[_Cost, tuple[Step, ...]]
 
 
-def _cost_of(candidate: Candidate) -> _Cost:
+def _cost_of(candidate: EvictionCandidate) -> _Cost:
     return _Cost(candidate.disruption, candidate.weight)
 
 
@@ -471,7 +479,7 @@ def _cost(steps: Iterable[Step]) -> _Cost:
 class _Floor:
     """The least that a plan can cost with a number of further evictions among some pods."""
 
-    def __init__(self, sources: Sequence[Candidate], number: int, spent: _Cost) -> None:
+    def __init__(self, sources: Sequence[EvictionCandidate], number: int, spent: _Cost) -> None:
         cheapest = nsmallest(number, sources, key=_cost_of)
         self._among_cheapest = {candidate.index for candidate in cheapest}
         self._others = spent
@@ -479,7 +487,7 @@ class _Floor:
             self._others = self._others.plus(_cost_of(candidate))
         self._all = self._others.plus(_cost_of(cheapest[-1])) if cheapest else self._others
 
-    def with_one(self, candidate: Candidate) -> _Cost:
+    def with_one(self, candidate: EvictionCandidate) -> _Cost:
         """Return the least that it can cost if the candidate is one of them."""
         if candidate.index in self._among_cheapest:
             return self._all

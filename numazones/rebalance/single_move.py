@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement import fragmentation
-from numazones.prediction.forecast import Kind
+from numazones.prediction.forecast import PodKind
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import Move, evict, place, replacement, zones_of
 
@@ -46,7 +46,7 @@ class Destinations:
         self._unsorted = nodes
         self._templates = templates or {}
         self._nodes: list[ClusterNode] | None = None
-        self._found: dict[Kind, tuple[list[ClusterNode], Iterator[ClusterNode]]] = {}
+        self._found: dict[PodKind, tuple[list[ClusterNode], Iterator[ClusterNode]]] = {}
 
     def single_move(self, waiting: ClusterPod, pod: ClusterPod, source: ClusterNode) -> Move | None:
         """Return the move of one pod after which its node takes a waiting pod; None where there is none.
@@ -56,7 +56,7 @@ class Destinations:
         coming = replacement(pod, self._templates)
         freed = evict(source, pod)
         taken = place(freed, waiting).node
-        kind = Kind.of(coming)
+        kind = PodKind.of(coming)
         if taken is None or kind is None or coming.constraints.beyond:
             return None
         held = zones_of(source, pod)
@@ -72,7 +72,7 @@ class Destinations:
         return Move(pod, coming, source.name, held, zones_of(beside, coming), after_pending=True)
 
     def _taking(
-        self, kind: Kind, coming: ClusterPod, source: ClusterNode, back: ClusterNode | None
+        self, kind: PodKind, coming: ClusterPod, source: ClusterNode, back: ClusterNode | None
     ) -> Iterator[ClusterNode]:
         """Yield the nodes that take a replacement, the fullest first; its own if ``back`` is given."""
         own = None if back is None else (free_block(source), source.name)
@@ -86,7 +86,7 @@ class Destinations:
         if back is not None and own is not None:
             yield back
 
-    def _others_taking(self, kind: Kind, coming: ClusterPod) -> Iterator[ClusterNode]:
+    def _others_taking(self, kind: PodKind, coming: ClusterPod) -> Iterator[ClusterNode]:
         if self._nodes is None:
             self._nodes = fullest_first(self._unsorted)
         if kind not in self._found:

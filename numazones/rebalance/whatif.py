@@ -7,10 +7,10 @@ effort is bounded by steps of the search, not by time.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, ClassVar
 
-from numazones.apimachinery.quantity import format_milli
 from numazones.rebalance.candidates import Situation, candidates, why_not
+from numazones.rebalance.custom_resources import title
 from numazones.rebalance.goals import FitMore, Goal, measure
 from numazones.rebalance.moves import Plan, evict, place
 from numazones.rebalance.planner import plan
@@ -18,53 +18,29 @@ from numazones.rebalance.policy import Policy
 from numazones.wording import pluralize
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a policy would do for one goal."""
+def _by_rule(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))
 
-    before: int
-    after: int
-    plans: tuple[Plan, ...]
-    reason: str
-    """Why there is no further plan."""
-    movable: int
-    unmovable: Mapping[str, int]
-    """Rule → pods that it keeps from moving; one pod may be kept by several."""
+
+@dataclass(frozen=True, slots=True)
+class PolicyReport:
+    """What was to be reached, and how."""
+
+    TITLE: ClassVar = "PlannedGoal"
+    ANSWER: ClassVar = ("goal", "before", "after", "evictions", "movable", "unmovable", "plans", "reason")
+    goal: Annotated[str, "In words."]
+    before: Annotated[int, "How many of what is wanted fit now."]
+    after: Annotated[int, "How many fit after all plans."]
+    plans: Annotated[tuple[Plan, ...], "To be carried out one after the other."]
+    reason: Annotated[str, "Why no more was found."]
+    movable: Annotated[int, "Pods that may be moved."]
+    unmovable: Annotated[Mapping[str, int], "Rule → pods that stay because of it.", _by_rule]
+    """One pod may be kept by several."""
 
     @property
-    def evictions(self) -> int:
+    def evictions(self) -> Annotated[int, "Of all plans."]:
         """Evictions of all plans together."""
         return sum(len(made.moves) for made in self.plans)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "evictions": self.evictions,
-            "movable": self.movable,
-            "unmovable": dict(sorted(self.unmovable.items())),
-            "plans": [_plan_to_json(made) for made in self.plans],
-            "reason": self.reason,
-        }
-
-
-def _plan_to_json(made: Plan) -> dict[str, Any]:
-    return {
-        "gain": made.gain,
-        "minimal": made.minimal,
-        "cpus": format_milli(made.cpus),
-        "moves": [
-            {
-                "pod": move.pod.full_name,
-                "from": {"node": move.pod.node, "numaIDs": list(move.zones)},
-                "to": {"node": move.node, "numaIDs": list(move.target_zones)},
-                "affinity": list(move.affinity),
-                "why": move.why,
-            }
-            for move in made.moves
-        ],
-    }
 
 
 class Effort:
@@ -79,10 +55,12 @@ class Effort:
         return self._left < 0
 
 
-def what_if(goal: Goal, situation: Situation, policy: Policy, *, effort: int, max_plans: int = 100) -> Report:
+def what_if(
+    goal: Goal, situation: Situation, policy: Policy, *, effort: int, max_plans: int = 100
+) -> PolicyReport:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable = unmovable_by_rule(situation, policy)
-    before, movable = measure(goal, situation.cluster), len(candidates(situation, policy))
+    name, before, movable = title(goal), measure(goal, situation.cluster), len(candidates(situation, policy))
     plans: list[Plan] = []
     settled = 0
     reason = f"after {pluralize(max_plans, 'plan')} no more were sought"
@@ -96,7 +74,7 @@ def what_if(goal: Goal, situation: Situation, policy: Policy, *, effort: int, ma
         settled += len(outcome.plan.placements)
         goal = _remaining_goal(goal, outcome.plan)
     after = settled + measure(goal, situation.cluster)
-    return Report(before, after, tuple(plans), reason, movable, unmovable)
+    return PolicyReport(name, before, after, tuple(plans), reason, movable, unmovable)
 
 
 def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:

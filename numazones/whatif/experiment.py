@@ -8,10 +8,10 @@ narrow. What does not vary has an interval of no width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist, fmean, stdev
-from typing import Any
+from typing import Annotated, Self
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import InvalidConfiguration
@@ -21,7 +21,7 @@ from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
-from numazones.whatif.trial import Outcome, run
+from numazones.whatif.trial import TrialResult, run
 from numazones.whatif.workload import Workload
 
 _Z = NormalDist().inv_cdf(0.975)
@@ -74,7 +74,7 @@ def _nodes(variant: Variant) -> list[ClusterNode]:
     return [next(kubelets) if isinstance(node, NodeTemplate) else node for node in variant.nodes]
 
 
-Run = tuple[Outcome, ...]
+Run = tuple[TrialResult, ...]
 """One outcome per variant."""
 
 
@@ -112,76 +112,50 @@ def shape_of(pods: Iterable[ClusterPod], nodes: Iterable[NodeTemplate | ClusterN
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over runs with its 95 % interval."""
+    """A measure over the runs, with its 95 % interval."""
 
-    mean: float
-    low: float
-    high: float
+    mean: Annotated[float, "Over the runs."]
+    low: Annotated[float, "Where the interval begins."]
+    high: Annotated[float, "Where it ends."]
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Estimate":
-        """Estimate from one value per run."""
+    def of(cls, values: Sequence[float], *counts: int) -> Self:
+        """Estimate from one value per run; ``counts``: of a difference, the runs with more and with less."""
         mean = fmean(values)
         half = _Z * stdev(values) / sqrt(len(values)) if len(values) > 1 else 0.0
-        return cls(round(mean, _DIGITS), round(mean - half, _DIGITS), round(mean + half, _DIGITS))
+        return cls(round(mean, _DIGITS), round(mean - half, _DIGITS), round(mean + half, _DIGITS), *counts)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """How a measure differs from the first variant's in the same runs."""
+class EstimatedDifference(Estimate):
+    """What differs from the first variant, within the same run."""
 
-    estimate: Estimate
-    more: int
-    """Runs in which it is more."""
-    less: int
-    """Runs in which it is less."""
+    more: Annotated[int, "Runs in which there was more."]
+    less: Annotated[int, "Runs in which there was less."]
 
 
 @dataclass(frozen=True, slots=True)
-class VariantMeasures:
-    """A variant's measures."""
+class VariantFigures:
+    """One combination of settings."""
 
-    settings: Settings
-    measures: Mapping[str, Estimate]
-    differences: Mapping[str, Difference] = field(default_factory=dict)
-    """Empty for the first variant."""
+    settings: Annotated[Settings, "Those that are changed."]
+    measures: Annotated[Mapping[str, Estimate], "Of CPUs and pods, as their names say."]
+    differences: Annotated[Mapping[str, EstimatedDifference], "Empty for the first variant."]
+
+
+def _text(shape: Shape | None) -> str | None:
+    return None if shape is None else str(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All variants side by side."""
+    """``whatif``: the same pods under several settings."""
 
-    seed: int
-    runs: int
-    """Runs that were made."""
-    asked: int
-    """Runs that were to be made."""
-    shape: Shape | None
-    variants: tuple[VariantMeasures, ...]
-
-    def document(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
-        return {
-            "seed": self.seed,
-            "runs": self.runs,
-            "asked": self.asked,
-            "shape": None if self.shape is None else str(self.shape),
-            "variants": [
-                {
-                    "settings": dict(variant.settings),
-                    "measures": {name: _estimate_document(value) for name, value in variant.measures.items()},
-                    "differences": {
-                        name: {**_estimate_document(value.estimate), "more": value.more, "less": value.less}
-                        for name, value in variant.differences.items()
-                    },
-                }
-                for variant in self.variants
-            ],
-        }
-
-
-def _estimate_document(estimate: Estimate) -> dict[str, float]:
-    return {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+    seed: Annotated[int, "Of the random runs."]
+    runs: Annotated[int, "Runs that were made."]
+    asked: Annotated[int, "Runs that were to be made."]
+    shape: Annotated[Shape | None, "CPUs that no further such pod can use are stranded.", _text]
+    variants: Annotated[tuple[VariantFigures, ...], "The first is what the others are compared with."]
 
 
 def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Comparison:
@@ -196,14 +170,16 @@ def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Compa
     for variant, column in zip(experiment.variants, columns, strict=True):
         measures = {name: Estimate.of([row[name] for row in column]) for name in column[0]}
         differences = {} if column is first else {name: _difference(name, first, column) for name in measures}
-        compared.append(VariantMeasures(dict(variant.settings), measures, differences))
+        compared.append(VariantFigures(dict(variant.settings), measures, differences))
     return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared))
 
 
-def _difference(name: str, first: list[dict[str, float]], column: list[dict[str, float]]) -> Difference:
+def _difference(
+    name: str, first: list[dict[str, float]], column: list[dict[str, float]]
+) -> EstimatedDifference:
     values = [row[name] - other[name] for row, other in zip(column, first, strict=True)]
-    return Difference(
-        Estimate.of(values), sum(value > 0 for value in values), sum(value < 0 for value in values)
+    return EstimatedDifference.of(
+        values, sum(value > 0 for value in values), sum(value < 0 for value in values)
     )
 
 
@@ -212,7 +188,7 @@ REJECTED = "rejected "
 EXCLUSIVE = "exclusive on NUMA node "
 
 
-def _measures(outcome: Outcome, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
+def _measures(outcome: TrialResult, reasons: Iterable[str]) -> Iterator[tuple[str, float]]:
     """Yield (name, value), in the order in which people want to see them."""
     rejected = dict(outcome.rejected)
     yield "admitted", outcome.admitted

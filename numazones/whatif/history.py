@@ -61,7 +61,7 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class KubeletRestart:
     """The kubelet restarted: it admits the running pods again."""
 
 
@@ -75,7 +75,7 @@ class DeviceHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AlreadyRunning:
     """A pod was there when the recording began; its share is part of the node's state."""
 
     name: str
@@ -87,11 +87,11 @@ class Held:
     devices: frozenset[str] = frozenset()
 
 
-Operation = Held | Arrival | Departure | Restart | DeviceHealth
+Operation = AlreadyRunning | Arrival | Departure | KubeletRestart | DeviceHealth
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayedDecision:
     """One decision of the kubelet, compared."""
 
     name: str
@@ -124,7 +124,7 @@ def replay(
     operations: Iterable[Operation],
     *,
     preference: Preference,
-) -> Iterator[Outcome]:
+) -> Iterator[ReplayedDecision]:
     """Replay a history from a node's state before it; yield one outcome per decision of the kubelet.
 
     ``devices`` are those that the plugins announce at the start, ``preference`` is the one that the node's
@@ -140,7 +140,7 @@ def replay(
                 names[pod.pod.uid] = name
                 if observed.admitted is not None:
                     yield outcome
-            case Held(name, pod):
+            case AlreadyRunning(name, pod):
                 names[pod.pod.uid] = name
                 node = replace(node, pods={**node.pods, pod.pod.uid: pod})
                 yield _held_outcome(node.state, operation)
@@ -152,7 +152,7 @@ def replay(
                     for item in announced.get(resource, ())
                 )
                 node = replace(node, state=node.state.with_devices(announced))
-            case Restart():
+            case KubeletRestart():
                 for uid, pod in node.pods.items():
                     yield _readmission(node.state, names[uid], pod)
 
@@ -168,13 +168,13 @@ def _without_pod(node: NodeInfo, uid: str) -> NodeInfo:
     return replace(node, state=remove(node.state, uid), pods=pods)
 
 
-def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
+def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[ReplayedDecision, NodeInfo]:
     """Return the outcome, and the node afterwards."""
     seen, info = arrival.observed, arrival.pod
     try:
         said = admit_to_node(node, info)
     except NumazonesError as error:
-        return Outcome(arrival.name, (f"the model does not decide: {error}",)), node
+        return ReplayedDecision(arrival.name, (f"the model does not decide: {error}",)), node
     differences = list(_verdicts(said, seen))
     if not differences and seen.admitted and said.managers is not None:
         differences = list(_shares(said.managers, arrival))
@@ -186,22 +186,24 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[Outcome, NodeInfo]:
         after = replace(after, pods={**after.pods, info.pod.uid: counted})
         if seen.admitted is False or arrival.ended:
             after = _without_pod(after, info.pod.uid)
-    return Outcome(arrival.name, tuple(differences)), after
+    return ReplayedDecision(arrival.name, tuple(differences)), after
 
 
-def _readmission(node: Node, name: str, pod: PodInfo) -> Outcome:
+def _readmission(node: Node, name: str, pod: PodInfo) -> ReplayedDecision:
     """Check that the kubelet admits its pods again after a restart, and that nothing changes.
 
     Whether init containers still ran, or had given their memory back, makes no difference.
     """
     again = admit(node, pod.pod)
     if not again.admitted:
-        return Outcome(name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",))
+        return ReplayedDecision(
+            name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",)
+        )
     changed = again.node.state_key != after_start(node, pod.pod).state_key
-    return Outcome(name, ("after a restart: the model gives it another share",) if changed else ())
+    return ReplayedDecision(name, ("after a restart: the model gives it another share",) if changed else ())
 
 
-def _held_outcome(node: Node, held: Held) -> Outcome:
+def _held_outcome(node: Node, held: AlreadyRunning) -> ReplayedDecision:
     """Check that the model lets the pod keep what the kubelet says that it holds, as at a restart."""
     uid = held.pod.pod.uid
     again = admit(node, held.pod.pod)
@@ -209,7 +211,7 @@ def _held_outcome(node: Node, held: Held) -> Outcome:
     if not again.admitted and any(it.kind is ContainerKind.INIT for it in held.pod.pod.containers):
         # They need again what they have given back: kubelets reject and stop such pods when they restart.
         at_restart = f"{again.reason}: {again.message}"
-        outcome = Outcome(held.name)
+        outcome = ReplayedDecision(held.name)
     else:
         outcome = _readmission(node, held.name, held.pod)
     cpus, memory = node.cpus.assignments.get(uid, {}), node.memory.assignments.get(uid, {})
@@ -224,7 +226,7 @@ def _held_outcome(node: Node, held: Held) -> Outcome:
     given = {one for container in kinds.values() for ids in container.values() for one in ids}
     if not held.devices <= given:
         differences.append(f"devices: observed {sorted(held.devices)}, in the state {sorted(given)}")
-    return Outcome(held.name, tuple(differences), at_restart)
+    return ReplayedDecision(held.name, tuple(differences), at_restart)
 
 
 def _blocks(blocks: Iterable[Block]) -> MemoryBlocks:

@@ -16,7 +16,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import Machine
-from numazones.kubelet.machines import Shape, build
+from numazones.kubelet.machines import MachineShape, build
 from numazones.whatif.node_template import NodeTemplate, allocatable_memory
 
 _DEFAULTS = {"sockets": 1, "numa": 1, "threads": 2}
@@ -123,7 +123,7 @@ def _machine(text: str, counts: Mapping[str, int], memory: int) -> Machine:
     if cores * counts["threads"] > _MAX_CPUS:
         raise _invalid(text, f"it has more than {_MAX_CPUS} CPUs")
     return build(
-        Shape(
+        MachineShape(
             sockets=sockets,
             numa_per_socket=numas // sockets,
             cores_per_numa=cores // numas,

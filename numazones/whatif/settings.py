@@ -49,7 +49,7 @@ _OPTION_GATES = {
 _FORMS = (*_TEXTS, *(f"{name}.OPTION" for name in _OPTIONS), f"{_GATES}.GATE", f"{RESERVED_MEMORY}.NUMA.TYPE")
 
 
-class InvalidSetting(NumazonesError):
+class IneffectiveSetting(NumazonesError):
     """A setting has no effect on admission, or cannot be read; the message names the field."""
 
 
@@ -63,7 +63,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator:
-            raise InvalidSetting(
+            raise IneffectiveSetting(
                 f"{text!r} is not a setting; write KEY=VALUE, KEY one of {', '.join(_FORMS)}"
             )
         _check(key, value)
@@ -80,31 +80,33 @@ def _check(key: str, value: str) -> None:
     if field == _GATES and name:
         if name not in GATES:
             known = ", ".join(sorted(GATES))
-            raise InvalidSetting(f"{key}: this gate has no effect on admission; those that do are {known}")
+            raise IneffectiveSetting(
+                f"{key}: this gate has no effect on admission; those that do are {known}"
+            )
         _boolean(key, value)
         return
     if field == RESERVED_MEMORY and name:
         _reservation(key, value)
         return
-    raise InvalidSetting(f"{key} is not a setting that affects admission; those are {', '.join(_FORMS)}")
+    raise IneffectiveSetting(f"{key} is not a setting that affects admission; those are {', '.join(_FORMS)}")
 
 
 def _boolean(key: str, value: str) -> bool:
     try:
         return go.parse_bool(value)
     except ValueError as error:
-        raise InvalidSetting(f"{key}: {value!r} is neither true nor false") from error
+        raise IneffectiveSetting(f"{key}: {value!r} is neither true nor false") from error
 
 
 def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
     """Return (NUMA id, type, amount)."""
     numa, _, kind = key.partition(".")[2].partition(".")
     if not numa.isdecimal() or not kind:
-        raise InvalidSetting(f"{key}: write {RESERVED_MEMORY}.0.memory=1Gi for NUMA node 0")
+        raise IneffectiveSetting(f"{key}: write {RESERVED_MEMORY}.0.memory=1Gi for NUMA node 0")
     try:
         return int(numa), kind, quantity.parse(value)
     except quantity.InvalidQuantity as error:
-        raise InvalidSetting(f"{key}: {error}") from error
+        raise IneffectiveSetting(f"{key}: {error}") from error
 
 
 def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:

@@ -8,8 +8,10 @@ the fewest is shown by a bound from below: sums of what is asked, and pods of wh
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 from numazones import cpuset
+from numazones.apimachinery.answer import Named, or_null
 from numazones.apimachinery.resources import CPU
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -25,29 +27,45 @@ from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import Settings
-from numazones.whatif.trial import Outcome, run
-from numazones.whatif.workload import Group
+from numazones.whatif.trial import TrialResult, run
+from numazones.whatif.workload import PodGroup
 
 _MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The machines that pods need under one choice of settings."""
+    """How many machines it takes with some settings."""
 
-    settings: Settings
-    machines: int
-    at_least: int
-    """With fewer it cannot be done."""
-    outcome: Outcome
+    TITLE: ClassVar = "MachineCount"
+    ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")
+    settings: Annotated[Settings, "Of the kubelet."]
+    machines: Annotated[int, "Null where some pod fits not even an empty machine.", or_null]
+    at_least: Annotated[int, "A bound below which it cannot be done.", or_null]
+    outcome: TrialResult
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
-    left: int
-    """Allocatable CPUs that no pod requests."""
-    misfit: str = ""
-    """Why there is none: a pod that not even an empty machine takes; the figures are then of no pods."""
+    left: Annotated[int, "CPUs that stay free on these machines.", Named("cpusLeft")]
+    misfit: Annotated[str, "The pod that fits no machine; empty where all do."] = ""
+    """With why; the figures are then of no pods."""
+
+    @property
+    def stranded(
+        self,
+    ) -> Annotated[
+        int | None, "Of those, what no further pod can use; null if not known.", Named("strandedCPUs")
+    ]:
+        """CPUs that no further pod of the smallest group could use."""
+        return self.outcome.stranded
+
+    @property
+    def crossing(
+        self,
+    ) -> Annotated[int, "Pods that get CPUs of several NUMA nodes.", Named("podsAcrossNUMANodes")]:
+        """Pods on several NUMA nodes."""
+        return self.outcome.crossing
 
 
-def size(machine: NodeTemplate, groups: Sequence[Group], settings: Settings) -> Size:
+def size(machine: NodeTemplate, groups: Sequence[PodGroup], settings: Settings) -> Size:
     """Say how many machines hold all pods under some settings.
 
     Raises:
@@ -88,7 +106,7 @@ def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
         return str(error)
 
 
-def _first_fit(empty: ClusterNode, groups: Iterable[Group]) -> tuple[list[ClusterPod], list[str]]:
+def _first_fit(empty: ClusterNode, groups: Iterable[PodGroup]) -> tuple[list[ClusterPod], list[str]]:
     """Return the pods, each bound to its machine, and the machines' names."""
     machines: list[ClusterNode] = []
     placed: list[ClusterPod] = []
@@ -113,7 +131,7 @@ def _machine_with(
     return beside(pod, machines[index])
 
 
-def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
+def _lower_bound(empty: ClusterNode, groups: Sequence[PodGroup]) -> int:
     """Bound the number of machines from below."""
     asked: dict[str, int] = {}
     for group in groups:
@@ -124,7 +142,7 @@ def _lower_bound(empty: ClusterNode, groups: Sequence[Group]) -> int:
     return max(*by_sums, by_slots, *_machines_for_large_pods(empty, groups))
 
 
-def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[Group]) -> list[int]:
+def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[PodGroup]) -> list[int]:
     """Return how many machines pods need of which no two fit one NUMA node, by resource and size."""
     state = empty.state
     if state is None or state.config.topology_manager_policy not in {SINGLE_NUMA_NODE, RESTRICTED}:
@@ -179,6 +197,4 @@ def best(sizes: Iterable[Size]) -> Size | None:
     Then fewer stranded CPUs count, then the order of the sizes. None: some pod fits none of them.
     """
     able = [one for one in sizes if not one.misfit]
-    return min(
-        able, key=lambda one: (one.machines, one.outcome.crossing, one.outcome.stranded or 0), default=None
-    )
+    return min(able, key=lambda one: (one.machines, one.crossing, one.stranded or 0), default=None)

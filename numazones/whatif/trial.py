@@ -23,7 +23,7 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.pod import Pod
-from numazones.placement import Placement
+from numazones.placement import Placement, fragmentation_on
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Chooser, NodeChoice
 from numazones.whatif.workload import Event, Leaving
@@ -40,7 +40,7 @@ _PROBE_MEMORY = "1Mi"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialResult:
     """What came out of one run."""
 
     arrived: int
@@ -71,7 +71,7 @@ def run(
     shape: Shape | None = None,
     choice: NodeChoice = NodeChoice.DEFAULT,
     shapes: Sequence[Shape] = (),
-) -> Outcome:
+) -> TrialResult:
     """Play events on nodes, and say what came out.
 
     Nodes whose state is not known must have been left out: they would take every pod that names them as
@@ -85,7 +85,7 @@ def run(
 class Played:
     """A run that has ended."""
 
-    outcome: Outcome
+    outcome: TrialResult
     nodes: tuple[ClusterNode, ...]
     """As they are at the end."""
     left_out: tuple[ClusterPod, ...]
@@ -116,7 +116,8 @@ class _Host:
 
     def __init__(self, node: ClusterNode, placement: Placement) -> None:
         self.node = node
-        self.numas = {numa: cpus for numa, cpus in placement.cpus_of_numa.items() if cpus}
+        occupancy = placement.occupancy(None)
+        self.numas = {} if occupancy is None else occupancy.cpus_of_numa
         self.infos = {pod.kubelet_uid: pod.info for pod in node.pods.values()}
         self.cpus: dict[str, CPUSet] = {}
         """Uid → exclusive CPUs, of the pods that arrived."""
@@ -236,7 +237,7 @@ class _Trial:
         if len(held) > 1:
             self._lopsided += max(held) - min(held)
 
-    def outcome(self, shape: Shape | None) -> Outcome:
+    def outcome(self, shape: Shape | None) -> TrialResult:
         """Look at the nodes as they are now."""
         exclusive: dict[int, int] = {}
         spread = free = largest = 0
@@ -246,12 +247,12 @@ class _Trial:
             for numa, count in held.items():
                 exclusive[numa] = exclusive.get(numa, 0) + count
             spread += max(held.values(), default=0) - min(held.values(), default=0)
-            free += host.placement.free_cpus
+            free += host.placement.room.free
             if shape is not None and stranded is not None:
-                found = host.placement.fragmentation(shape)
+                found = fragmentation_on(host.placement, shape)
                 stranded += found.free - found.usable
             largest = max(largest, _largest(host, above=largest))
-        return Outcome(
+        return TrialResult(
             arrived=self._arrived,
             admitted=self._admitted,
             rejected=tuple(sorted(self._rejected.items())),
@@ -273,14 +274,14 @@ def _largest(host: _Host, *, above: int) -> int:
     """CPUs of the largest pod that the node would admit; 0 if that is no more than ``above``."""
     node, placement = host.node, host.placement
     unrequested = (node.allocatable.get(CPU, 0) - node.requested.get(CPU, 0)) // _MILLI
-    most = min(unrequested, placement.largest_free_block)
+    most = min(unrequested, placement.room.largest)
     state = placement.kubelet
     if state is None:
         return most if most > above else 0
     if not state.kubelet.cpus.static:
         return 0
     if state.config.topology_manager_policy != SINGLE_NUMA_NODE:
-        most = min(unrequested, placement.free_cpus)
+        most = min(unrequested, placement.room.free)
     for count in range(most, above, -1):
         try:
             if admit(state, _probe(count)).admitted:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from numazones.prediction.node_choice import NodeChoice
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif.settings import InvalidSetting, Settings
+from numazones.whatif.settings import IneffectiveSetting, Settings
 
 PLACEMENT = "placement"
 
@@ -41,4 +41,6 @@ def _choice(value: str) -> NodeChoice:
         return NodeChoice(value)
     except ValueError as error:
         known = ", ".join(NodeChoice)
-        raise InvalidSetting(f"{PLACEMENT}={value}: there is no such placement; there are {known}") from error
+        raise IneffectiveSetting(
+            f"{PLACEMENT}={value}: there is no such placement; there are {known}"
+        ) from error

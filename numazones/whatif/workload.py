@@ -45,7 +45,7 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RecordedEvents:
     """Events as they were recorded; every run is the same."""
 
     recorded: tuple[Event, ...]
@@ -56,7 +56,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PodGroup:
     """Pods of one form: a container each, requests equal to limits; 1Mi of memory where none is said."""
 
     count: int
@@ -152,13 +152,13 @@ class Recipe:
     A group of pods that are given one by one (those of a cluster) stands for itself.
     """
 
-    groups: tuple[Group | tuple[ClusterPod, ...], ...]
+    groups: tuple[PodGroup | tuple[ClusterPod, ...], ...]
     mixed: bool = False
     churn: int = 0
     """How often, once all have arrived, a pod leaves at random; the one away longest comes back."""
     away: int = 1
     """How many are away meanwhile, and at the end."""
-    last: tuple[Group, ...] = ()
+    last: tuple[PodGroup, ...] = ()
     """What arrives after that."""
     shuffled: bool = True
     """Whether pods that are given one by one arrive in random order."""
@@ -183,7 +183,7 @@ class Recipe:
     def _arrivals(self, random: RandomNumbers) -> Iterator[ClusterPod]:
         pods: list[ClusterPod] = []
         for number, group in enumerate(self.groups):
-            if isinstance(group, Group):
+            if isinstance(group, PodGroup):
                 pods += group.pods(random, len(pods))
             else:
                 pods += random.permutation(group, "order", number) if self.shuffled else group
@@ -194,7 +194,7 @@ class Recipe:
         return [
             pod
             for group in (*self.groups, *self.last)
-            for pod in ([group.largest] if isinstance(group, Group) else group)
+            for pod in ([group.largest] if isinstance(group, PodGroup) else group)
         ]
 
 

@@ -1,4 +1,4 @@
-"""The command ``numazones-operator``: flags, environment and file become ``Options``; then it runs.
+"""The command ``numazones-operator``: flags, environment and file become ``OperatorOptions``; then it runs.
 
 click merges the layers (defaults < ``--config`` file < environment < flags); heavy imports stay out of
 ``--help`` and ``--dump-config``.
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from numazones.errors import NumazonesError
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_program import settings
 from numazones_program.settings import InvalidSetting
 
@@ -37,7 +37,7 @@ camelCase: writeRate). Flags win over the environment, the environment over the 
 
 @click.command(context_settings=settings.context_settings(ENVIRONMENT_PREFIX), epilog=_EXAMPLES)
 @settings.config_file
-@settings.flags(Options, environment_prefix=ENVIRONMENT_PREFIX)
+@settings.flags(OperatorOptions, environment_prefix=ENVIRONMENT_PREFIX)
 @settings.dump_config
 @click.version_option(version("numazones"), prog_name="numazones-operator")
 @click.pass_context
@@ -60,11 +60,11 @@ def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
         ctx.exit(2 if isinstance(error, InvalidSetting) else 1)
 
 
-def options_of(ctx: click.Context) -> Options:
+def options_of(ctx: click.Context) -> OperatorOptions:
     """Return the options that click merged, with the origin of each value.
 
     Raises:
         InvalidSetting: settings contradict each other.
     """
     values, origins = settings.values_and_origins(ctx)
-    return Options(**values, origins=origins)
+    return OperatorOptions(**values, origins=origins)

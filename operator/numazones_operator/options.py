@@ -19,12 +19,12 @@ from numazones.prediction.node_choice import ASKING, NodeChoice, Ranking
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_program.addresses import Address
-from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, Kind, setting
+from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, SettingKind, setting
 
 _SHAPES = ("cpu=4", "cpu=8", "cpu=16")
 
 
-class _Shapes(Kind):
+class _Shapes(SettingKind):
     """Shapes separated by blanks, or a list in the file."""
 
     name = "shapes"
@@ -42,7 +42,7 @@ class _Shapes(Kind):
         return " ".join(value)
 
 
-class _ModelSettings(Kind):
+class _ModelSettings(SettingKind):
     """MODEL.NAME=VALUE, separated by blanks, or a list in the file."""
 
     name = "settings"
@@ -77,7 +77,7 @@ def _known_settings() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class OperatorOptions:
     """Every setting of the operator; durations in seconds."""
 
     kubeconfig: Path | None = setting(

@@ -19,10 +19,10 @@ from numazones_client import Client
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.predictions.admission_predictions import holders_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
-from numazones_operator.predictions.publisher import Publisher
+from numazones_operator.predictions.publisher import PredictionPublisher
 from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
@@ -41,7 +41,7 @@ class Pipeline:
     def __init__(
         self,
         client: Client,
-        options: Options,
+        options: OperatorOptions,
         *,
         events: EventPoster,
         metrics: Metrics,
@@ -75,7 +75,7 @@ class Pipeline:
         self.verdict_events = VerdictEvents(
             events, interval=options.event_interval, detail=self._detail, clock=clock
         )
-        self.publisher = Publisher(
+        self.publisher = PredictionPublisher(
             client,
             rate=options.write_rate,
             metrics=metrics,

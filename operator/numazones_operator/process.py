@@ -45,11 +45,11 @@ from numazones_operator.mirror import decoding
 from numazones_operator.mirror.admission_policies import AdmissionPolicies
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.definitions import Definition, Definitions
-from numazones_operator.mirror.shared_cpu_events import SharedCPUEvents
-from numazones_operator.mirror.stale_exporters import StaleExporters
-from numazones_operator.mirror.unreadable_objects import UnreadableObjects
-from numazones_operator.mirror.zone_placements import ZonePlacements
-from numazones_operator.options import Options
+from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
+from numazones_operator.notices.stale_exporters import StaleExporters
+from numazones_operator.notices.unreadable_objects import UnreadableObjects
+from numazones_operator.notices.zone_placements import ZonePlacements
+from numazones_operator.options import OperatorOptions
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.pipeline import Pipeline
@@ -64,6 +64,8 @@ from numazones_operator.prevention.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.prevention.lost_releases import LostReleases
 from numazones_operator.prevention.preempting_releases import PreemptingReleases
+from numazones_operator.prevention.release_writer import ReleaseWriter
+from numazones_operator.prevention.served_gates import ServedGates
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
@@ -93,7 +95,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-def run(options: Options) -> int:
+def run(options: OperatorOptions) -> int:
     """Run until a signal arrives; return the exit status."""
     logs.configure(style=options.log_format, level=options.log_level)
     # kopf tells of every step of its own start; only its complaints are news here.
@@ -107,7 +109,7 @@ class Operator:
     """All parts of one operator, put together."""
 
     def __init__(
-        self, options: Options, config: ClusterConfig, *, registry: CollectorRegistry | None = None
+        self, options: OperatorOptions, config: ClusterConfig, *, registry: CollectorRegistry | None = None
     ) -> None:
         self.options = options
         self.config = config
@@ -384,25 +386,20 @@ class Operator:
         )
 
     def _gates(self) -> AdmissionGates:
+        state, forecasts, may_go = self.pipeline.state, self.pipeline.forecasts, self.steps.may_go
+        budgets = (lambda: tuple(self.inputs.budgets)) if self.options.rebalance else None
         return AdmissionGates(
-            self._client,
-            self.pipeline.state,
-            self.pipeline.forecasts,
+            state,
+            forecasts,
             self.held,
-            self.intent.namespaces,
-            self.events,
-            enabled=self.options.admission_gate,
-            may_go=self.steps.may_go,
-            leads=lambda: self.leadership.certain,
-            preempting=PreemptingReleases(
-                self.pipeline.state,
-                self.pipeline.forecasts,
-                budgets=(lambda: tuple(self.inputs.budgets)) if self.options.rebalance else None,
-                may_go=self.steps.may_go,
+            ServedGates(state, self.intent.namespaces, self.events, self.options.admission_gate),
+            ReleaseWriter(
+                self._client, state, self.events, self.metrics, leads=lambda: self.leadership.certain
             ),
+            PreemptingReleases(state, forecasts, budgets=budgets, may_go=may_go),
+            may_go=may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
-            metrics=self.metrics,
         )
 
     def _lost_releases(self) -> LostReleases:

@@ -30,7 +30,6 @@ from numazones_client.errors import (
 )
 from numazones_client.resources import Resource
 from numazones_client.table import Table
-from numazones_client.transport import Transport
 
 if TYPE_CHECKING:
     from numazones_client.client import Client
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from numazones_client.kubeconfig import from_kubeconfig, load
     from numazones_client.reflector import Backoff, Pace, Reflector
     from numazones_client.retry import NO_RETRY, RetryPolicy
+    from numazones_client.transport import Transport
 
 __all__ = [
     "JSON",
@@ -86,6 +86,7 @@ _LOADED_LATE = {
     "kubeconfig": ("from_kubeconfig", "load"),
     "reflector": ("Backoff", "Pace", "Reflector"),
     "retry": ("NO_RETRY", "RetryPolicy"),
+    "transport": ("Transport",),
 }
 _HOME = {name: module for module, names in _LOADED_LATE.items() for name in names}
 

@@ -21,7 +21,7 @@ from numazones_client import errors
 from numazones_client.config import ClusterConfig
 from numazones_client.errors import APIError, Request, Unreachable
 from numazones_client.retry import RetryPolicy
-from numazones_client.transport import Answer, Transport
+from numazones_client.transport import Response, Transport
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class Caller:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as the transport takes it
         silence: float | None = None,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[Response]:
         """Give the successful answer to a request; whatever fails until it is read is an APIError."""
         data = call.data()
         try:

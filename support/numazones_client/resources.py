@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:  # what reads no other models does not load them
-    from numazones.placement.models import ObjectKind
+    from numazones.placement.model import ObjectKind
 
 
 @dataclass(frozen=True, slots=True)

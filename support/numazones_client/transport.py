@@ -17,7 +17,7 @@ _READ_BUFFER = 1 << 18
 _CONNECT_TIMEOUT = 10.0
 
 
-class Answer(Protocol):
+class Response(Protocol):
     """What a server answers, while it is being read."""
 
     @property
@@ -51,7 +51,7 @@ class Transport(Protocol):
         body: bytes | None,
         timeout: float | None,
         silence: float | None,
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[Response]:
         """Send a request; the answer can be read until the block ends.
 
         Args:
@@ -92,7 +92,7 @@ class HTTP:
         body: bytes | None,
         timeout: float | None,  # noqa: ASYNC109 - aiohttp keeps it
         silence: float | None,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[Response]:
         """Send a request over a connection that is free, or a new one."""
         response = await self._connections().request(
             method,

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from numazones import cpuset
@@ -19,6 +20,8 @@ from numazones.api.rebalance import (
     Place,
     RebalanceRecommendationSpec,
     RebalanceRecommendationStatus,
+    RecommendedMove,
+    RecommendedPlacement,
 )
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.machine import CPU
@@ -26,7 +29,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
-from numazones.rebalance.moves import Plan
+from numazones.rebalance.moves import Move, PlacedPod, Plan
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
@@ -190,32 +193,14 @@ def _digest(document: Document) -> str:
 
 def plan_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
     """A plan that was just made; ``nodes`` as they are before it."""
+    pods = {move.pod.uid: move.pod for move in made.moves} | {one.pod.uid: one.pod for one in made.placements}
     document = {
         "goal": goal,
         "phase": "",
         "message": "",
         "counts": [tally_of(goal, made.before), tally_of(goal, made.after)],
         "minimal": made.minimal,
-        "moves": [
-            {
-                "pod": move.pod.full_name,
-                "cpus": move.cpus // 1000,
-                "from": _place(move.pod.node, move.zones),
-                "to": _place(move.node, move.target_zones),
-                "why": move.why,
-                "phase": "",
-            }
-            for move in made.moves
-        ],
-        "placements": [
-            {
-                "pod": placement.pod.full_name,
-                "cpus": placement.pod.requests.get("cpu", 0) // 1000,
-                "to": _place(placement.node, placement.zones),
-            }
-            for placement in made.placements
-        ],
-        "last": any(move.after_pending for move in made.moves),
+        **_steps(made, pods.get),
     }
     return {f"plan/{name}": document | {"zones": _zones_before(document, nodes.get)}}
 
@@ -263,29 +248,38 @@ def recommendation_document(
         "minimal": spec.gain.minimal,
         "expires": spec.expires or "",
         "approved": spec.approved,
-        "moves": [
-            {
-                "pod": move.pod.full_name,
-                "cpus": _cpus(pod(move.pod.uid)),
-                "from": _place_of(move.source),
-                "to": _place_of(move.target),
-                "why": move.why,
-                "phase": progress.get(move.pod.uid, ""),
-            }
-            for move in spec.moves
-        ],
-        "placements": [
-            {
-                "pod": placement.pod.full_name,
-                "cpus": _cpus(pod(placement.pod.uid)),
-                "to": _place_of(placement.target),
-            }
-            for placement in spec.placements
-        ],
-        "last": any(move.after_pending for move in spec.moves),
+        **_steps(spec, pod, progress),
     }
     begun = status.phase in ENDED or any(phase != "Pending" for phase in progress.values())
     return {f"plan/{name}": document | {"zones": [] if begun else _zones_before(document, node)}}
+
+
+def _steps(
+    plan: Plan | RebalanceRecommendationSpec,
+    pod: Callable[[str], ClusterPod | None],
+    phases: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The moves and placements of a plan, and whether replacements come last."""
+
+    def step(item: Move | RecommendedMove | PlacedPod | RecommendedPlacement) -> dict[str, Any]:
+        there = pod(item.pod.uid)
+        cpus = None if there is None else there.requests.get("cpu", 0) // 1000
+        return {"pod": item.pod.full_name, "cpus": cpus}
+
+    return {
+        "moves": [
+            {
+                **step(move),
+                "from": _place(move.source),
+                "to": _place(move.target),
+                "why": move.why,
+                "phase": phases.get(move.pod.uid, ""),
+            }
+            for move in plan.moves
+        ],
+        "placements": [{**step(item), "to": _place(item.target)} for item in plan.placements],
+        "last": any(move.after_pending for move in plan.moves),
+    }
 
 
 def _zones_before(document: Document, node: Callable[[str], ClusterNode | None]) -> list[Document]:
@@ -316,16 +310,8 @@ def _zones(name: str, node: ClusterNode | None, numas: set[int]) -> Iterator[Doc
         }
 
 
-def _place(node: str, numas: Iterable[int]) -> list[Any]:
-    return [node, list(numas)]
-
-
-def _place_of(place: Place) -> list[Any]:
-    return _place(place.node, place.numa_ids)
-
-
-def _cpus(pod: ClusterPod | None) -> int | None:
-    return None if pod is None else pod.requests.get("cpu", 0) // 1000
+def _place(place: Place) -> list[Any]:
+    return [place.node, list(place.numa_ids)]
 
 
 # What else there is

@@ -298,7 +298,7 @@ def _device_marks(occupancy: Occupancy, numa: int, resource: str) -> Iterator[_M
     for index, holder in enumerate(occupancy.holders):
         for held in holder.devices:
             if held.resource == resource:
-                for device in held.near_numa(numa):
+                for device in held.near_numa(numa).ids:
                     yield _mark(holder, index)._replace(says=f"{resource} {device}: {holder.name}")
 
 

@@ -9,18 +9,19 @@ from types import MappingProxyType
 from typing import Any
 
 from numazones.advice.changes import Advice
+from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.quantity import format_bytes, format_milli
 from numazones.apimachinery.resources import is_memory
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import Wait
 from numazones.prediction.forecast import Prediction
-from numazones.prediction.held_room import Held, by_node, zones_held
+from numazones.prediction.held_room import Hold, by_node, zones_held
 from numazones.wording import claimed_name
 from numazones_page.documents import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingPod:
     """A pod without a node, and what is known about it."""
 
     pod: ClusterPod
@@ -36,7 +37,7 @@ class Waiting:
 
 
 def waiting_documents(
-    waiting: Iterable[Waiting],
+    waiting: Iterable[WaitingPod],
     *,
     ended: Iterable[ClusterPod] = (),
     plans: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
@@ -53,7 +54,7 @@ def waiting_documents(
         owner = pod.controller
         if owner is not None and pod.reason and not pod.acknowledged:
             rejected.setdefault(owner.uid, []).append(pod)
-    groups: dict[str, list[Waiting]] = {}
+    groups: dict[str, list[WaitingPod]] = {}
     for item in waiting:
         owner = item.pod.controller
         # Pods of one owner may still ask for different things, as those of a Job that was changed.
@@ -76,7 +77,7 @@ def waiting_documents(
         yield f"waiting/{first.pod.namespace}/{names[0]}", document
 
 
-def _waiting_document(item: Waiting) -> dict[str, Any]:
+def _waiting_document(item: WaitingPod) -> dict[str, Any]:
     pod, prediction = item.pod, item.prediction
     return {
         "namespace": pod.namespace,
@@ -89,18 +90,8 @@ def _waiting_document(item: Waiting) -> dict[str, Any]:
         "scheduler": item.scheduler,
         "held": list(item.held),
         "reason": _reason(item),
-        "nodes": [prediction.admissible, prediction.evaluated, prediction.stale, prediction.excluded],
-        "reasons": [
-            {
-                "reason": reason.reason,
-                "source": str(reason.source),
-                "count": reason.count,
-                "node": reason.node,
-                "message": reason.message,
-                "sentence": reason.sentence,
-            }
-            for reason in prediction.reasons
-        ],
+        "nodes": written(prediction.nodes),
+        "reasons": written(prediction.reasons),
         "advice": None if item.advice is None else [[one.node, one.line] for one in item.advice],
     }
 
@@ -116,7 +107,7 @@ def _amount(resource: str, amount: int) -> str:
     return format_bytes(amount) if is_memory(resource) else str(amount)
 
 
-def _reason(item: Waiting) -> str:
+def _reason(item: WaitingPod) -> str:
     """What stands in the way, in a word or two that many pods share."""
     if item.waits:
         return item.waits[0].reason
@@ -139,7 +130,7 @@ def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
 
 
 def held_documents(
-    held: Iterable[Held], node: Callable[[str], ClusterNode | None]
+    held: Iterable[Hold], node: Callable[[str], ClusterNode | None]
 ) -> Iterator[tuple[str, Document]]:
     """Yield the room that is held for pods on their way to nodes, each with its key.
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from numazones_program.settings import InvalidSetting, Kind
+from numazones_program.settings import InvalidSetting, SettingKind
 
 _MAX_PORT = 65535
 
@@ -37,7 +37,7 @@ def _split(text: str, default_port: int | None) -> tuple[str, str]:
     return host, port if separator else ""
 
 
-class Address(Kind):
+class Address(SettingKind):
     """A ``host:port`` to listen on; the text stays as it is. An optional one may be empty."""
 
     name = "address"

@@ -34,7 +34,7 @@ class InvalidSetting(NumazonesError):
     """A setting cannot be used; the message names it, or quotes it, and the cure."""
 
 
-class Kind(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
+class SettingKind(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
     """How the values of a setting are written."""
 
     def text(self, value: Any) -> Any:
@@ -42,7 +42,7 @@ class Kind(click.ParamType):  # type: ignore[type-arg] # generic in new releases
         return value
 
 
-class Duration(Kind):
+class Duration(SettingKind):
     """Seconds, written as 60s, 1m30s, 500ms; also 0s where that means something."""
 
     name = "duration"
@@ -128,7 +128,7 @@ def _option(field: Any, environment_prefix: str) -> Callable[[_Command], _Comman
         help=flag.help,
         is_flag=switch,
         type=None if switch else flag.kind or type(default),
-        default=flag.kind.text(default) if isinstance(flag.kind, Kind) else default,
+        default=flag.kind.text(default) if isinstance(flag.kind, SettingKind) else default,
         show_default=bool(default) or (switch and not flag.names),
         show_envvar=True,
         envvar=variables,

@@ -8,8 +8,8 @@ import pytest
 
 from numazones.api.snapshot import KnownDevice
 from numazones_exporter.allocatable_devices import PAUSE_SECONDS, AllocatableDevicesWatch
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.triggers import DEVICE_PLUGINS, INTERVAL, Wakeups
+from numazones_node.problems import SourceError
 
 pytestmark = pytest.mark.looptime
 

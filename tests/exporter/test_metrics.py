@@ -5,27 +5,30 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from numazones.api.amounts import Amounts
-from numazones_exporter.metrics import Metrics
+from numazones.api.amounts import ResourceAmounts
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_program.gauges import unit
 from tests.places import ROOT
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+def metrics() -> ExporterMetrics:
+    return ExporterMetrics(CollectorRegistry())
 
 
-def samples(metrics: Metrics, prefix: str) -> list[str]:
+def samples(metrics: ExporterMetrics, prefix: str) -> list[str]:
     lines = generate_latest(metrics.registry).decode().splitlines()
     return [line for line in lines if line.startswith(prefix)]
 
 
-def test_every_amount_of_every_zone_is_a_gauge(metrics: Metrics) -> None:
+def test_every_amount_of_every_zone_is_a_gauge(metrics: ExporterMetrics) -> None:
     metrics.show(
         "worker-3",
-        {0: (Amounts("cpu", 32, 2, 30, 8, 22),), 1: (Amounts("memory", 2**34, 0, 2**34, 0, 2**34),)},
+        {
+            0: (ResourceAmounts("cpu", 32, 2, 30, 8, 22),),
+            1: (ResourceAmounts("memory", 2**34, 0, 2**34, 0, 2**34),),
+        },
     )
     assert samples(metrics, "numazones_zone_") == [
         f'numazones_zone_{name}{{node="worker-3",numa_node="{numa_id}",resource="{resource}",unit="{of}"}} '
@@ -41,14 +44,17 @@ def test_every_amount_of_every_zone_is_a_gauge(metrics: Metrics) -> None:
     ]
 
 
-def test_an_unknown_amount_has_no_series_rather_than_a_zero(metrics: Metrics) -> None:
-    metrics.show("worker-3", {0: (Amounts("cpu", capacity=4),)})
+def test_an_unknown_amount_has_no_series_rather_than_a_zero(metrics: ExporterMetrics) -> None:
+    metrics.show("worker-3", {0: (ResourceAmounts("cpu", capacity=4),)})
     assert len(samples(metrics, "numazones_zone_")) == 1
 
 
-def test_vanished_zones_and_resources_leave_no_series_behind(metrics: Metrics) -> None:
-    metrics.show("worker-3", {0: (Amounts("cpu", capacity=4), Amounts("vendor.example/nic", capacity=1))})
-    metrics.show("worker-3", {1: (Amounts("cpu", capacity=4),)})
+def test_vanished_zones_and_resources_leave_no_series_behind(metrics: ExporterMetrics) -> None:
+    metrics.show(
+        "worker-3",
+        {0: (ResourceAmounts("cpu", capacity=4), ResourceAmounts("vendor.example/nic", capacity=1))},
+    )
+    metrics.show("worker-3", {1: (ResourceAmounts("cpu", capacity=4),)})
     assert samples(metrics, "numazones_zone_") == [
         'numazones_zone_capacity{node="worker-3",numa_node="1",resource="cpu",unit="core"} 4.0'
     ]
@@ -62,7 +68,7 @@ def test_units_are_those_of_kube_state_metrics(resource: str, expected: str) -> 
     assert unit(resource) == expected
 
 
-def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> None:
+def test_names_and_types_follow_prometheus_and_stay_stable(metrics: ExporterMetrics) -> None:
     text = generate_latest(metrics.registry).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert types == {
@@ -90,11 +96,11 @@ def test_names_and_types_follow_prometheus_and_stay_stable(metrics: Metrics) -> 
     }
 
 
-def test_build_info_says_what_runs(metrics: Metrics) -> None:
+def test_build_info_says_what_runs(metrics: ExporterMetrics) -> None:
     assert f'version="{version("numazones")}"' in samples(metrics, "numazones_exporter_build_info")[0]
 
 
-def test_the_processs_own_use_is_measured(metrics: Metrics) -> None:
+def test_the_processs_own_use_is_measured(metrics: ExporterMetrics) -> None:
     (memory,) = samples(metrics, "numazones_exporter_process_resident_memory_bytes")
     (files,) = samples(metrics, "numazones_exporter_process_open_fds")
     assert float(memory.split()[1]) > 2**20
@@ -102,13 +108,13 @@ def test_the_processs_own_use_is_measured(metrics: Metrics) -> None:
 
 
 def test_two_exporters_in_one_process_do_not_share_metrics() -> None:
-    first, second = (Metrics(CollectorRegistry()) for _ in range(2))
+    first, second = (ExporterMetrics(CollectorRegistry()) for _ in range(2))
     first.wakeups.labels("pods").inc()
     assert samples(second, "numazones_exporter_wakeups_total") == []
 
 
 def test_the_reference_lists_every_metric_and_no_other(tmp_path: Path) -> None:
-    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
     page = (ROOT / "docs" / "reference" / "exporter-metrics.md").read_text()
     served = re.findall(r"^# TYPE (\S+) ", generate_latest(metrics.registry).decode(), re.MULTILINE)
     listed = re.findall(r"^\| `(numazones_\w+)`", page, re.MULTILINE)

@@ -17,9 +17,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from numazones import cpuset
-from numazones.api.snapshot import Holder
+from numazones.api.snapshot import ContainerHolding
 from numazones.kubelet.machine import CPU, Machine, NUMANode
-from numazones_exporter.metrics import Metrics
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.resident_memory import homes
 from numazones_exporter.sources.cgroups import CgroupReader
 from tests.kubectl.test_recorded_alignment import cases, members, numas, of_container, of_kind
@@ -187,9 +187,9 @@ def shown(case: dict[str, Any], root: Path) -> dict[str, float]:
     for path, text in case["control_groups"].items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(root))
+    metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(root))
     holders = [
-        Holder("rig", uid, uid, "c", cpus=cpuset.parse(",".join(map(str, cpus))))
+        ContainerHolding("rig", uid, uid, "c", cpus=cpuset.parse(",".join(map(str, cpus))))
         for uid, cpus in exclusive_of(case).items()
     ]
     of = machine(case)

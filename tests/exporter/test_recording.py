@@ -11,7 +11,7 @@ import yaml
 
 from numazones_exporter import recording
 from numazones_exporter.options import Options
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from numazones_program import recordings
 from tests.recorded_nodes import SAMPLE, unpack
 

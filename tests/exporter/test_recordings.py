@@ -132,7 +132,7 @@ class RawFiles:
 
 
 def _allocatable(recorded: Recorded) -> Any:
-    from numazones_exporter import podresources_pb2  # noqa: PLC0415 - the generated wire format only
+    from numazones_node import podresources_pb2  # noqa: PLC0415 - the generated wire format only
 
     message = podresources_pb2.AllocatableResourcesResponse()
     message.ParseFromString((recorded.state / "podresources_allocatable.pb").read_bytes())

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from numazones.api.snapshot import Holder
-from numazones_exporter.metrics import Metrics
+from numazones.api.snapshot import ContainerHolding
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.resident_memory import confines, homes, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader, ContainerGroup, PodMemory
 from tests.exporter.sources.test_cgroups import STATIC, UID, v2
@@ -18,10 +18,10 @@ ERRORS = "numazones_exporter_source_errors_total"
 
 def test_a_pods_home_is_where_its_exclusive_cpus_are() -> None:
     holders = [
-        Holder("n", "a", "a", "c", cpus=0b1),
-        Holder("n", "a", "a", "d", cpus=0b1 << 4),
-        Holder("n", "b", "b", "c", cpus=0b10),
-        Holder("n", "shared", "shared", "c"),
+        ContainerHolding("n", "a", "a", "c", cpus=0b1),
+        ContainerHolding("n", "a", "a", "d", cpus=0b1 << 4),
+        ContainerHolding("n", "b", "b", "c", cpus=0b10),
+        ContainerHolding("n", "shared", "shared", "c"),
     ]
     assert homes(holders, building.machine()) == {"a": 0b11, "b": 0b01}
 
@@ -62,7 +62,7 @@ def test_metrics_show_confined_containers(tmp_path: Path) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}/{'a' * 64}")
     (path / "cpuset.cpus.effective").write_text("4-7\n")
     v2(tmp_path, f"kubepods/burstable/pod{STATIC}/{'b' * 64}")
-    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
     metrics.show("worker-1", {}, {}, building.machine().cpus_of_numa)
     memory = 'numazones_node_resident_memory_bytes{node="worker-1",numa_node="%s",placement="%s"}'
     assert samples(metrics) == {
@@ -78,7 +78,7 @@ def test_metrics_show_confined_containers(tmp_path: Path) -> None:
     assert counts == [0, 1]
 
 
-def samples(metrics: Metrics) -> dict[str, float]:
+def samples(metrics: ExporterMetrics) -> dict[str, float]:
     lines = generate_latest(metrics.registry).decode().splitlines()
     shown = (line.rpartition(" ") for line in lines if line.startswith("numazones_node_resident"))
     return {name: float(value) for name, _, value in shown}
@@ -86,7 +86,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 def test_metrics_show_it_when_they_are_asked_for(tmp_path: Path) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}")
-    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
     assert samples(metrics) == {}
     metrics.show("worker-1", {}, {UID: 0b01})
     memory = 'numazones_node_resident_memory_bytes{node="worker-1",numa_node="%s",placement="%s"}'
@@ -106,7 +106,7 @@ def test_metrics_show_it_when_they_are_asked_for(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_logged_once_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    metrics = Metrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
+    metrics = ExporterMetrics(CollectorRegistry(), cgroups=CgroupReader(tmp_path))
     metrics.show("worker-1", {}, {UID: 0b01})
     with caplog.at_level(logging.WARNING):
         assert samples(metrics) == samples(metrics) == {}
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_is_logged_once_and_counted(
 
 
 def test_without_the_setting_there_are_no_such_metrics() -> None:
-    metrics = Metrics(CollectorRegistry())
+    metrics = ExporterMetrics(CollectorRegistry())
     metrics.show("worker-1", {}, {UID: 0b01})
     assert samples(metrics) == {}
     assert (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.api.numazone import NUMAZone, NUMAZoneStatus, Resource
+from numazones.api.numazone import NUMAZone, NUMAZoneStatus, ZoneResource
 from numazones.api.snapshot import KnownDevice
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import quantity
@@ -25,13 +25,13 @@ from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones_exporter import zones
 from numazones_exporter.observation import (
     ContainerResources,
-    Hardware,
     NodePod,
     Observation,
     PodResources,
     PodResourcesAnswer,
-    Problem,
 )
+from numazones_node.problems import Problem
+from numazones_node.sysfs import Hardware
 
 GIB = 2**30
 ROOM = 7 * GIB
@@ -129,7 +129,7 @@ def statuses(found: Observation) -> list[NUMAZoneStatus]:
     return [zone.status for zone in built if zone.status is not None]
 
 
-def rows(found: Observation, name: str) -> list[Resource | None]:
+def rows(found: Observation, name: str) -> list[ZoneResource | None]:
     return [next((row for row in status.resources if row.name == name), None) for status in statuses(found)]
 
 
@@ -342,7 +342,7 @@ def test_an_invalid_list_of_reserved_cpus_is_reported_and_podresources_are_used(
 def test_reserved_cpus_that_no_source_gives_are_left_out_not_guessed() -> None:
     found = observation(kubelet=None, podresources=None)
     (row, _) = rows(found, "cpu")
-    assert row == Resource(name="cpu", capacity="4", assigned="0")
+    assert row == ZoneResource(name="cpu", capacity="4", assigned="0")
     assert statuses(found)[0].cpus is None
     assert (
         "the reserved CPUs are unknown: neither the kubelet configuration nor podresources could be read"

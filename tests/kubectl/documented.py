@@ -1,10 +1,10 @@
-"""Compares documents with their descriptions in ``kubectl_numazones.printing.documents``, at any depth."""
+"""Holds documents against what their classes say of them, however deep they are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from typing_extensions import is_typeddict
+from numazones.apimachinery.answer import parts_of
 
 
 def differences(value: Any, kind: Any, path: str = "") -> Iterator[str]:
@@ -18,11 +18,11 @@ def differences(value: Any, kind: Any, path: str = "") -> Iterator[str]:
             yield from min(found, key=len)
     elif not _is_of_type(value, kind):
         yield f"{path} is {value!r}, and no {_type_of(kind).__name__}"
-    elif is_typeddict(kind):
+    elif parts_of(kind):
         yield from _of_object(value, kind, path)
-    elif origin in (list, dict):
-        for name, item in value.items() if origin is dict else enumerate(value):
-            yield from differences(item, arguments[-1], f"{path}[{name}]")
+    elif isinstance(value, list | dict):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from differences(item, arguments[-1 if isinstance(value, dict) else 0], f"{path}[{name}]")
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:
@@ -30,25 +30,31 @@ def _is_of_type(value: Any, kind: Any) -> bool:
 
 
 def _type_of(kind: Any) -> type:
-    if kind is None:
+    """Return the type that JSON has for it."""
+    origin = get_origin(kind) or kind
+    if origin is None:
         return type(None)
-    return dict if is_typeddict(kind) else get_origin(kind) or kind
+    if parts_of(origin) or origin in {dict, Mapping}:
+        return dict
+    if origin in {list, tuple, Sequence}:
+        return list
+    return str if issubclass(origin, str) else origin
 
 
 def _of_object(value: dict[str, Any], kind: Any, path: str) -> Iterator[str]:
-    fields = get_type_hints(kind, include_extras=True)
-    for name in sorted(fields.keys() ^ value.keys()):
-        yield f"{path}.{name} is {'missing' if name in fields else 'not described'}"
-    for name in fields.keys() & value.keys():
-        yield from differences(value[name], fields[name], f"{path}.{name}")
+    parts = {part.name: part.kind for part in parts_of(kind)}
+    for name in sorted(parts.keys() ^ value.keys()):
+        yield f"{path}.{name} is {'missing' if name in parts else 'not described'}"
+    for name in parts.keys() & value.keys():
+        yield from differences(value[name], parts[name], f"{path}.{name}")
 
 
 def objects_in(kind: Any) -> Iterator[Any]:
     """Yield the objects that a description is made of."""
-    if is_typeddict(kind):
+    if isinstance(kind, type) and parts_of(kind):
         yield kind
-        for field in get_type_hints(kind, include_extras=True).values():
-            yield from objects_in(field)
+        for part in parts_of(kind):
+            yield from objects_in(part.kind)
     else:
         for part in get_args(kind):
             yield from objects_in(part)

@@ -18,7 +18,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.dump import Dump
 from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.machines import Shape
+from numazones.kubelet.machines import MachineShape
 from numazones.rebalance.dump import situation_of
 from numazones_simulator.node_spec import NodeSpec, configuration
 from tests.follow_advice import Nodes, Object, copy_of, follow, objects_of, placed, replacement_runs, runs
@@ -56,7 +56,9 @@ def pod(name: str, amounts: dict[str, str], *, owner: str = "ReplicaSet", **spec
 
 def worker(name: str, *, taints: tuple[dict[str, str], ...] = (), cpu: str = "") -> SimulatedNode:
     """Two NUMA nodes of 8 cores with two threads and 32Gi; a GPU near the second, two NICs near each."""
-    shape = Shape(cores_per_numa=8, memory_per_numa=32 * _GIB, hugepages_per_numa=((1 << 20, 2), (2048, 0)))
+    shape = MachineShape(
+        cores_per_numa=8, memory_per_numa=32 * _GIB, hugepages_per_numa=((1 << 20, 2), (2048, 0))
+    )
     machine = machines.build(shape)
     settings_ = configuration(
         machine,

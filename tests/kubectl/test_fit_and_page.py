@@ -134,7 +134,7 @@ def test_what_fitting_pods_take_was_free(node: ClusterNode, shape: Shape) -> Non
     found = fitting(node, shape)
     known = node.known
     assert known is not None
-    assert found.free == known.free_cpus
+    assert found.free == known.room.free
     assert 0 <= found.usable <= found.free
 
 
@@ -143,7 +143,7 @@ def test_zones_have_as_many_free_cpus_as_their_node(node: ClusterNode) -> None:
     known, occupancy = node.known, node.occupancy
     assert known is not None
     assert occupancy is not None
-    assert sum(zone.free for zone in occupancy.zones) == known.free_cpus
+    assert sum(zone.free for zone in occupancy.zones) == known.room.free
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 import yaml
@@ -17,11 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.programs.kubectl.test_every_command import DUMP, READERS
+from kubectl_numazones.documents import DOCUMENTS
 from kubectl_numazones.kubectl_completion import main as complete
 from kubectl_numazones.main import commands as program_commands
-from kubectl_numazones.printing.documents import DOCUMENTS, Place
 from kubectl_numazones.printing.output import _OutputType, filled
-from kubectl_numazones.printing.zone_figures import Zone
+from kubectl_numazones.printing.zone_figures import ZoneFigures
+from numazones.api.rebalance import Place
+from numazones.apimachinery.answer import parts_of
 from numazones.apimachinery.jsonpath import InvalidJSONPath
 from numazones.errors import NumazonesError
 from tests import plugin
@@ -104,8 +106,8 @@ def test_every_field_says_what_it_is() -> None:
     for document in DOCUMENTS.values():
         for kind in objects_in(document):
             assert kind.__doc__
-            for field, type_ in get_type_hints(kind, include_extras=True).items():
-                assert get_origin(type_) is Annotated, f"{kind.__name__}.{field}"
+            for part in parts_of(kind):
+                assert part.sentence, f"{kind.__name__}.{part.name}"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_the_wide_table_leaves_nothing_out() -> None:
 
 
 def test_a_zone_is_named_as_its_object() -> None:
-    assert Zone("worker-1", 3, "none", None, None, ()).name == "worker-1-numa-3"
+    assert ZoneFigures("worker-1", 3, "none", None, None, ()).name == "worker-1-numa-3"
 
 
 def completed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

@@ -4,6 +4,7 @@ import ast
 
 from kubectl_numazones.doctor.reading_cures import CURES
 from numazones_exporter import observation
+from numazones_node import sysfs
 from tests.places import ROOT
 
 GOOD = {"Complete", "SourcesAgree", "NoNUMANodes"}
@@ -20,7 +21,8 @@ def documented() -> dict[str, str]:
 def given() -> set[str]:
     """Reasons that the exporter's source gives problems: second argument, or first of a source's error."""
     found: set[str] = set()
-    for path in (ROOT / "exporter" / "numazones_exporter").rglob("*.py"):
+    readers = (ROOT / "exporter" / "numazones_exporter", ROOT / "support" / "numazones_node")
+    for path in (path for folder in readers for path in folder.rglob("*.py")):
         if path.name == "cgroups.py":
             continue  # read for metrics: what is wrong with it is told in the log, and in no condition
         for call in ast.walk(ast.parse(path.read_text())):
@@ -34,8 +36,9 @@ def given() -> set[str]:
 def _text(argument: ast.expr) -> set[str]:
     if isinstance(argument, ast.Constant):
         return {str(argument.value)}
-    known = getattr(observation, argument.id, None) if isinstance(argument, ast.Name) else None
-    return {known} if known else set()
+    if not isinstance(argument, ast.Name):
+        return set()
+    return {known for module in (observation, sysfs) if (known := getattr(module, argument.id, None))}
 
 
 def test_every_reason_that_an_exporter_gives_has_a_cure() -> None:

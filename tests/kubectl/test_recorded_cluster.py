@@ -18,7 +18,7 @@ from numazones import cpuset
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.kubelet.node import Node
-from numazones_exporter import podresources_pb2 as pb
+from numazones_node import podresources_pb2 as pb
 from tests.places import ROOT
 
 SAMPLE = ROOT / "tests/data/recordings/one-node"

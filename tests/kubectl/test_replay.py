@@ -14,7 +14,7 @@ from click.testing import Result
 from kubectl_numazones.reading import recording as program
 from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.whatif.wrong_prediction import Answer, InvalidRecord, write
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import written
 from tests.numazones.whatif.misses import missed

@@ -1,6 +1,7 @@
 """Library and programs ask placements, and know no model."""
 
 import re
+from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
@@ -29,10 +30,10 @@ def test_there_are_models_and_files_to_look_at() -> None:
     assert len(FILES) > 300
 
 
-@pytest.mark.parametrize("model", models.models().values(), ids=lambda model: model.name)
-def test_neither_library_nor_programs_name_a_model(model: models.Model) -> None:
-    packages = type(model).__module__.partition(".")[0]
-    names = {model.name, model.source, model.decider, packages, *(kind.group for kind in model.objects)}
+@pytest.mark.parametrize("entry", entry_points(group=models.ENTRY_POINTS), ids=lambda entry: entry.name)
+def test_neither_library_nor_programs_name_a_model(entry: EntryPoint) -> None:
+    model, package = models.model(entry.name), entry.module.partition(".")[0]
+    names = {model.name, model.source, model.decider, package, *(kind.group for kind in model.objects)}
     assert files_with(re.compile("|".join(map(re.escape, names)), re.IGNORECASE)) == []
 
 

@@ -15,7 +15,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from tests.laws import examples
 from tests.numazones.kubelet.building import machine
 
@@ -76,7 +76,7 @@ def test_any_document_is_an_object_of_the_cluster_or_an_error_of_the_library(
 @given(DOCUMENTS)
 def test_any_document_is_a_configuration_or_an_error_of_the_library(document: dict[str, Any]) -> None:
     with suppress(NumazonesError):
-        Kubelet.start(KubeletConfiguration.from_api(document), machine(), {})
+        KubeletManagers.start(KubeletConfiguration.from_api(document), machine(), {})
 
 
 @given(

@@ -15,20 +15,20 @@ from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NAMESPACES, NUMAZONES, PODS
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
 from numazones_simulator import exporters, node_kinds, placement_models
 from numazones_simulator.control_plane import control_plane
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import NodeSpec
 from numazones_simulator.recordings import NodeDirectories
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 
 PATIENCE = 300.0
 """Seconds that a busy machine may take for what takes an idle one a second."""
-OPTIONS = Options(
+OPTIONS = OperatorOptions(
     metrics_address="127.0.0.1:0",
     namespace="numazones-system",
     debounce=0.01,
@@ -58,7 +58,7 @@ async def eventually(
         await asyncio.sleep(0.02)
 
 
-class LatePublisher(ZonePublisher):
+class LatePublisher(SimulatedZonePublisher):
     """Publishes what has collected within a while."""
 
     def __init__(self, agent: Agent, client: Client, lag: float) -> None:
@@ -117,12 +117,12 @@ class Loop:
 
     def start_scheduler(self) -> None:
         """Start binding pods."""
-        self.tasks.create_task(Scheduler(self.client).run())
+        self.tasks.create_task(SimulatedScheduler(self.client).run())
         for controller in placement_models.controllers(self.client, self.specs):
             self.tasks.create_task(controller)
 
     async def start_operator(
-        self, options: Options = OPTIONS, *, leads: bool = True, server: str = "", **changes: Any
+        self, options: OperatorOptions = OPTIONS, *, leads: bool = True, server: str = "", **changes: Any
     ) -> Operator:
         """Start an operator; wait until it has seen everything and, unless it is to stand by, leads.
 

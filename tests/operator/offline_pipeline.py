@@ -13,7 +13,7 @@ from numazones.prediction.forecast import Prediction
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
@@ -65,9 +65,9 @@ class Writes:
 class OfflinePipeline:
     """A pipeline fed by hand, and what it publishes."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: OperatorOptions | None = None) -> None:
         self.clock = Clock()
-        self.options = options or Options(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6)
+        self.options = options or OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6)
         self.metrics = Metrics(CollectorRegistry())
         self.writes = Writes()
         self.events = EventPoster(

@@ -10,7 +10,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.pipeline import Pipeline
 from numazones_simulator import node_kinds
 from numazones_simulator.node_spec import node_object
@@ -75,7 +75,7 @@ class OneNodePipeline:
         )
         self.pipeline = Pipeline(
             self.server,  # type: ignore[arg-type]
-            Options(debounce=0.0, write_rate=1e6),
+            OperatorOptions(debounce=0.0, write_rate=1e6),
             events=self.events,
             metrics=self.metrics,
             counts=lambda: self.leads,

@@ -3,26 +3,26 @@
     python -m tools.krew.build DIR --uri https://…/v0.2.0 --homepage https://…
 
 There is an archive for each operating system and architecture; it runs with every Python that the project
-supports. Wheels that are the same for all of them are in its folder ``packages``, compiled ones (pydantic has
-no other) in a folder for each Python. pip downloads them as requirements.txt pins them, by hash; what is in
-DIR/wheels already is not downloaded again. All times are one, so that equal locks and sources give equal
-bytes. The fields of the manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
+supports. Packages that are the same for all of them are in its folder ``packages``, compiled ones (pydantic
+has no other) in a folder for each Python. pip downloads them as requirements.txt pins them, by hash, and
+installs them from DIR/wheels alone; what is there already is not downloaded again. All times are one, so that
+equal locks and sources give equal bytes. The fields of the manifest:
+https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
 """
 
 import argparse
 import hashlib
 import tempfile
-import zipfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
 from string import Template
 
 from hatchling.builders.wheel import WheelBuilder
 
 from tools.archives import packed
-from tools.locked import ROOT, needed, version
-from tools.targets import PYTHONS, TARGETS, Target, chosen, is_pure
-from tools.wheels import download, pinned
+from tools.locked import DISTRIBUTIONS, ROOT, needed, version
+from tools.targets import PYTHONS, TARGETS, Target
+from tools.wheels import download, install
 
 HERE = Path(__file__).parent
 _PROGRAM = "kubectl-numazones"
@@ -32,62 +32,41 @@ _OF_THE_INSTALLATION = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
 Files = dict[str, bytes]
 
 
-def downloaded(
-    folder: Path, targets: Sequence[Target] = TARGETS, pythons: Sequence[str] = PYTHONS
-) -> list[Path]:
-    """Download the wheels that archives need.
-
-    Raises:
-        subprocess.CalledProcessError: pip could not, and said why.
-    """
-    for target in targets:
-        for python in pythons:
-            download(folder, needed(["kubectl"], environment=target.markers(python)), target, python)
-    return pinned(folder)
-
-
-def _content(wheel: Path) -> Files:
-    """Files of a wheel, as they lie where Python imports from."""
-    found = {}
-    with zipfile.ZipFile(wheel) as content:
-        for name in content.namelist():
-            path = PurePosixPath(name)
-            if path.parts[0].endswith(".data"):
-                if path.parts[1] not in ("purelib", "platlib"):
-                    continue  # scripts, headers, manual pages
-                path = PurePosixPath(*path.parts[2:])
-            if path.name not in _OF_THE_INSTALLATION and not name.endswith("/"):
-                found[str(path)] = content.read(name)
-    return found
-
-
-def contents(target: Target, wheels: Sequence[Path], pythons: Sequence[str] = PYTHONS) -> Files:
+def contents(target: Target, wheels: Path, pythons: Sequence[str] = PYTHONS) -> Files:
     """Path and bytes of each file of the archive for a target.
 
     Raises:
-        tools.targets.MissingWheel: a wheel is not there.
+        subprocess.CalledProcessError: a wheel is not there; pip said which.
     """
     files = {_PROGRAM: (HERE / f"{_PROGRAM}.py").read_bytes()}
     files |= {name: (ROOT / name).read_bytes() for name in ("LICENSE", "NOTICE")}
-    for folder, wheel in sorted({*_placed(target, wheels, pythons)}):
-        files |= {f"{folder}/{name}": data for name, data in _content(wheel).items()}
+    own: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        (own,) = WheelBuilder(str(ROOT)).build(directory=folder, versions=["standard"])
-        files |= {f"{_PURE}/{name}": data for name, data in _content(Path(own)).items()}
+        for source in (ROOT, DISTRIBUTIONS["numazones-models"]):
+            own += WheelBuilder(str(source)).build(directory=folder, versions=["standard"])
+        for python in pythons:
+            names = needed(["kubectl"], environment=target.markers(python))
+            site = Path(folder, python)
+            install(site, names, target, python, wheels=wheels, further=own)
+            files |= _placed(site, f"python{python}")
     return files
 
 
-def _placed(target: Target, wheels: Sequence[Path], pythons: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Yield (folder, wheel) of all that a target's Pythons need; a Python has its folder in any case."""
-    for python in pythons:
-        for package in needed(["kubectl"], environment=target.markers(python)):
-            wheel = chosen(wheels, package, target, python)
-            yield _PURE if is_pure(wheel) else f"python{python}", wheel
+def _placed(site: Path, compiled: str) -> Files:
+    """What is installed in a folder: a package with compiled parts goes into the folder of that name."""
+    files = {}
+    for top in site.iterdir():
+        inside = [path for path in (top, *top.rglob("*")) if path.is_file()]
+        folder = compiled if any(".so" in path.suffixes for path in inside) else _PURE
+        for path in inside:
+            if top.name != "bin" and path.name not in _OF_THE_INSTALLATION:
+                files[f"{folder}/{path.relative_to(site).as_posix()}"] = path.read_bytes()
+    return files
 
 
 def write(
     folder: Path,
-    wheels: Sequence[Path],
+    wheels: Path,
     uri: str,
     homepage: str,
     *,
@@ -99,7 +78,7 @@ def write(
     Without it the manifest names the archives alone: krew needs both files then.
 
     Raises:
-        tools.targets.MissingWheel: a wheel is not there.
+        subprocess.CalledProcessError: a wheel is not there; pip said which.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template, platforms, made = _templates(), [], []
@@ -137,7 +116,10 @@ if __name__ == "__main__":
     parser.add_argument("--uri", default="", help="where the release's files can be downloaded")
     parser.add_argument("--homepage", default="", help="where the project can be read about")
     options = parser.parse_args()
-    found = downloaded(options.folder / "wheels")
-    manifest, made = write(options.folder, found, options.uri, options.homepage)
+    wheels = options.folder / "wheels"
+    for target in TARGETS:
+        for python in PYTHONS:
+            download(wheels, needed(["kubectl"], environment=target.markers(python)), target, python)
+    manifest, made = write(options.folder, wheels, options.uri, options.homepage)
     for path in (manifest, *made):
         print(path)

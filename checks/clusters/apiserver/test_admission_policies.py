@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numazones_apiserver import ApiError, ApiServer, WriteOptions
+from numazones_apiserver import ApiServer, StatusError, WriteOptions
 from numazones_apiserver.admission_policies.expressions import (
     OBJECT,
     PATCHES,
@@ -408,7 +408,7 @@ async def test_a_hopeless_expression_is_refused_by_the_name_of_its_field(
         "reinvocationPolicy": "Never",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
     }
-    with pytest.raises(ApiError) as raised:
+    with pytest.raises(StatusError) as raised:
         write(server, "mutatingadmissionpolicies", "p", spec)
     assert (raised.value.code, raised.value.reason) == (422, "Invalid")
     [cause] = (raised.value.details or {})["causes"]
@@ -423,7 +423,7 @@ async def test_an_expression_that_fails_denies_or_is_ignored_and_the_server_goes
     rules = {"resourceRules": [{**_RULE, "resourceNames": ["denied"]}]}
     install(server, "fails", expression, matchConstraints=rules)
     install(server, "ignored", expression, failurePolicy="Ignore")
-    with pytest.raises(ApiError) as raised:
+    with pytest.raises(StatusError) as raised:
         config_map(server, "denied")
     assert (raised.value.code, raised.value.reason) == (403, "Invalid")
     assert text in raised.value.message

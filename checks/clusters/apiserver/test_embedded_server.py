@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
-from numazones_apiserver import ApiError, ApiServer, NotLoopback, WriteOptions
+from numazones_apiserver import ApiServer, NotLoopback, StatusError, WriteOptions
 
 # --- being reached ---------------------------------------------------------------------------
 
@@ -71,9 +71,9 @@ async def test_objects_are_read_and_written_without_http(embedded: Any) -> None:
         kind, "default", {"metadata": {"name": "direct"}, "data": {"k": "v"}}, WriteOptions("test")
     )
     assert (await embedded.get("/api/v1/namespaces/default/configmaps/direct")).body["data"] == {"k": "v"}
-    with pytest.raises(ApiError, match='configmaps "none" not found'):
+    with pytest.raises(StatusError, match='configmaps "none" not found'):
         server.writes.get(kind, "default", "none")
-    with pytest.raises(ApiError, match="could not find the requested resource"):
+    with pytest.raises(StatusError, match="could not find the requested resource"):
         server.kind("unheard")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.protobuf import decode
 
 
@@ -66,7 +66,7 @@ def test_an_object_is_read_from_protobuf(api_version: str, kind: str, content: b
     ],
 )
 def test_a_body_that_is_not_protobuf_is_a_bad_request(data: bytes, message: str) -> None:
-    with pytest.raises(ApiError, match=message) as rejected:
+    with pytest.raises(StatusError, match=message) as rejected:
         decode(data)
     assert rejected.value.code == 400
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones_apiserver import fieldsets, ownership, patches
-from numazones_apiserver.ownership import Change, Writer
+from numazones_apiserver.ownership import OwnershipChange, Writer
 from numazones_apiserver.quantities import canonical
 from numazones_apiserver.schema import Schema, apply_defaults, compile_schema, prune, validate
 from numazones_apiserver.selectors import parse_labels, selector_text
@@ -77,7 +77,7 @@ _configs = st.fixed_dictionaries(
         "map": _items,
     },
 )
-_CHANGE = Change(SCHEMA, "now")
+_CHANGE = OwnershipChange(SCHEMA, "now")
 _ONE, _TWO = Writer("one", "Apply", "v1"), Writer("two", "Apply", "v1")
 
 

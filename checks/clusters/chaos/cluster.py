@@ -30,7 +30,7 @@ from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 from tests.places import ROOT
 
 _ROOT = ROOT
@@ -264,7 +264,7 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         server.node_proxy = fleet.answer
         for agent in fleet.agents.values():
             _watch(agent, history)
-        parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
+        parts = [fleet.run(), SimulatedScheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
         async with asyncio.TaskGroup() as tasks:
             cluster = Cluster(directory, server, client, fleet, tasks, defect=defect)
             running_parts = [tasks.create_task(part) for part in parts]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
-from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.budgets import BudgetHeadroom
 from numazones_client import Client, Resource
 from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
 from numazones_operator.main import main
@@ -64,7 +64,7 @@ def unbudgeted() -> None:
         return ""
 
     Client.evict = delete  # type: ignore[method-assign]
-    Headroom.rejection = rejection  # type: ignore[method-assign]
+    BudgetHeadroom.rejection = rejection  # type: ignore[method-assign]
 
 
 def backward() -> None:

@@ -34,9 +34,9 @@ from numazones_exporter.options import Options
 from numazones_exporter.token_claims import token_claims
 from numazones_exporter.triggers import MAX_BURST_SECONDS
 from numazones_simulator import machine_tree
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from tests import yaml_files
 from tests.places import ROOT
@@ -51,7 +51,7 @@ POLICIES = {
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
     )
 }
-SHAPE = machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
+SHAPE = machines.MachineShape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30)
 
 
 class RecordingServer(ApiServer):
@@ -98,8 +98,8 @@ class SimulatedNode:
     folder: Path
     server: RecordingServer
     client: Client
-    kubelet: Kubelet
-    files: StateFiles
+    kubelet: SimulatedKubelet
+    files: KubeletFiles
     options: Options
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -186,9 +186,9 @@ class SimulatedNode:
 async def node(tmp_path: Path) -> AsyncIterator[SimulatedNode]:
     machine = machines.build(SHAPE)
     config = configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
-    kubelet = Kubelet(NodeSpec(NODE, machine, config))
+    kubelet = SimulatedKubelet(NodeSpec(NODE, machine, config))
     tree = machine_tree.write(machine, tmp_path)
-    files = StateFiles(tmp_path / "kubelet")
+    files = KubeletFiles(tmp_path / "kubelet")
     files.write(kubelet.node)
     (tmp_path / "kubelet.json").write_text(json.dumps(config))
     options = Options(

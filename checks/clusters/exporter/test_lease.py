@@ -10,8 +10,8 @@ from checks.clusters.exporter.fake_api import FakeAPI
 from numazones_apiserver import InProcess
 from numazones_client import NO_RETRY, Client
 from numazones_exporter.lease import LeaseKeeper, lease, lease_name
-from numazones_exporter.metrics import Metrics
-from numazones_exporter.publishing import Writer
+from numazones_exporter.metrics import ExporterMetrics
+from numazones_exporter.publishing import ObjectWriter
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/numazones-system/leases/numazones-exporter-worker-3"
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
@@ -39,10 +39,10 @@ def test_times_are_written_in_utc_whatever_the_time_zone() -> None:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[tuple[FakeAPI, Writer]]:
+async def api() -> AsyncIterator[tuple[FakeAPI, ObjectWriter]]:
     fake = await FakeAPI().define()
     async with Client(transport=InProcess(fake), retry=NO_RETRY) as client:
-        yield fake, Writer(client, Metrics(CollectorRegistry()))
+        yield fake, ObjectWriter(client, ExporterMetrics(CollectorRegistry()))
 
 
 class Health:
@@ -57,7 +57,7 @@ class Health:
         return self.good
 
 
-def keeper(writer: Writer, health: Health, *, duration: float = 0.15) -> LeaseKeeper:
+def keeper(writer: ObjectWriter, health: Health, *, duration: float = 0.15) -> LeaseKeeper:
     return LeaseKeeper(
         writer,
         "worker-3",
@@ -75,7 +75,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
-    api: tuple[FakeAPI, Writer],
+    api: tuple[FakeAPI, ObjectWriter],
 ) -> None:
     fake, writer = api
     lease_keeper = keeper(writer, Health())
@@ -90,7 +90,7 @@ async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
 
 
 async def test_an_exporter_that_cannot_read_the_node_lets_its_lease_expire(
-    api: tuple[FakeAPI, Writer],
+    api: tuple[FakeAPI, ObjectWriter],
 ) -> None:
     fake, writer = api
     health = Health()
@@ -109,7 +109,7 @@ async def test_an_exporter_that_cannot_read_the_node_lets_its_lease_expire(
 
 
 async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
-    api: tuple[FakeAPI, Writer], caplog: pytest.LogCaptureFixture
+    api: tuple[FakeAPI, ObjectWriter], caplog: pytest.LogCaptureFixture
 ) -> None:
     fake, writer = api
     fake.fail(404, 'namespaces "numazones-system" not found', details={"name": "numazones-system"})
@@ -127,7 +127,7 @@ async def test_a_failed_renewal_is_logged_and_the_next_one_tried(
 
 @pytest.mark.parametrize("rejected", [True, False], ids=["a renewal failed", "the zones were not up to date"])
 async def test_after_trouble_it_is_renewed_long_before_its_usual_time(
-    api: tuple[FakeAPI, Writer],
+    api: tuple[FakeAPI, ObjectWriter],
     monkeypatch: pytest.MonkeyPatch,
     rejected: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:

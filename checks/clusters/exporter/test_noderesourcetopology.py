@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from checks.clusters.exporter.fake_api import FakeAPI
 from numazones.api.meta import ObjectMeta, OwnerReference
-from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
 from numazones_apiserver import InProcess
 from numazones_client import NO_RETRY, Client, ServerError, UnknownResource
 from numazones_client.resources import NODE_RESOURCE_TOPOLOGIES
-from numazones_exporter.metrics import Metrics
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.noderesourcetopology import NodeResourceTopologyPublisher
-from numazones_exporter.publishing import RESYNC_SECONDS, Writer
+from numazones_exporter.publishing import RESYNC_SECONDS, ObjectWriter
 
 PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/worker-3"
 THEIRS: dict[str, Any] = {
@@ -27,7 +27,7 @@ OWNER = OwnerReference(api_version="v1", kind="Node", name="worker-3", uid="node
 
 
 def zones(available: str = "22") -> list[NUMAZone]:
-    cpu = Resource(
+    cpu = ZoneResource(
         name="cpu", capacity="32", reserved="2", allocatable="30", assigned="8", available=available
     )
     return [
@@ -58,13 +58,13 @@ async def fake() -> FakeAPI:
 
 
 @pytest.fixture
-async def writer(fake: FakeAPI) -> AsyncIterator[Writer]:
+async def writer(fake: FakeAPI) -> AsyncIterator[ObjectWriter]:
     async with Client(transport=InProcess(fake), retry=NO_RETRY) as client:
-        yield Writer(client, Metrics(CollectorRegistry()))
+        yield ObjectWriter(client, ExporterMetrics(CollectorRegistry()))
 
 
 @pytest.fixture
-def publisher(writer: Writer, clock: Clock) -> NodeResourceTopologyPublisher:
+def publisher(writer: ObjectWriter, clock: Clock) -> NodeResourceTopologyPublisher:
     return NodeResourceTopologyPublisher(writer, "worker-3", clock=clock)
 
 
@@ -84,7 +84,7 @@ async def test_it_is_named_after_the_node_and_owned_by_it(
 
 
 async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
-    publisher: NodeResourceTopologyPublisher, writer: Writer, fake: FakeAPI
+    publisher: NodeResourceTopologyPublisher, writer: ObjectWriter, fake: FakeAPI
 ) -> None:
     await publisher.publish(zones())
     assert await publisher.publish(zones()) == 0

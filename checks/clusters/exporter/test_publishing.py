@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from checks.clusters.exporter.fake_api import ZONES, FakeAPI
 from numazones.api.meta import Condition, ObjectMeta, OwnerReference
-from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
 from numazones_apiserver import InProcess
 from numazones_client import (
     NO_RETRY,
@@ -29,8 +29,8 @@ from numazones_client import (
     Unreachable,
 )
 from numazones_client.config import FileToken, StaticToken, TokenSource
-from numazones_exporter.metrics import Metrics
-from numazones_exporter.publishing import RESYNC_SECONDS, MissingOwner, Writer, ZonePublisher
+from numazones_exporter.metrics import ExporterMetrics
+from numazones_exporter.publishing import RESYNC_SECONDS, MissingOwner, ObjectWriter, ZonePublisher
 
 NODE = "worker-3"
 NO_TOKEN = StaticToken()
@@ -49,7 +49,7 @@ def zone(
         status=NUMAZoneStatus(
             snapshot=snapshot,
             zones=2,
-            resources=(Resource(name="cpu", capacity="32", available="22"),),
+            resources=(ZoneResource(name="cpu", capacity="32", available="22"),),
             conditions=(Condition(type="Ready", status=ready, reason="Complete"),),
         ),
     )
@@ -84,8 +84,8 @@ async def fake() -> FakeAPI:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics(CollectorRegistry())
+def metrics() -> ExporterMetrics:
+    return ExporterMetrics(CollectorRegistry())
 
 
 def client(fake: FakeAPI, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSource = NO_TOKEN) -> Client:
@@ -94,9 +94,9 @@ def client(fake: FakeAPI, *, retry: RetryPolicy = NO_RETRY, credentials: TokenSo
 
 
 @pytest.fixture
-async def publisher(fake: FakeAPI, metrics: Metrics, clocks: Clocks) -> AsyncIterator[ZonePublisher]:
+async def publisher(fake: FakeAPI, metrics: ExporterMetrics, clocks: Clocks) -> AsyncIterator[ZonePublisher]:
     async with client(fake) as connection:
-        yield ZonePublisher(Writer(connection, metrics), NODE, now=clocks.now, clock=clocks.clock)
+        yield ZonePublisher(ObjectWriter(connection, metrics), NODE, now=clocks.now, clock=clocks.clock)
 
 
 def new_publisher(old: ZonePublisher, clocks: Clocks) -> ZonePublisher:
@@ -418,20 +418,22 @@ async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_repeated_late
 
 
 async def test_too_many_requests_are_repeated_after_the_time_asked_for(
-    fake: FakeAPI, metrics: Metrics
+    fake: FakeAPI, metrics: ExporterMetrics
 ) -> None:
     async with client(fake, retry=RetryPolicy(attempts=3, initial=0.001)) as connection:
-        publisher = ZonePublisher(Writer(connection, metrics), NODE)
+        publisher = ZonePublisher(ObjectWriter(connection, metrics), NODE)
         fake.fail(429, "slow down", after=1, retry_after=1)
         assert await publisher.publish([zone(0)]) == 2
     assert fake.writes_asked == [("PATCH", path(0)), ("PATCH", path(0)), ("PATCH", path(0, status=True))]
 
 
-async def test_an_expired_token_is_read_again(fake: FakeAPI, metrics: Metrics, tmp_path: Path) -> None:
+async def test_an_expired_token_is_read_again(
+    fake: FakeAPI, metrics: ExporterMetrics, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     async with client(fake, credentials=FileToken(token)) as connection:
-        publisher = ZonePublisher(Writer(connection, metrics), NODE)
+        publisher = ZonePublisher(ObjectWriter(connection, metrics), NODE)
         await publisher.publish([zone(0)])
         token.write_text("new")  # as the kubelet does before the old one expires
         fake.fail(401, "Unauthorized")
@@ -440,15 +442,15 @@ async def test_an_expired_token_is_read_again(fake: FakeAPI, metrics: Metrics, t
     assert fake.tokens[-1] == "Bearer new"
 
 
-async def test_an_api_server_that_is_away_is_named(metrics: Metrics, unused_tcp_port: int) -> None:
+async def test_an_api_server_that_is_away_is_named(metrics: ExporterMetrics, unused_tcp_port: int) -> None:
     async with Client(ClusterConfig(f"http://127.0.0.1:{unused_tcp_port}"), retry=NO_RETRY) as connection:
-        publisher = ZonePublisher(Writer(connection, metrics), NODE)
+        publisher = ZonePublisher(ObjectWriter(connection, metrics), NODE)
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1.*check the server's address, the network"):
             await publisher.publish([zone(0)])
 
 
 async def test_every_write_is_counted_by_kind_and_result(
-    publisher: ZonePublisher, fake: FakeAPI, metrics: Metrics
+    publisher: ZonePublisher, fake: FakeAPI, metrics: ExporterMetrics
 ) -> None:
     await publisher.publish([zone(0), zone(1)])
     fake.fail(409, "conflict")

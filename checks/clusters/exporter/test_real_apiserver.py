@@ -18,9 +18,9 @@ import pytest
 from numazones.kubelet import machines
 from numazones_apiserver.ports import listening_socket
 from numazones_simulator import machine_tree
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
@@ -68,11 +68,11 @@ class Node:
     def __init__(self, server: RealAPIServer, folder: Path) -> None:
         self.server = server
         self.folder = folder
-        machine = machines.build(machines.Shape(cores_per_numa=4))
+        machine = machines.build(machines.MachineShape(cores_per_numa=4))
         config = configuration(machine, topology_manager_policy="restricted", reserved_cpus="0,4")
-        self.kubelet = Kubelet(NodeSpec(NODE, machine, config))
+        self.kubelet = SimulatedKubelet(NodeSpec(NODE, machine, config))
         self.tree = machine_tree.write(machine, folder)
-        self.files = StateFiles(folder / "kubelet")
+        self.files = KubeletFiles(folder / "kubelet")
         self.files.write(self.kubelet.node)
         (folder / "kubelet.json").write_text(json.dumps(config))
         for name in (NODE, OTHER):

@@ -22,7 +22,7 @@ from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
 from numazones_simulator import machine_tree
 from numazones_simulator.kubelet.podresources import allocatable, listed
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from tests.conformance import scenario as reading
 from tests.places import DATA
 
@@ -88,7 +88,7 @@ def play(scenario: dict[str, Any]) -> tuple[Node, dict[str, dict[str, Any]]]:
 
 def write(directory: Path, scenario: dict[str, Any], node: Node, pods: dict[str, Any]) -> Options:
     tree = machine_tree.write(node.machine, directory)
-    StateFiles(directory).write(node)
+    KubeletFiles(directory).write(node)
     answers = {
         "podresources_list.pb": listed(node, map(Pod.from_api, pods.values())),
         "podresources_allocatable.pb": allocatable(node),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.apimachinery import timestamp
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Resource
 from numazones_client.resources import LEASES, NAMESPACES, PODS
@@ -41,7 +41,7 @@ class Cluster:
         self.server = plane.server
 
     def deny(self, verb: str, resource: str, namespace: str) -> None:
-        refused = ApiError(403, "Forbidden", "no")
+        refused = StatusError(403, "Forbidden", "no")
         fault = Fault(verb=verb, resource=resource, namespace=namespace, count=None, error=refused)
         self.server.faults.add(fault)
 

@@ -14,7 +14,7 @@ from kubectl_numazones.live.lines import forbidden
 from kubectl_numazones.reading.cluster import read_cluster
 from kubectl_numazones.reading.kinds import KINDS
 from kubectl_numazones.reading.source import Source
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import PODS
@@ -207,7 +207,9 @@ async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_ma
         await loop.start_nodes([node_kinds.single_numa_node("worker-1", "10.0.0.1")])
         faults = loop.server.faults
         denied = [
-            faults.add(Fault(verb="list", resource=name, count=None, error=ApiError(403, "Forbidden", "no")))
+            faults.add(
+                Fault(verb="list", resource=name, count=None, error=StatusError(403, "Forbidden", "no"))
+            )
             for name in ("replicasets", "rebalancerecommendations")
         ]
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
@@ -226,7 +228,7 @@ async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_ma
 
 async def test_why_a_cluster_cannot_be_shown_stays_on_the_screen(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
-        refused = ApiError(403, "Forbidden", "no")
+        refused = StatusError(403, "Forbidden", "no")
         denied = loop.server.faults.add(Fault(verb="list", resource="jobs", count=None, error=refused))
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
         async with app.run_test(size=(160, 30)) as pilot:

@@ -14,13 +14,13 @@ from kubectl_numazones.live import deciding
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.live.board import board_of
 from kubectl_numazones.live.lines import Line, node_details, zone_line
-from kubectl_numazones.live.listing import STUCK, ZONES, View, listing
-from kubectl_numazones.plan_decisions import Decision
+from kubectl_numazones.live.listing import STUCK, ZONES, ListView, listing
+from kubectl_numazones.plan_decisions import PlanDecision
 from kubectl_numazones.reading.cluster import read_cluster
 from kubectl_numazones.reading.kinds import ACCESS_REVIEWS
 from kubectl_numazones.reading.source import Source, connect
 from numazones.cluster.waiting import RELEASED
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import EVENTS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
@@ -159,7 +159,7 @@ async def test_events_that_are_looked_at_before_the_cluster_is_there_are_followe
 async def test_that_events_have_not_been_read_yet_is_said_no_longer_than_that(tmp_path: Path) -> None:
     async with planned(tmp_path) as (loop, app), app.run_test(size=(120, 30)) as pilot:
         await until(pilot, "worker-1 +0 ")
-        refused = ApiError(403, "Forbidden", "no")
+        refused = StatusError(403, "Forbidden", "no")
         fault = loop.server.faults.add(Fault(verb="list", resource="events", count=None, error=refused))
         await pilot.press("4")
         await until(pilot, "list events: no")
@@ -185,7 +185,7 @@ async def said(client: Client, name: str, message: str) -> None:
     await client.create(EVENTS, body, namespace="default")
 
 
-def listed(view: View, items: list[dict[str, Any]]) -> list[Line]:
+def listed(view: ListView, items: list[dict[str, Any]]) -> list[Line]:
     _, found = listing(view, board_of(read_cluster(items, None)), (), (), roomy=False)
     return found
 
@@ -196,28 +196,28 @@ def first_cells(found: list[Line]) -> list[str]:
 
 def test_many_owners_are_grouped_by_the_reason_and_a_group_shows_its_own() -> None:
     items = dump(4, waiting=30)
-    (group, *_) = found = listed(View(STUCK), items)
+    (group, *_) = found = listed(ListView(STUCK), items)
     assert len(found) <= 3
     assert str(group.cells[0]).endswith("owners")
     assert str(group.cells[-1]).startswith("Insufficient cpu, such as shop/rs-trainer-")
-    members = listed(View(STUCK, group=group.groups), items)
+    members = listed(ListView(STUCK, group=group.groups), items)
     assert len(members) == int(str(group.cells[0]).split()[0])
     assert all(not line.groups for line in members)
     # Words look into groups, and people may have every line.
-    assert first_cells(listed(View(STUCK, words="trainer-30"), items)) == ["shop/rs-trainer-30"]
-    assert len(listed(View(STUCK, grouped={STUCK: False}), items)) == 30
+    assert first_cells(listed(ListView(STUCK, words="trainer-30"), items)) == ["shop/rs-trainer-30"]
+    assert len(listed(ListView(STUCK, grouped={STUCK: False}), items)) == 30
 
 
 def test_many_zones_share_a_line_per_node_and_unknown_nodes_one_per_reason() -> None:
     lost = {f"node-{number}-numa-1" for number in range(1, 41)}
     items = [item for item in dump(120, waiting=0) if item["metadata"]["name"] not in lost]
-    found = listed(View(ZONES), items)
+    found = listed(ListView(ZONES), items)
     assert len(found) == 80 + 2
     assert first_cells(found[-2:]) == ["24 nodes", "16 nodes"]
     assert "of 2 zones published so far" in found[-2].groups
     node = next(line for line in found if line.groups == "node-50")
-    assert len(listed(View(ZONES, group="node-50"), items)) == int(str(node.cells[1])[-1]) + 1
-    unknown = listed(View(ZONES, group=found[-1].groups), items)
+    assert len(listed(ListView(ZONES, group="node-50"), items)) == int(str(node.cells[1])[-1]) + 1
+    unknown = listed(ListView(ZONES, group=found[-1].groups), items)
     assert len(unknown) == 16
 
 
@@ -266,7 +266,7 @@ async def test_keys_are_answered_while_it_is_worked_out_what_would_help() -> Non
 
 
 def test_decisions_are_named_after_their_commands() -> None:
-    assert [(decision.value, decision.field) for decision in Decision] == [
+    assert [(decision.value, decision.field) for decision in PlanDecision] == [
         ("approve", "approved"),
         ("reject", "rejected"),
     ]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_numazones.main import commands
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
@@ -247,7 +247,7 @@ async def test_who_may_not_decide_is_told_which_right_is_missing(tmp_path: Path)
 
 async def test_a_decision_that_the_api_server_refuses_names_the_right(cluster: Cluster) -> None:
     await cluster.plan()
-    refused = ApiError(403, "Forbidden", "no")
+    refused = StatusError(403, "Forbidden", "no")
     cluster.server.faults.add(
         Fault(verb="patch", resource="rebalancerecommendations", count=None, error=refused)
     )

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from checks.clusters.operator.rights import granted_rights
 from numazones_client.resources import PODS
 from numazones_operator.main import main
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_program import settings
 from numazones_simulator import node_kinds
 from tests.manifests.kustomizations import MANIFESTS, documents, the
@@ -79,12 +79,12 @@ def configuration() -> dict[str, Any]:
     return found
 
 
-def options(arguments: list[str], folder: Path) -> Options:
+def options(arguments: list[str], folder: Path) -> OperatorOptions:
     """What the operator makes of a container's arguments, with the Secret's folder where it is here."""
     mounted = [argument.replace("/etc/numazones/tls", str(folder)) for argument in arguments]
     with main.make_context("numazones-operator", mounted) as ctx:
         values, _ = settings.values_and_origins(ctx)
-        return Options(**values)
+        return OperatorOptions(**values)
 
 
 async def test_nobody_without_a_certificate_of_the_ca_reaches_bind(

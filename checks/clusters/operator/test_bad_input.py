@@ -104,7 +104,7 @@ async def test_a_node_deleted_while_predicting_is_not_in_the_prediction(setting:
     await renewing
     assert await setting.verdict() == "Admissible"
     assert [item.node for item in setting.published["pod"].candidates] == ["b"]
-    assert setting.published["pod"].evaluated == 1
+    assert setting.published["pod"].nodes.evaluated == 1
 
 
 async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_client import NotFound
 from numazones_client.resources import PODS
 from numazones_operator.process import Operator
 from numazones_operator.verification.verifier import Expectation, Verification, Verifier
 from numazones_simulator import node_kinds, placement_models
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
 from numazones_topology_aware.simulation.plugin import TopologyAwarePlugin
@@ -39,7 +39,7 @@ class Churn:
     def __init__(self, loop: Loop, *, seed: int) -> None:
         self._loop = loop
         self._draw = random.Random(seed)
-        self._pods = placement_models.pods_for_all(seed, Workload(seed).pods())
+        self._pods = placement_models.pods_for_all(seed, PodStream(seed).pods())
         self.alive: list[str] = []
         self.created = 0
 

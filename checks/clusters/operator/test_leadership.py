@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client.resources import LEASES
 from numazones_operator.leadership import Leadership, Term
@@ -210,7 +210,7 @@ async def test_without_the_right_to_watch_the_lease_is_read_now_and_then_and_tha
 ) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.client.create(LEASES, held_by("alive"), namespace=NAMESPACE)
-        forbidden = ApiError(403, "Forbidden", "the operator cannot watch resource leases")
+        forbidden = StatusError(403, "Forbidden", "the operator cannot watch resource leases")
         loop.server.faults.add(Fault(verb="watch", resource="leases", count=None, error=forbidden))
         heir = Candidate(loop, "heir")
         async with campaigning(heir):

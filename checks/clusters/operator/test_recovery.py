@@ -16,7 +16,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import predict, relevant
 from numazones_client import APIError, NotFound
 from numazones_client.resources import ADMISSION_PREDICTIONS, LEASES, NUMAZONES, PODS
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
@@ -78,7 +78,7 @@ async def assert_state_equals_a_fresh_list(loop: Loop, operator: Operator) -> No
         waiting = [pod for pod in state.pods if not pod.node and relevant(pod)]
         return all(
             published.get(pod.name, {}).get("verdict") == predict(pod, nodes).verdict
-            and published[pod.name]["nodes"].get("admissible", 0) == predict(pod, nodes).admissible
+            and published[pod.name]["nodes"].get("admissible", 0) == predict(pod, nodes).nodes.admissible
             for pod in waiting
         )
 
@@ -219,7 +219,7 @@ async def leader(loop: Loop) -> str:
 
 def test_a_follower_takes_over_from_a_killed_leader_within_15_seconds() -> None:
     """By its own clock: it counts from the look at which it saw the last renewal, and acts at a look."""
-    options = Options()
+    options = OperatorOptions()
     longest_pause = 1.2 * options.leader_elect_retry_period
     assert longest_pause + options.leader_elect_lease_duration + longest_pause < 15
 

@@ -23,12 +23,12 @@ from numazones_client.resources import (
     PODS,
     REPLICA_SETS,
 )
-from numazones_operator.mirror import stale_exporters
+from numazones_operator.notices import stale_exporters
 from numazones_operator.prevention import lost_releases
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
@@ -162,7 +162,9 @@ async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
         fleet = Fleet(client, [replace(spec, name=f"operator-{spec.name}") for spec in node_kinds.mixed(2)])
         running = [tasks.create_task(fleet.run())]
-        running += [tasks.create_task(ZonePublisher(agent, client).run()) for agent in fleet.agents.values()]
+        running += [
+            tasks.create_task(SimulatedZonePublisher(agent, client).run()) for agent in fleet.agents.values()
+        ]
         for agent in fleet.agents.values():
             # No node controller runs here that would take the taint of a new node away.
             await agent.registered.wait()

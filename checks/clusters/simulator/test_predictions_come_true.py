@@ -16,12 +16,12 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction import forecast as prediction
-from numazones.prediction.forecast import Kind, NodeVerdict, Standing
+from numazones.prediction.forecast import NodeAnswer, NodeVerdict, PodKind
 from numazones_simulator import node_kinds
-from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet, Verdict
 from numazones_simulator.node_spec import node_object
 from numazones_simulator.scheduler import choose
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 NODES = 20
 PODS = 2600
@@ -33,7 +33,7 @@ CROWD = 150
 class Cluster:
     """Simulated kubelets, and what a scheduler and a predictor know of their nodes."""
 
-    kubelets: dict[str, Kubelet]
+    kubelets: dict[str, SimulatedKubelet]
     nodes: dict[str, ClusterNode]
     draw: random.Random
     running: list[ClusterPod] = field(default_factory=list)
@@ -59,16 +59,16 @@ class Cluster:
 def mixed_cluster(seed: int) -> Cluster:
     specs = node_kinds.mixed(NODES)
     return Cluster(
-        {spec.name: Kubelet(spec) for spec in specs},
+        {spec.name: SimulatedKubelet(spec) for spec in specs},
         {spec.name: ClusterNode.from_api(node_object(spec, now="")) for spec in specs},
         random.Random(seed),
     )
 
 
-def outcome(verdict: Verdict) -> tuple[Standing, tuple[tuple[str, str], ...]]:
+def outcome(verdict: Verdict) -> tuple[NodeAnswer, tuple[tuple[str, str], ...]]:
     if verdict.rejection is None:
-        return Standing.ADMITS, ()
-    return Standing.REJECTS, ((verdict.rejection.reason, verdict.rejection.message),)
+        return NodeAnswer.ADMITS, ()
+    return NodeAnswer.REJECTS, ((verdict.rejection.reason, verdict.rejection.message),)
 
 
 def bound(body: dict[str, Any], number: int) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def bound(body: dict[str, Any], number: int) -> dict[str, Any]:
 def test_every_prediction_at_binding_time_equals_the_outcome() -> None:
     cluster = mixed_cluster(seed=20)
     seen: Counter[str] = Counter()
-    kinds: Counter[tuple[str, Standing]] = Counter()
-    for number, body in enumerate(islice(Workload(21).pods(), PODS)):
+    kinds: Counter[tuple[str, NodeAnswer]] = Counter()
+    for number, body in enumerate(islice(PodStream(21).pods(), PODS)):
         pod = ClusterPod.from_api(bound(body, number))
         choice = choose(pod, cluster.nodes.values())
         if choice.node is None:
@@ -89,7 +89,7 @@ def test_every_prediction_at_binding_time_equals_the_outcome() -> None:
                 cluster.end_one()
             continue
         predicted: NodeVerdict = prediction.ask(
-            Kind.of(pod) or pytest.fail(pod.problem), cluster.known(choice.node)
+            PodKind.of(pod) or pytest.fail(pod.problem), cluster.known(choice.node)
         )
         verdict = cluster.kubelets[choice.node].admit(body)
         assert (predicted.standing, predicted.obstacles) == outcome(verdict), (choice.node, body)
@@ -117,19 +117,19 @@ def test_pods_that_pass_by_the_scheduler_are_foretold_as_well() -> None:
     """Bound by nodeName they may be too large for the node; the order of the kubelet's checks decides."""
     cluster = mixed_cluster(seed=5)
     seen: Counter[str] = Counter()
-    for number, body in enumerate(islice(Workload(6).pods(), 400)):
+    for number, body in enumerate(islice(PodStream(6).pods(), 400)):
         pod = ClusterPod.from_api(bound(body, number))
         name = cluster.draw.choice(list(cluster.kubelets)[:5])
         node = cluster.known(name)
         assert node.known is not None
         assert pod.admission is not None
         by_kubelet = prediction.ask_placement(pod.admission, node.known)
-        by_scheduler = prediction.ask(Kind.of(pod) or pytest.fail(pod.problem), node)
+        by_scheduler = prediction.ask(PodKind.of(pod) or pytest.fail(pod.problem), node)
         verdict = cluster.kubelets[name].admit(body)
         # A device resource that the node does not have is nothing to its kubelet.
         lacking = {f"Insufficient {name}" for name in pod.requests.keys() & node.allocatable.keys()}
         objections = [reason for reason, _ in by_scheduler.obstacles if reason in lacking]
-        if by_kubelet.standing is Standing.REJECTS or not objections:
+        if by_kubelet.standing is NodeAnswer.REJECTS or not objections:
             assert (by_kubelet.standing, by_kubelet.obstacles) == outcome(verdict)
         else:
             assert verdict.rejection is not None

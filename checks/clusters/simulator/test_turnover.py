@@ -12,7 +12,7 @@ from numazones_simulator.prevention import Prevention
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import Publishing
 from numazones_simulator.turnover import Turnover, fate_of
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
@@ -38,7 +38,7 @@ async def test_pods_come_and_go_until_all_have_met_their_fate(tmp_path: Path) ->
     async with simulated_cluster.running(
         node_kinds.mixed(5), tmp_path, Screen(), publishing=Publishing.DIRECT, operator=None
     ) as cluster:
-        turnover = Turnover(cluster.plane.client, islice(Workload(2).pods(), 50), crowd=20)
+        turnover = Turnover(cluster.plane.client, islice(PodStream(2).pods(), 50), crowd=20)
         fates = await turnover.run(50, progress=seen.append)
         left = await cluster.plane.client.list(PODS)
     assert fates.total == 50
@@ -60,7 +60,7 @@ async def test_behind_the_gate_pods_wait_that_would_be_rejected(tmp_path: Path, 
         prevent=(Prevention.GATE,) if gate else (),
     ) as cluster:
         # One at a time, and none goes: what is told of a pod that waits does not change any more.
-        turnover = Turnover(cluster.plane.client, Workload(4).pods(), crowd=45, in_flight=1)
+        turnover = Turnover(cluster.plane.client, PodStream(4).pods(), crowd=45, in_flight=1)
         fates = await turnover.run(45)
         gated = [pod for pod in await cluster.plane.client.list(PODS) if pod["spec"].get("schedulingGates")]
     assert fates.total == 45

@@ -18,8 +18,8 @@ from numazones_exporter import confinement, landlock
 from numazones_exporter.confinement import NotConfined
 from numazones_exporter.file_opener import FileOpener
 from numazones_exporter.options import LANDLOCK_BEST_EFFORT, LANDLOCK_OFF, LANDLOCK_REQUIRED, Options
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.state_files import StateFiles
+from numazones_node.problems import SourceError
 
 ATTACK = Path(__file__).with_name("attack.py")
 NEEDED = (

@@ -23,14 +23,14 @@ from numazones.kubelet import machines
 from numazones_client.resources import NODES, NUMAZONES
 from numazones_simulator import machine_tree
 from numazones_simulator.control_plane import ControlPlane, control_plane
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, bystander, configuration, node_object
 from tests.operator.closed_loop import eventually
 
 NODE = "kind-control-plane"
-MACHINE = machines.build(machines.Shape(sockets=1, cores_per_numa=4, memory_per_numa=8 << 30))
+MACHINE = machines.build(machines.MachineShape(sockets=1, cores_per_numa=4, memory_per_numa=8 << 30))
 STATIC = configuration(MACHINE, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
 STATE_FILES = (
     "kubelet/cpu_manager_state",
@@ -146,9 +146,9 @@ async def exporting(folder: Path, plane: ControlPlane, case: Case) -> AsyncItera
     """The real exporter on a simulated node; yields its log."""
     config = case.config or STATIC
     spec = NodeSpec(NODE, MACHINE, config)
-    kubelet = Kubelet(spec)
+    kubelet = SimulatedKubelet(spec)
     tree = machine_tree.write(MACHINE, folder)
-    StateFiles(folder / "kubelet").write(kubelet.node)
+    KubeletFiles(folder / "kubelet").write(kubelet.node)
     (folder / "config.json").write_text(json.dumps(config))
     await plane.client.create(NODES, node_object(spec, now="2026-01-31T08:00:00Z"))
     socket, log = folder / "kubelet" / "pod-resources" / "kubelet.sock", folder / "exporter.log"

@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from collections.abc import Mapping
 from configparser import ConfigParser
@@ -34,7 +33,7 @@ from packaging.utils import canonicalize_name
 from numazones.placement.models import ENTRY_POINTS
 from tests.places import ROOT
 from tools.archives import MOMENT
-from tools.locked import locked, needed
+from tools.locked import DISTRIBUTIONS, extras_of, locked, needed, project
 
 IMAGES = ROOT / "tools" / "images"
 BUILT = ROOT / ".cache" / "images"
@@ -65,8 +64,8 @@ def test_an_image_installs_what_the_lock_pins_by_hash_and_its_extra_needs(progra
     lock = (ROOT / "requirements.txt").read_text()
     assert all(entry[0] in lock for entry in entries)
     pins = {entry[1]: entry[2] for entry in entries}
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    direct = [*wanted["dependencies"], *wanted["optional-dependencies"][program]]
+    (extra,) = [found[program] for name in DISTRIBUTIONS if program in (found := extras_of(name))]
+    direct = [*project()["dependencies"], *extra]
     names = {canonicalize_name(Requirement(text).name) for text in direct}
     assert names <= pins.keys()
     assert {name: version(name) for name in pins} == pins, "the environment is that of the lock"
@@ -109,8 +108,8 @@ def context(tmp_path: Path) -> Path:
 
 def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     stamp = {"VERSION": "9.8.7", "SOURCE_DATE_EPOCH": "1767225600"}
-    bill = python("tools/images/sbom.py", "exporter", str(context), "amd64", **stamp)
-    assert bill == python("tools/images/sbom.py", "exporter", str(context), "amd64", **stamp)
+    bill = python("-m", "tools.sbom", "exporter", str(context), "amd64", **stamp)
+    assert bill == python("-m", "tools.sbom", "exporter", str(context), "amd64", **stamp)
     read = Bom.from_json(json.loads(bill))  # type: ignore[attr-defined] # made by a decorator
     assert read.metadata.component.name == "numazones-exporter"
     assert read.metadata.component.version == "9.8.7"
@@ -125,7 +124,7 @@ def test_the_bill_names_every_package_with_its_hash(context: Path) -> None:
     assert [item.content for item in compiled.hashes] == [hashlib.sha256(b"{}").hexdigest()]
     assert str(found["libc6"].purl).startswith("pkg:deb/debian/libc6@2.36")
     assert all(len(item.hashes) == 1 for item in found.values())
-    other = json.loads(python("tools/images/sbom.py", "exporter", str(context), "arm64", **stamp))
+    other = json.loads(python("-m", "tools.sbom", "exporter", str(context), "arm64", **stamp))
     assert other["serialNumber"] != json.loads(bill)["serialNumber"]
     assert {item["purl"] for item in other["components"]} == {
         "pkg:pypi/example@1.2",
@@ -348,12 +347,12 @@ def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image
     (text,) = (
         content.decode()
         for name, content in built.contents.items()
-        if re.search(r"/numazones-[^/]*\.dist-info/entry_points\.txt$", name)
+        if re.search(r"/numazones_models-[^/]*\.dist-info/entry_points\.txt$", name)
     )
     listed = ConfigParser(delimiters="=")
     listed.read_string(text)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert dict(listed[ENTRY_POINTS]) == project["entry-points"][ENTRY_POINTS] != {}
+    declared = project("numazones-models")["entry-points"][ENTRY_POINTS]
+    assert dict(listed[ENTRY_POINTS]) == declared != {}
     for value in listed[ENTRY_POINTS].values():
         module = value.partition(":")[0].replace(".", "/")
         assert any(name.endswith(f"-packages/{module}.py") for name in built.contents), module

@@ -47,7 +47,7 @@ from numazones_client import Client, ClusterConfig
 from numazones_client.config import StaticToken
 from numazones_client.resources import ADMISSION_PREDICTIONS, NUMAZONES, PODS
 from numazones_exporter import landlock
-from numazones_exporter import podresources_pb2 as pb
+from numazones_node import podresources_pb2 as pb
 from numazones_simulator import recorded_nodes, recordings
 from numazones_simulator.control_plane import ControlPlane
 from numazones_simulator.kubelet.unix_server import UnixServer
@@ -61,7 +61,7 @@ IMAGES = ROOT / ".cache" / "images"
 SAMPLE = ROOT / "tests" / "data" / "recordings"
 TOKEN = "token-of-the-pod"
 PATIENCE = 120.0
-ATTACK = ROOT / "tests" / "exporter" / "attack.py"
+ATTACK = ROOT / "checks" / "programs" / "exporter" / "attack.py"
 HIDDEN = {
     "pods/5d1/volumes/kubernetes.io~secret/database/password",
     "pods/5d1/volumes/kubernetes.io~projected/token/token",

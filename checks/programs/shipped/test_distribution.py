@@ -5,13 +5,15 @@ other: so a program that imports what its extra does not bring, or another progr
 """
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import distribution, version
 from pathlib import Path
 
@@ -19,22 +21,25 @@ import pytest
 
 from checks.programs.shipped import demo_story
 from tests.places import ROOT
-from tools.locked import needed
+from tools.locked import DISTRIBUTIONS, extras_of, needed, project, siblings
 
 SAMPLE = ROOT / "tests" / "data" / "recordings" / "one-node"
 PACKAGES = {
-    "numazones",
-    "numazones_client",
-    "numazones_program",
-    "numazones_page",
-    "numazones_exporter",
-    "numazones_operator",
-    "kubectl_numazones",
-    "numazones_simulator",
-    "numazones_apiserver",
-    "numazones_koordinator",
-    "numazones_topology_aware",
+    "numazones": {
+        "numazones",
+        "numazones_client",
+        "numazones_program",
+        "numazones_page",
+        "numazones_node",
+        "numazones_exporter",
+        "numazones_operator",
+        "kubectl_numazones",
+    },
+    "numazones-models": {"numazones_koordinator", "numazones_topology_aware"},
+    "numazones-lab": {"numazones_simulator", "numazones_apiserver"},
 }
+"""Distribution → the packages in its wheel."""
+EVERY_PACKAGE = set().union(*PACKAGES.values())
 PROGRAMS = {
     "exporter": "numazones_exporter",
     "operator": "numazones_operator",
@@ -42,19 +47,11 @@ PROGRAMS = {
     "simulator": "numazones_simulator",
 }
 """Extra → the package of its program."""
-SHARED = PACKAGES - set(PROGRAMS.values()) - {"numazones_apiserver"}
-BORROWED = {
-    # It serves podresources in the exporter's wire format.
-    "numazones_simulator": {"numazones_exporter", "numazones_exporter.podresources_pb2"},
-    # It replays recordings, whose machines it reads as the exporter does.
-    "kubectl_numazones": {
-        "numazones_exporter",
-        "numazones_exporter.observation",
-        "numazones_exporter.sources",
-        "numazones_exporter.sources.problems",
-        "numazones_exporter.sources.sysfs",
-    },
-}
+BACKEND = {"hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"}
+"""What builds a wheel."""
+SHARED = EVERY_PACKAGE - set(PROGRAMS.values()) - {"numazones_apiserver"}
+Wheels = dict[str, Path]
+"""Distribution → its wheel."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -64,6 +61,15 @@ for name in sys.argv[1:]:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 print(*sorted(sys.modules))
+"""
+
+SHOW_MODELS = """
+from numazones.placement import models
+print(*(f"{name} {type(model).__module__}" for name, model in models.models().items()), sep="\\n")
+"""
+SHOW_SIMULATIONS = """
+from numazones_simulator import placement_models
+print(*placement_models.simulations())
 """
 
 
@@ -90,9 +96,14 @@ def build(source: Path, target: str, folder: Path, **environment: str) -> Path:
     return made
 
 
+def build_wheels(root: Path, folder: Path) -> Wheels:
+    sources = {name: root / place.relative_to(ROOT) for name, place in DISTRIBUTIONS.items()}
+    return {name: build(source, "wheel", folder / name) for name, source in sources.items()}
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    return build_wheels(ROOT, tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="module")
@@ -101,16 +112,23 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Environment:
-    """A clean environment with the wheel and what some extras need."""
+    """A clean environment with some wheels and what some extras need."""
 
-    def __init__(self, folder: Path, wheel: Path, *extras: str | None) -> None:
+    def __init__(
+        self, folder: Path, wheels: Collection[Path], *extras: str | None, building: bool = False
+    ) -> None:
         venv.create(folder, with_pip=False, symlinks=True)
         self.bin = folder / "bin"
         (site,) = folder.glob("lib/python3*/site-packages")
-        for name in sorted(needed([*filter(None, extras)])):
+        names = needed([*filter(None, extras)])
+        for name in sorted(names | BACKEND if building else names):
             _link(name, site)
+        if wheels:
+            self.install(*wheels, cwd=folder)
+
+    def install(self, *what: str | Path, cwd: Path) -> None:
         options = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
-        run(sys.executable, "-m", "pip", "--python", self.bin / "python", "install", *options, wheel)
+        run(sys.executable, "-m", "pip", "--python", self.bin / "python", "install", *options, *what, cwd=cwd)
 
     def python(self, *arguments: str | Path, cwd: Path) -> str:
         # -I: the folder it is run in counts for nothing.
@@ -129,44 +147,88 @@ def _link(name: str, site: Path) -> None:
 
 @pytest.fixture(scope="module", params=[None, *PROGRAMS], ids=lambda extra: extra or "library")
 def environment(
-    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, wheels: Wheels, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str | None, Environment]]:
+    """The library alone; a program with the placement models, as images and plugin have it; the lab."""
     folder = tmp_path_factory.mktemp("env")
-    yield request.param, Environment(folder / "env", wheel, request.param)
+    wanted = ["numazones"]
+    if request.param is not None:
+        wanted.append("numazones-models")
+    if request.param == "simulator":
+        wanted.append("numazones-lab")
+    yield request.param, Environment(folder / "env", [wheels[name] for name in wanted], request.param)
     shutil.rmtree(folder)  # thousands of files
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as content:
+@pytest.mark.parametrize("distribution", PACKAGES)
+def test_a_wheel_holds_its_packages_and_nothing_else(wheels: Wheels, distribution: str) -> None:
+    about = f"{distribution.replace('-', '_')}-{version('numazones')}.dist-info"
+    with zipfile.ZipFile(wheels[distribution]) as content:
         names = content.namelist()
-        metadata = content.read(f"numazones-{version('numazones')}.dist-info/METADATA").decode()
+        metadata = content.read(f"{about}/METADATA").decode()
     tops = {name.partition("/")[0] for name in names}
-    assert tops == {*PACKAGES, f"numazones-{version('numazones')}.dist-info"}
-    for package in PACKAGES:
+    assert tops == {*PACKAGES[distribution], about}
+    for package in PACKAGES[distribution]:
         assert f"{package}/py.typed" in names
         assert f"{package}/__init__.py" in names
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
-    for extra in PROGRAMS:
-        assert f"Provides-Extra: {extra}\n" in metadata
+    for extra, package in PROGRAMS.items():
+        assert (f"Provides-Extra: {extra}\n" in metadata) == (package in PACKAGES[distribution])
     assert "License-Expression: Apache-2.0\n" in metadata
 
 
-def test_equal_sources_give_equal_wheels(wheel: Path, tmp_path: Path) -> None:
-    assert build(ROOT, "wheel", tmp_path).read_bytes() == wheel.read_bytes()
+def test_equal_sources_give_equal_wheels(wheels: Wheels, tmp_path: Path) -> None:
+    again = build_wheels(ROOT, tmp_path)
+    assert {name: path.read_bytes() for name, path in again.items()} == {
+        name: path.read_bytes() for name, path in wheels.items()
+    }
 
 
-def test_the_wheel_of_the_sdist_is_the_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+def test_the_wheels_of_the_sdist_are_the_wheels(wheels: Wheels, sdist: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
-        assert not [name for name in names if "/tests/" in name and "/tests/data/recordings/" not in name]
-        assert not [name for name in names if "/.cache/" in name]
+        assert not [name for name in names if "/tests/" in name or "/.cache/" in name]
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
-    again = build(source, "wheel", tmp_path / "wheel")
-    with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(again) as theirs:
-        assert {item.filename: item.CRC for item in ours.infolist()} == {
-            item.filename: item.CRC for item in theirs.infolist()
-        }
+    again = build_wheels(source, tmp_path / "wheels")
+    for name, wheel in wheels.items():
+        with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(again[name]) as theirs:
+            assert {item.filename: item.CRC for item in ours.infolist()} == {
+                item.filename: item.CRC for item in theirs.infolist()
+            }
+
+
+def test_distributions_share_a_version_and_need_each_other_alone() -> None:
+    """What else a program needs is in its extra: ``tools.locked`` relies on it."""
+    same = version("numazones")
+    for name in DISTRIBUTIONS:
+        declared = project(name)
+        assert declared["version"] == same
+        if name != "numazones":
+            assert declared["dependencies"] == [f"{other}=={same}" for other in sorted(siblings(name))]
+
+
+def upgraded_lines() -> dict[str, str]:
+    """Extra of version 0.2 → what the upgrade guide says to install from a checkout instead."""
+    guide = (ROOT / "docs" / "guides" / "upgrade.md").read_text()
+    section = guide.partition("## From 0.2, installed from a checkout\n")[2].partition("\n## ")[0]
+    return dict(
+        re.findall(r"^\| `pip install '\.\[(\w+)\]'` \| `pip install (.*)` \|$", section, re.MULTILINE)
+    )
+
+
+@pytest.mark.parametrize("extra", [*PROGRAMS, "apiserver"])
+def test_the_upgrade_guide_installs_what_version_0_2_did(extra: str, tmp_path: Path) -> None:
+    line = shlex.split(upgraded_lines()[extra])
+    (holder,) = [name for name in DISTRIBUTIONS if extra in extras_of(name)]
+    folder = DISTRIBUTIONS[holder].relative_to(ROOT).as_posix()
+    assert f"./{folder}[{extra}]".replace("./.", ".") in line
+    installed = Environment(tmp_path / "environment", (), extra, building=True)
+    installed.install(*line, "--no-build-isolation", cwd=ROOT)
+    found = installed.python("-c", SHOW_MODELS, cwd=tmp_path)
+    assert [line.split()[0] for line in found.splitlines()] == ["koordinator", "topology-aware"]
+    package = PROGRAMS.get(extra, "numazones_apiserver")
+    installed.python("-c", f"import {package}", cwd=tmp_path)
 
 
 def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
@@ -175,32 +237,24 @@ def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
     extra, installed = environment
     mine = {"numazones"} if extra is None else {"numazones", PROGRAMS[extra]}
     imported = set(installed.python("-W", "error", "-c", IMPORT_ALL, *sorted(mine), cwd=tmp_path).split())
-    ours = {name for name in imported if name.partition(".")[0] in PACKAGES}
+    ours = {name for name in imported if name.partition(".")[0] in EVERY_PACKAGE}
     assert mine <= ours
     allowed = mine | (SHARED if extra else set())
     if extra == "simulator":
         allowed |= {"numazones_apiserver"}  # it stands in for the API server too
-    borrowed = BORROWED.get(PROGRAMS.get(extra or "", ""), set())
-    assert {name for name in ours if name.partition(".")[0] not in allowed} == borrowed
+    assert {name.partition(".")[0] for name in ours} <= allowed
     if extra in (None, "exporter"):
         assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
 
 
-SHOW_MODELS = """
-from numazones.placement import models
-print(*(f"{name} {type(model).__module__}" for name, model in models.models().items()), sep="\\n")
-"""
-SHOW_SIMULATIONS = """
-from numazones_simulator import placement_models
-print(*placement_models.simulations())
-"""
-
-
-def test_placement_models_are_found_with_any_extra(
+def test_placement_models_are_found_with_any_program_and_the_library_does_without(
     environment: tuple[str | None, Environment], tmp_path: Path
 ) -> None:
     extra, installed = environment
     found = [line.split() for line in installed.python("-c", SHOW_MODELS, cwd=tmp_path).splitlines()]
+    if extra is None:
+        assert not any(found)
+        return
     assert found == [
         ["koordinator", "numazones_koordinator.model"],
         ["topology-aware", "numazones_topology_aware.model"],
@@ -210,8 +264,9 @@ def test_placement_models_are_found_with_any_extra(
         assert simulated == [name for name, _ in found]
 
 
-def test_the_embedded_api_server_needs_its_extra_alone_and_no_program(wheel: Path, tmp_path: Path) -> None:
-    installed = Environment(tmp_path / "environment", wheel, "apiserver")
+def test_the_embedded_api_server_needs_its_extra_alone_and_no_program(wheels: Wheels, tmp_path: Path) -> None:
+    needed_wheels = (wheels["numazones"], wheels["numazones-lab"])
+    installed = Environment(tmp_path / "environment", needed_wheels, "apiserver")
     imported = installed.python("-W", "error", "-c", IMPORT_ALL, "numazones_apiserver", cwd=tmp_path).split()
     roots = {name.partition(".")[0] for name in imported}
     assert {name for name in roots if "numazones" in name} == {"numazones", "numazones_apiserver"}
@@ -265,18 +320,18 @@ def test_each_program_runs_with_its_extra_alone(
     assert expected in said
 
 
-def test_prevention_can_be_tried_without_a_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_prevention_can_be_tried_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
     """The demo's second scheduler and the gate run what manifests say; a wheel carries those."""
-    installed = Environment(tmp_path / "environment", wheel, "simulator", "operator")
+    installed = Environment(tmp_path / "environment", wheels.values(), "simulator", "operator")
     cluster = ("cluster", "--nodes=1", "--pods=3", "--publishing=direct", "--no-serve")
     for way in ("extender", "gate"):
         said = run(installed.bin / "numazones-simulator", *cluster, f"--prevention={way}", cwd=tmp_path)
         assert "3 pods in all, 0 rejected by kubelets" in said
 
 
-def test_the_demo_needs_no_checkout_and_tells_its_story_to_the_end(wheel: Path, tmp_path: Path) -> None:
-    """From pods that come and go to the plan that makes room, by the programs of the wheel alone."""
-    installed = Environment(tmp_path / "environment", wheel, *PROGRAMS)
+def test_the_demo_needs_no_checkout_and_tells_its_story_to_the_end(wheels: Wheels, tmp_path: Path) -> None:
+    """From pods that come and go to the plan that makes room, by the programs of the wheels alone."""
+    installed = Environment(tmp_path / "environment", wheels.values(), *PROGRAMS)
     simulator, film = installed.bin / "numazones-simulator", tmp_path / "demo.svg"
     said = run(simulator, "demo", "--auto", "--record", film, cwd=tmp_path, HOME=str(tmp_path))
     demo_story.check(said, film)

@@ -11,17 +11,19 @@ from tests.places import ROOT
 
 VERSIONED = (
     "pyproject.toml",
+    "models/pyproject.toml",
+    "lab/pyproject.toml",
     "manifests/chart/Chart.yaml",
     "manifests/exporter/kustomization.yaml",
     "manifests/operator/kustomization.yaml",
 )
 
 
-def test_the_commit_hook_runs_make_lint_and_ci_runs_make_test() -> None:
+def test_commits_are_linted_and_ci_runs_make_test_and_make_check() -> None:
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     (hook,) = [hook for repo in config["repos"] for hook in repo["hooks"]]
     assert (hook["entry"], hook["language"], hook["pass_filenames"]) == ("make lint", "system", False)
-    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-2:] == ["make test", "exec make check"]
     asked = subprocess.run(
         ["make", "--dry-run", "--always-make", "test"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout

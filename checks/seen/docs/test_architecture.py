@@ -44,9 +44,9 @@ from numazones_operator import handlers
 from numazones_simulator import machine_tree, node_kinds
 from numazones_simulator.control_plane import control_plane
 from numazones_simulator.kubelet.agent import Agent
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 from numazones_simulator.replica_sets import ReplicaSets
 from tests.operator.closed_loop import Loop, closed_loop, eventually, pod_body
@@ -214,11 +214,11 @@ async def recommendation_in(loop: Loop, phase: str) -> str:
 async def test_a_changed_state_file_becomes_zones_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
     walk = Walk("Sysfs to zone")
     name, stop = "worker-3", asyncio.Event()
-    machine = machines.build(machines.Shape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30))
+    machine = machines.build(machines.MachineShape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30))
     config = configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
-    kubelet = Kubelet(NodeSpec(name, machine, config))
+    kubelet = SimulatedKubelet(NodeSpec(name, machine, config))
     tree = machine_tree.write(machine, tmp_path)
-    files = StateFiles(tmp_path / "kubelet")
+    files = KubeletFiles(tmp_path / "kubelet")
     files.write(kubelet.node)
     (tmp_path / "kubelet.json").write_text(json.dumps(config))
     options = Options(

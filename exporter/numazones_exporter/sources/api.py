@@ -25,7 +25,7 @@ from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import KubeletConfigReader
 from numazones_exporter.sources.node_pods import pods_of
 from numazones_exporter.sources.paths import kubelet_certificate
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 from numazones_program.addresses import parse_address
 
 KUBELET_PORT = 10250

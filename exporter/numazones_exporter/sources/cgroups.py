@@ -19,7 +19,7 @@ from pathlib import Path
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones_exporter.observation import NOT_FOUND
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 _V2_MARK = "cgroup.controllers"
 _STAT = "memory.numa_stat"

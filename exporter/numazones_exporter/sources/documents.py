@@ -7,7 +7,7 @@ from typing import Any
 
 from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NOT_FOUND
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 _MAX_DEPTH = 200
 """Levels of nesting; pods have some fifteen."""

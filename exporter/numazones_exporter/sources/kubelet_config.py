@@ -12,9 +12,9 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.versions import UnsupportedVersion
 from numazones_exporter.file_opener import ReadFile, read_file
-from numazones_exporter.observation import KUBELET_CONFIG, NOT_ASKED, Problem
+from numazones_exporter.observation import KUBELET_CONFIG, NOT_ASKED
 from numazones_exporter.sources.documents import read_document
-from numazones_exporter.sources.problems import Reading, SourceError
+from numazones_node.problems import Problem, Reading, SourceError
 
 
 class KubeletConfigReader(Protocol):

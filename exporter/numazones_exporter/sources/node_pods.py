@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from numazones_exporter.file_opener import ReadFile, read_file
 from numazones_exporter.observation import NodePod
 from numazones_exporter.sources.documents import read_document
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 _MIRROR = "kubernetes.io/config.mirror"
 _STATIC_UID = "kubernetes.io/config.hash"

@@ -3,6 +3,7 @@
 The process that opens them imports this before anything heavy, and nothing of what reads them.
 """
 
+import os
 from pathlib import Path
 
 from numazones_exporter.options import Options
@@ -30,3 +31,13 @@ def file_of(source: str, scheme: str = "file") -> Path | None:
     """The path in the setting of a source, such as ``file:PATH``; None where it is of another form."""
     found, _, path = source.partition(":")
     return Path(path) if found == scheme and path else None
+
+
+def cure_of_denial() -> str:
+    """What helps where the kernel denies access to the kubelet's files."""
+    if os.geteuid() != 0:
+        return "the exporter must run as root"
+    return (
+        "the exporter runs as root, so it belongs to another user, or SELinux or AppArmor keeps it from the "
+        "exporter: where SELinux is enforced, give the pod the type spc_t (securityContext.seLinuxOptions)"
+    )

@@ -21,7 +21,6 @@ from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine_state import Block
-from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import (
     NOT_ASKED,
     SOCKET_MISSING,
@@ -29,8 +28,10 @@ from numazones_exporter.observation import (
     PodResources,
     PodResourcesAnswer,
 )
-from numazones_exporter.podresources_grpc import PodResourcesListerStub
-from numazones_exporter.sources.problems import SourceError, cure_of_denial
+from numazones_exporter.sources.paths import cure_of_denial
+from numazones_node import podresources_pb2 as pb
+from numazones_node.podresources_grpc import PodResourcesListerStub
+from numazones_node.problems import SourceError
 
 T = TypeVar("T")
 

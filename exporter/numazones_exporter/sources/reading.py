@@ -27,9 +27,7 @@ from numazones_exporter.observation import (
     PODRESOURCES,
     PODS,
     SOCKET_MISSING,
-    SYSFS,
     Observation,
-    Problem,
 )
 from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import (
@@ -41,9 +39,9 @@ from numazones_exporter.sources.kubelet_config import (
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
 from numazones_exporter.sources.paths import file_of
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
-from numazones_exporter.sources.problems import Reading, SourceError
 from numazones_exporter.sources.state_files import StateFiles
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.problems import Problem, Reading, SourceError
+from numazones_node.sysfs import SYSFS, SysfsReader
 from numazones_program.settings import format_duration
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from numazones_exporter.observation import (
     MEMORY_MANAGER_STATE,
     NOT_FOUND,
 )
-from numazones_exporter.sources.problems import SourceError, cure_of_denial
+from numazones_exporter.sources.paths import cure_of_denial
+from numazones_node.problems import SourceError
 
 _State = TypeVar("_State")
 

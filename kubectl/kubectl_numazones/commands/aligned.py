@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import click
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.printing.documents import AlignedDocument, AlignedOwner, AlignedPod, HeldOfNuma
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.printing.zone_figures import UnknownNode
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.selection import all_namespaces_option, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.alignable import Alignable, alignable
@@ -32,6 +33,86 @@ Examples:
   kubectl numazones aligned -A --by owner  # a line for each Deployment, StatefulSet, Job, ...
   kubectl get nodes,numazones,pods -A -o json > dump.json && kubectl numazones aligned -A -f dump.json
 """
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOfNuma:
+    """What a pod holds of one NUMA node."""
+
+    numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
+    cpus: Annotated[int, "Exclusive CPUs."]
+    memory: Annotated[
+        int,
+        "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts.",
+        format_bytes,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class NearDevices:
+    """Devices that a container holds."""
+
+    container: Annotated[str, "Its name."]
+    resource: Annotated[str, "Its name, as pods ask for it."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that they are near."]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPod:
+    """How what a pod holds lies."""
+
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    node: Annotated[str, "Where it runs."]
+    alignment: Annotated[Alignment, "aligned, remote or spanning: that of the worst of its containers."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that it uses."]
+    distance: Annotated[
+        int | None, "The largest between two of them in one container; null: one, or not known."
+    ]
+    remote_cpus: Annotated[
+        int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
+    ]
+    remote_memory: Annotated[int, "The same of memory promised.", format_bytes]
+    remote: Annotated[tuple[str, ...], "Resources that are not all there: cpu, memory, names of devices."]
+    held: Annotated[list[HeldOfNuma], "What it holds, by NUMA node."]
+    devices: Annotated[list[NearDevices], "Devices that it holds, by container."]
+    alignable: Annotated[
+        Alignable | None,
+        "Whether its node could hold it aligned: yes (it is), now, emptier (if others left) or never; null: "
+        "not known.",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedOwner:
+    """How what the pods of an owner hold lies."""
+
+    namespace: Annotated[str, "Its namespace."]
+    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for one that nobody owns."]
+    name: Annotated[str, "Its name."]
+    pods: Annotated[
+        Mapping[Alignment, int], "Pods that hold something of NUMA nodes: aligned, remote, spanning."
+    ]
+    alignable: Annotated[
+        Mapping[Alignable, int],
+        "Pods that are not aligned, by whether their nodes could hold them aligned: now, emptier, never, "
+        "unknown.",
+    ]
+    cpus: Annotated[int, "Exclusive CPUs."]
+    remote_cpus: Annotated[
+        int, "Those of them that are not on the NUMA node that has most of their container."
+    ]
+    memory: Annotated[int, "Promised, hugepages included.", format_bytes]
+    remote_memory: Annotated[int, "That of it which is not there.", format_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedDocument:
+    """``aligned``: the pods that hold something of NUMA nodes, the worst first."""
+
+    items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
+    owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
+    unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +164,8 @@ def command(
     by_owner = dict(worst_first(owners)) if by == "owner" else {}
     unknown = _unknown(seen)
     if output.is_document:
-        output.write(_document([] if by_owner else rows, by_owner, unknown))
+        pods = [] if by_owner else [_pod_document(row) for row in rows]
+        output.write(AlignedDocument(pods, [_owner_document(*item) for item in by_owner.items()], unknown))
         return 0
     wide = output.form == "wide"
     shown = [row for row in rows if wide or not row.found.aligned]
@@ -108,14 +190,14 @@ def _of_node(node: ClusterNode) -> Iterator[_Row]:
         yield _Row(pod, found, alignable(node, pod, found))
 
 
-def _unknown(seen: Seen) -> list[tuple[str, str]]:
+def _unknown(seen: ClusterView) -> list[UnknownNode]:
     """Nodes of which is not known who holds what, and why."""
     found = []
     for node in seen.situation.cluster.nodes.values():
         if node.unknown is not None:
-            found.append((node.name, node.unknown.message))
+            found.append(UnknownNode(node.name, node.unknown.message))
         elif node.approximate or node.occupancy is None:
-            found.append((node.name, "only amounts are known of it, not who holds what"))
+            found.append(UnknownNode(node.name, "only amounts are known of it, not who holds what"))
     return found
 
 
@@ -176,54 +258,36 @@ def _summary(rows: list[_Row], namespace: str) -> str:
     )
 
 
-def _document(
-    rows: list[_Row], owners: dict[OwnerName, AlignmentSum], unknown: list[tuple[str, str]]
-) -> AlignedDocument:
-    return {
-        "items": list(map(_pod_document, rows)),
-        "owners": [_owner_document(owner, found) for owner, found in owners.items()],
-        "unknown": [{"node": node, "message": message} for node, message in unknown],
-    }
-
-
 def _owner_document(owner: OwnerName, found: AlignmentSum) -> AlignedOwner:
-    return {
-        "namespace": owner.namespace,
-        "kind": owner.kind,
-        "name": owner.name,
-        "pods": {str(kind): found.pods.get(kind, 0) for kind in Alignment},
-        "alignable": {
-            str(could): found.alignable.get(could, 0) for could in Alignable if could is not Alignable.YES
-        },
-        "cpus": found.cpus,
-        "remoteCPUs": found.remote_cpus,
-        "memory": format_bytes(found.memory),
-        "remoteMemory": format_bytes(found.remote_memory),
-    }
+    return AlignedOwner(
+        *owner,
+        {kind: found.pods.get(kind, 0) for kind in Alignment},
+        {could: found.alignable.get(could, 0) for could in Alignable if could is not Alignable.YES},
+        found.cpus,
+        found.remote_cpus,
+        found.memory,
+        found.remote_memory,
+    )
 
 
 def _pod_document(row: _Row) -> AlignedPod:
-    found = row.found
+    pod, found = row.pod, row.found
     numas = sorted({*found.cpus, *found.memory})
-    held: list[HeldOfNuma] = [
-        {"numa": numa, "cpus": found.cpus.get(numa, 0), "memory": format_bytes(found.memory.get(numa, 0))}
-        for numa in numas
-    ]
-    return {
-        "namespace": row.pod.namespace,
-        "name": row.pod.name,
-        "node": row.pod.node,
-        "alignment": str(found.alignment),
-        "numas": list(found.numas),
-        "distance": found.distance,
-        "remoteCPUs": found.remote_cpus,
-        "remoteMemory": format_bytes(found.remote_memory),
-        "remote": list(found.remote),
-        "held": held,
-        "devices": [
-            {"container": one.name, "resource": resource, "numas": list(near)}
+    return AlignedPod(
+        pod.namespace,
+        pod.name,
+        pod.node,
+        found.alignment,
+        found.numas,
+        found.distance,
+        found.remote_cpus,
+        found.remote_memory,
+        found.remote,
+        [HeldOfNuma(numa, found.cpus.get(numa, 0), found.memory.get(numa, 0)) for numa in numas],
+        [
+            NearDevices(one.name, resource, near)
             for one in found.containers
             for resource, near in one.devices.items()
         ],
-        "alignable": None if row.alignable is Alignable.UNKNOWN else str(row.alignable),
-    }
+        None if row.alignable is Alignable.UNKNOWN else row.alignable,
+    )

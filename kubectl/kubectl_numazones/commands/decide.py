@@ -9,12 +9,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from kubectl_numazones import plan_decisions
-from kubectl_numazones.plan_decisions import Decision, Plan
+from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.source import Source, connect
-from numazones.api.rebalance import ACTIVE
 from numazones.errors import NumazonesError
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 
@@ -46,7 +45,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
         raise BadDump(f"{verb} changes a live cluster; it cannot do that to a dump (-f)")
     if not (dry_run or yes or sys.stdin.isatty()):
         raise click.UsageError(f"there is no terminal to ask at; with --yes {verb} does not ask")
-    decision = Decision(verb)
+    decision = PlanDecision(verb)
     plans = run_until_complete(_plans(source, names, decision))
     fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
     for plan in plans:
@@ -66,7 +65,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
     return 0
 
 
-async def _plans(source: Source, names: tuple[str, ...], decision: Decision) -> list[Plan]:
+async def _plans(source: Source, names: tuple[str, ...], decision: PlanDecision) -> list[PendingPlan]:
     """Return the plans that were named; nothing speaks against the decision."""
     async with await connect(source) as client:
         plans = [await plan_decisions.find(client, name) for name in dict.fromkeys(names)]
@@ -75,7 +74,7 @@ async def _plans(source: Source, names: tuple[str, ...], decision: Decision) -> 
         return plans
 
 
-async def _write(source: Source, plans: list[Plan], decision: Decision) -> None:
+async def _write(source: Source, plans: list[PendingPlan], decision: PlanDecision) -> None:
     async with await connect(source) as client:
         for plan in plans:
             await plan_decisions.decide(client, plan, decision)
@@ -106,8 +105,8 @@ def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 async def _proposed(source: Source) -> list[tuple[str, str]]:
     def read(bodies: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         for body in bodies:
-            plan = Plan.of(body)
-            if plan.phase in ACTIVE:
+            plan = PendingPlan.of(body)
+            if plan.active:
                 yield plan.name, f"{plan.phase}: {plan.promise}"
 
     async with asyncio.timeout(_COMPLETION_SECONDS), await connect(source) as client:

@@ -3,17 +3,18 @@
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import click
 from rich.text import Text
 
-from kubectl_numazones.doctor.checks import Outcome, examine
+from kubectl_numazones.doctor.checks import CheckResult, examine
 from kubectl_numazones.doctor.evidence import gather
 from kubectl_numazones.doctor.findings import Finding, Severity
-from kubectl_numazones.doctor.restart import Change, Forecast, foresee
+from kubectl_numazones.doctor.restart import NodeRestart, RestartSettings, foresee
 from kubectl_numazones.printing import screen
-from kubectl_numazones.printing.documents import DoctorDocument
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import source_options
@@ -48,6 +49,14 @@ Examples:
     kubectl numazones doctor --all --kubelet-config kubelet.yaml
 """
 _MIN_WIDTH = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorDocument:
+    """``doctor``: findings, and the checks that could not be made."""
+
+    findings: Annotated[list[Finding], "All that the checks found."]
+    not_checked: Annotated[dict[str, str], "Check → why it was not made."]
 
 
 @click.command("doctor", epilog=_EPILOG)
@@ -105,7 +114,7 @@ def command(
         if changed or kubelet_config:
             raise click.UsageError("--set and --kubelet-config need --restart NODE or --all")
         return _answer(examine(gather(source)), output, fail_on)
-    change = Change(kubelet_settings.parse(changed), _configuration(kubelet_config))
+    change = RestartSettings(kubelet_settings.parse(changed), _configuration(kubelet_config))
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
     return int(
@@ -127,14 +136,19 @@ def _configuration(path: Path | None) -> object | None:
     return found[0]
 
 
-def _outcome(forecast: Forecast) -> Outcome:
-    return Outcome(f"restart of {forecast.node}", forecast.findings, forecast.unknown)
+def _outcome(forecast: NodeRestart) -> CheckResult:
+    check = f"restart of {forecast.node}"
+    findings = tuple(replace(finding, check=check) for finding in forecast.findings)
+    return CheckResult(check, findings, forecast.unknown)
 
 
-def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Sequence[Forecast] = ()) -> int:
+def _answer(
+    outcomes: list[CheckResult], output: Output, fail_on: str, forecasts: Sequence[NodeRestart] = ()
+) -> int:
     """Print or write what was found; return the exit code."""
     if output.is_document:
-        output.write(_document(outcomes))
+        not_checked = {outcome.check: outcome.not_checked for outcome in outcomes if outcome.not_checked}
+        output.write(DoctorDocument(_findings(outcomes), not_checked))
     elif forecasts:
         _print_each(outcomes)
         for forecast in forecasts:
@@ -142,20 +156,23 @@ def _answer(outcomes: list[Outcome], output: Output, fail_on: str, forecasts: Se
     else:
         _print_findings(outcomes)
     wrong = {Severity.ERROR, Severity(fail_on)}
-    return int(any(finding.severity in wrong for outcome in outcomes for finding in outcome.findings))
+    return int(any(finding.severity in wrong for finding in _findings(outcomes)))
 
 
-def _print_each(outcomes: list[Outcome]) -> None:
+def _findings(outcomes: list[CheckResult]) -> list[Finding]:
+    return [finding for outcome in outcomes for finding in outcome.findings]
+
+
+def _print_each(outcomes: list[CheckResult]) -> None:
     """Print every finding, the worst first."""
     order = list(Severity)
-    found = [(outcome.check, finding) for outcome in outcomes for finding in outcome.findings]
-    for check, finding in sorted(found, key=lambda item: order.index(item[1].severity)):
-        _print_finding(check, finding)
+    for finding in sorted(_findings(outcomes), key=lambda one: order.index(one.severity)):
+        _print_finding(finding)
 
 
-def _print_findings(outcomes: list[Outcome]) -> None:
+def _print_findings(outcomes: list[CheckResult]) -> None:
     _print_each(outcomes)
-    counts = Counter(finding.severity for outcome in outcomes for finding in outcome.findings)
+    counts = Counter(finding.severity for finding in _findings(outcomes))
     said = ", ".join(pluralize(counts[severity], severity) for severity in Severity)
     made = sum(1 for outcome in outcomes if not outcome.not_checked)
     screen.echo(f"{said} from {pluralize(made, 'check')}")
@@ -164,10 +181,10 @@ def _print_findings(outcomes: list[Outcome]) -> None:
             screen.say(f"not checked: {outcome.check}: {outcome.not_checked}")
 
 
-def _print_finding(check: str, finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     line = Text()
     line.append(finding.severity.upper(), _STYLES[finding.severity])
-    line.append(f" {check}: ")
+    line.append(f" {finding.check}: ")
     line.append(some_of(finding.subjects), "bold")
     screen.console().print(line)
     for text in (finding.message, f"cure: {finding.cure}"):
@@ -180,20 +197,3 @@ def _fold(text: str) -> str:
         return text
     room = max(screen.width() - len(_INDENT), _MIN_WIDTH)
     return textwrap.fill(text, room, break_long_words=False, break_on_hyphens=False)
-
-
-def _document(outcomes: list[Outcome]) -> DoctorDocument:
-    return {
-        "findings": [
-            {
-                "severity": str(finding.severity),
-                "check": outcome.check,
-                "subjects": list(finding.subjects),
-                "message": finding.message,
-                "cure": finding.cure,
-            }
-            for outcome in outcomes
-            for finding in outcome.findings
-        ],
-        "notChecked": {outcome.check: outcome.not_checked for outcome in outcomes if outcome.not_checked},
-    }

@@ -1,7 +1,9 @@
 """``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import click
 
@@ -11,13 +13,20 @@ from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.files import documents
 from kubectl_numazones.reading.source import Source
-from kubectl_numazones.stuck.why_document import reasons
 from numazones import cpuset
 from numazones.apimachinery.api_object import MALFORMED
 from numazones.apimachinery.defaulting import created_spec
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, Placed, Prediction
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    Placed,
+    Prediction,
+    Reason,
+)
 from numazones.prediction.room import pod_of_shape
 from numazones.wording import pluralize
 from numazones_program.columns import Column
@@ -35,6 +44,35 @@ Examples:
 
 _SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
 """What to write instead of options that people try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod would be."""
+
+    node: Annotated[str, "Its name."]
+    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]
+    cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
+
+    @classmethod
+    def of(cls, placed: Placed) -> "Placement":
+        """Say where a copy was placed."""
+        return cls(placed.node.name, placed.decision.zones, placed.decision.exclusive)
+
+
+@dataclass(frozen=True, slots=True)
+class FitDocument:
+    """``fit``: whether, where and how often a pod would be admitted."""
+
+    verdict: Annotated[str, "Admissible if all replicas fit, Inadmissible if not, or Unknown."]
+    replicas: Annotated[int, "How many were asked for."]
+    fitting: Annotated[int, "How many of them fit."]
+    unknown_nodes: Annotated[int, "Nodes that could not be asked."]
+    sentence: Annotated[str, "Why no more fit; empty if all do."]
+    placements: Annotated[list[Placement], "Where those that fit would be, in their order."]
+    reasons: Annotated[
+        tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
+    ]
 
 
 _PLACED: tuple[Column[Placed], ...] = (
@@ -96,35 +134,22 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict, last = ADMISSIBLE, first
     if len(placed) < replicas:
-        verdict = UNKNOWN if first.stale or first.verdict == UNKNOWN else INADMISSIBLE
+        verdict = UNKNOWN if first.nodes.stale or first.verdict == UNKNOWN else INADMISSIBLE
         nodes = {**nodes, **{item.node.name: item.node for item in placed}}
         last = answers.prediction_of(pod, forecast)
         refusals = list(_refusals(pod, nodes, last, forecast))
     if output.is_document:
+        sentence = last.sentence if len(placed) < replicas else ""
+        where = list(map(Placement.of, placed))
         output.write(
-            {
-                "verdict": verdict,
-                "replicas": replicas,
-                "fitting": len(placed),
-                "unknownNodes": first.stale,
-                "sentence": last.sentence if len(placed) < replicas else "",
-                "placements": [
-                    {
-                        "node": item.node.name,
-                        "numas": list(item.decision.zones),
-                        "cpus": cpuset.format(item.decision.exclusive),
-                    }
-                    for item in placed
-                ],
-                "reasons": reasons(last),
-            }
+            FitDocument(verdict, replicas, len(placed), first.nodes.stale, sentence, where, last.reasons)
         )
         return answers.EXIT_CODES[verdict]
     if output.form == "name":
         for name in dict.fromkeys(item.node.name for item in placed):
             screen.echo(f"node/{name}")
         return answers.EXIT_CODES[verdict]
-    unknown = f"; for {pluralize(first.stale, 'node')} that is not known" if first.stale else ""
+    unknown = f"; for {pluralize(first.nodes.stale, 'node')} that is not known" if first.nodes.stale else ""
     screen.say(f"{len(placed)} of {replicas} fit{unknown}")
     if placed:
         screen.print_table(_PLACED, placed)

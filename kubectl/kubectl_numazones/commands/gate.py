@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import click
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.printing.documents import GateDocument
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import source_options
@@ -71,19 +70,19 @@ def command(
     namespace, labels = "" if everywhere else source.namespace, "" if selector is None else str(selector)
     found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
     if output.is_document:
-        output.write(_document(found))
+        output.write(found)
         return 0
     if output.form == "name":
         for waiting in found.waiting:
             click.echo(f"pod/{waiting.name}")
         return 0
-    screen.say(f"injection: {found.injection.said}")
+    screen.say(f"injection: {found.injection.message}")
     screen.say(f"operator: {found.operator}")
     if not found.waiting:
         screen.echo("no pod waits at the gate")
         return 0
     now = datetime.now(UTC)
-    columns: tuple[Column[gate_control.Waiting], ...] = (
+    columns: tuple[Column[gate_control.GatedPod], ...] = (
         Column("POD", lambda pod: f"{pod.namespace}/{pod.name}"),
         Column("AGE", lambda pod: screen.age(pod.since, now)),
         Column("WHY", lambda pod: pod.why),
@@ -153,7 +152,7 @@ def off(source: Source, *, dry_run: bool) -> int:
         injection = await gate_control.injection(client)
         binding = f"MutatingAdmissionPolicyBinding {gate_control.INJECTION}"
         if not injection.on:
-            screen.echo(f"injection: {injection.said}")
+            screen.echo(f"injection: {injection.message}")
         elif dry_run:
             screen.echo(f"would delete {binding}, so that no more pods get the gate")
         else:
@@ -177,19 +176,8 @@ def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) 
     return run_until_complete(connected())
 
 
-async def _status(client: Client, namespace: str, labels: str) -> gate_control.Status:
+async def _status(client: Client, namespace: str, labels: str) -> gate_control.GateDocument:
     return await gate_control.status(client, namespace, labels)
-
-
-def _document(found: gate_control.Status) -> GateDocument:
-    return {
-        "injection": {"on": found.injection.on, "message": found.injection.said},
-        "operator": found.operator,
-        "waiting": [
-            {"namespace": it.namespace, "name": it.name, "since": it.since, "why": it.why}
-            for it in found.waiting
-        ],
-    }
 
 
 async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:

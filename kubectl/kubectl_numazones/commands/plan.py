@@ -2,9 +2,9 @@
 
 import json
 import shlex
-from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -12,7 +12,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading import yaml_depth
 from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import NotThere, Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.api.rebalance import RebalancePolicy
@@ -20,11 +20,11 @@ from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.rebalance.candidates import why_not
-from numazones.rebalance.custom_resources import policy_of, standing_goals, tally, title
+from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
-from numazones.rebalance.whatif import Report, what_if
+from numazones.rebalance.whatif import PolicyReport, what_if
 from numazones.wording import pluralize
 from numazones_program.columns import Column
 
@@ -47,6 +47,13 @@ Examples:
   kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
   kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDocument:
+    """``plan``: goals and plans."""
+
+    items: Annotated[list[PolicyReport], "One for each goal."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -115,7 +122,7 @@ def command(
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     if output.is_document:
-        output.write({"items": [{"goal": title(goal), **item.to_json()} for goal, item in found]})
+        output.write(PlanDocument([item for _, item in found]))
     elif output.form == "script":
         screen.echo(_SCRIPT_HEAD)
         for goal, item in found:
@@ -128,7 +135,7 @@ def command(
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
-def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
+def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:
     """Return the waiting pods that are asked about; without names and labels all."""
     pending = seen.situation.cluster.pending
     if not names:
@@ -142,7 +149,7 @@ def _waiting(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return list(found.values())
 
 
-def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
+def _running(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> frozenset[str]:
     """Return the UIDs of the running pods that are asked about; none: all."""
     if not names and selector is None:
         return frozenset()
@@ -157,7 +164,7 @@ def _running(seen: Seen, names: tuple[str, ...], selector: LabelSelector | None)
     return found
 
 
-def _is_reached(goal: Goal, item: Report) -> bool:
+def _is_reached(goal: Goal, item: PolicyReport) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
@@ -184,19 +191,15 @@ def _policy_body(path: Path) -> dict[str, Any]:
 _MOVES: tuple[Column[tuple[int, Move]], ...] = (
     Column("PLAN", lambda row: str(row[0])),
     Column("POD", lambda row: row[1].pod.full_name),
-    Column("FROM", lambda row: _place(row[1].pod.node, row[1].zones)),
-    Column("TO", lambda row: _place(row[1].node, row[1].target_zones)),
+    Column("FROM", lambda row: str(row[1].source)),
+    Column("TO", lambda row: str(row[1].target)),
     Column("WHY", lambda row: row[1].why),
 )
 
 
-def _place(node: str, numas: Iterable[int]) -> str:
-    return f"{node} {','.join(map(str, numas))}".strip()
-
-
-def _print_plans(goal: Goal, item: Report) -> None:
+def _print_plans(goal: Goal, item: PolicyReport) -> None:
     made = f"{pluralize(len(item.plans), 'plan')} with {pluralize(item.evictions, 'eviction')}"
-    screen.say(f"{title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
+    screen.say(f"{item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} after {made}")
     rows = [(number, move) for number, made in enumerate(item.plans, 1) for move in made.moves]
     if rows:
         screen.print_table(_MOVES, rows)
@@ -208,8 +211,8 @@ def _print_plans(goal: Goal, item: Report) -> None:
             )
 
 
-def _script(goal: Goal, item: Report) -> None:
-    screen.echo(f"# {title(goal)}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
+def _script(goal: Goal, item: PolicyReport) -> None:
+    screen.echo(f"# {item.goal}: {tally(goal, item.before)} now, {tally(goal, item.after)} afterwards")
     for made in item.plans:
         for move in made.moves:
             body = {
@@ -227,7 +230,7 @@ def _script(goal: Goal, item: Report) -> None:
             )
 
 
-def _why_not(seen: Seen, policy: Policy, name: str) -> int:
+def _why_not(seen: ClusterView, policy: Policy, name: str) -> int:
     pod = seen.named(name)[0]
     if not pod.node:
         raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")

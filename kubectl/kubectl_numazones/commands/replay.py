@@ -1,21 +1,31 @@
 """``replay``: history against model. Every difference is a defect, of the model or of what it was told."""
 
-from collections.abc import Iterable
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading import recording
-from kubectl_numazones.reading.cluster import source_options
-from kubectl_numazones.reading.source import Source
-from kubectl_numazones.stuck import misses
-from numazones.whatif.history import Outcome
-from numazones.whatif.wrong_prediction import Answer, replay
+from kubectl_numazones.reading.bad_dump import BadDump
+from kubectl_numazones.reading.cluster import NotThere, source_options
+from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.files import objects_of_files
+from kubectl_numazones.reading.source import Source, connect
+from numazones.whatif.wrong_prediction import Answer, WrongPrediction, read, replay
 from numazones.wording import pluralize
+from numazones_client import NotFound
+from numazones_client.resources import CONFIG_MAPS
 from numazones_program.columns import Column
 
+_NAME = "numazones-operator-misses"
+"""Of the ConfigMap in which the operator keeps predictions that came out wrong."""
+_NAMESPACE = "numazones-operator"
 _EPILOG = """
 \b
 Examples:
@@ -23,6 +33,35 @@ Examples:
   kubectl numazones replay 20260131T120000Z-team.web-1.json.gz    one that the operator keeps
   kubectl numazones replay miss.json.gz                           the same, from a file
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A pod of which the kubelet and the model said different things."""
+
+    node: Annotated[str, "Whose kubelet it was."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    differences: Annotated[tuple[str, ...], "What the kubelet did, and what the model says."]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedAtRestart:
+    """A running pod that its kubelet would reject if it restarted."""
+
+    node: Annotated[str, "Its node."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    reason: Annotated[str, "As the kubelet would say it."]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDocument:
+    """``replay``: a recorded history against the model."""
+
+    outcomes: Annotated[int, "Decisions of kubelets that were compared."]
+    agree: Annotated[int, "Those in which the model says the same."]
+    outside: Annotated[int, "Outcomes that others than the model's parts decided."]
+    differ: Annotated[list[Difference], "Those in which it does not."]
+    rejected_at_restart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]
 
 
 @click.command("replay", epilog=_EPILOG)
@@ -43,8 +82,10 @@ def command(source: Source, name: str, output: Output) -> int:
     differ = report.differ
     agree = len(report.outcomes) - len(differ)
     if output.is_document:
-        differences = [(node, outcome.name, list(outcome.differences)) for node, outcome in differ]
-        _write(output, len(report.outcomes), len(report.outside), differences, report.at_restart)
+        differences = [Difference(node, outcome.name, outcome.differences) for node, outcome in differ]
+        ended = [RejectedAtRestart(node, one.name, one.at_restart) for node, one in report.at_restart]
+        counts = (len(report.outcomes), agree, len(report.outside))
+        output.write(ReplayDocument(*counts, differences, ended))
         return 1 if differ else 0
     for node, outcome in differ:
         for line in outcome.differences:
@@ -63,13 +104,14 @@ def command(source: Source, name: str, output: Output) -> int:
 
 
 def _replay_miss(name: str, source: Source, output: Output) -> int:
-    miss = misses.find(name, source)
+    miss = find_miss(name, source)
     now = replay(miss)
     differs = now.reason != miss.actual.reason
     pod = f"{miss.pod.pod.namespace}/{miss.pod.pod.name}"
     if output.is_document:
         difference = f"verdict: observed {_outcome_text(miss.actual)}, model {_outcome_text(now)}"
-        _write(output, 1, 0, [(miss.node.name, pod, [difference])] if differs else [])
+        found = [Difference(miss.node.name, pod, (difference,))] if differs else []
+        output.write(ReplayDocument(1, int(not differs), 0, found, []))
         return int(differs)
     screen.say(f"{pod} on {miss.node.name}, {miss.time}")
     screen.print_table(
@@ -94,24 +136,48 @@ def _outcome_text(answer: Answer) -> str:
     return f"{answer.reason}: {answer.message}" if answer.message else answer.reason
 
 
-def _write(
-    output: Output,
-    outcomes: int,
-    outside: int,
-    differ: list[tuple[str, str, list[str]]],
-    at_restart: Iterable[tuple[str, Outcome]] = (),
-) -> None:
-    output.write(
-        {
-            "outcomes": outcomes,
-            "agree": outcomes - len(differ),
-            "outside": outside,
-            "differ": [
-                {"node": node, "pod": pod, "differences": differences} for node, pod, differences in differ
-            ],
-            "rejectedAtRestart": [
-                {"node": node, "pod": outcome.name, "reason": outcome.at_restart}
-                for node, outcome in at_restart
-            ],
-        }
-    )
+def find_miss(name: str, source: Source) -> WrongPrediction:
+    """Read a miss from a file of that name, else under that key in the operator's ConfigMap.
+
+    Raises:
+        BadDump: the file cannot be read, or the ConfigMap is damaged.
+        NotThere: there is neither such a file nor such a key.
+        numazones.whatif.wrong_prediction.InvalidRecord: it is none.
+    """
+    path = Path(name)
+    if path.is_file():
+        try:
+            return read(path.read_bytes())
+        except OSError as error:
+            raise BadDump(f"{path}: {error.strerror or error}") from error
+    namespace = source.namespace or _NAMESPACE
+    kept = _in_files(source, namespace) if source.files else run_until_complete(_live(source, namespace))
+    if name not in kept:
+        known = ", ".join(sorted(kept)) or "none"
+        raise NotThere(
+            f"{name} is no file or directory, and no key of ConfigMap {namespace}/{_NAME} (there: {known})"
+        )
+    try:
+        return read(base64.b64decode(str(kept[name]), validate=True))
+    except binascii.Error as error:
+        raise BadDump(f"ConfigMap {namespace}/{_NAME}, {name}: no base64: {error}") from error
+
+
+def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
+    for item in objects_of_files(source.files):
+        metadata = item["metadata"]
+        if item["kind"] == "ConfigMap" and (metadata.get("namespace"), metadata["name"]) == (
+            namespace,
+            _NAME,
+        ):
+            return item.get("binaryData") or {}
+    raise NotThere(f"the dump holds no ConfigMap {namespace}/{_NAME}; add configmaps to kubectl get")
+
+
+async def _live(source: Source, namespace: str) -> Mapping[str, Any]:
+    async with await connect(source) as client:
+        try:
+            body = await client.get(CONFIG_MAPS, _NAME, namespace=namespace)
+        except NotFound:
+            return {}
+    return body.get("binaryData") or {}

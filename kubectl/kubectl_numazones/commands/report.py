@@ -10,7 +10,7 @@ import click
 from kubectl_numazones.experiments.experiment import label
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.source import Source
@@ -20,18 +20,17 @@ from numazones.advice.helpful_changes import plan_made
 from numazones.api.rebalance import (
     ENDED,
     RebalancePolicySpec,
-    RebalanceRecommendation,
-    RebalanceRecommendationStatus,
 )
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import InvalidShape, Shape
-from numazones.prediction.forecast import INADMISSIBLE, Forecast, Kind, Prediction, relevant, unreadable
+from numazones.prediction.forecast import INADMISSIBLE, Forecast, PodKind, Prediction, relevant, unreadable
 from numazones.prediction.held_room import held
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import pending_goals
+from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.whatif import situation_after, what_if
 from numazones.wording import first_of, pluralize
 from numazones_page import html
@@ -43,7 +42,7 @@ from numazones_page.documents import (
     recommendation_document,
     table_document,
 )
-from numazones_page.pods import Waiting, held_documents, waiting_documents
+from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
 _CANDIDATES = 5
 _FOUND_HERE = "a plan would make room: kubectl numazones plan shows it"
@@ -164,14 +163,14 @@ def _name_of(source: Source) -> str:
     return source.context or "the current context's cluster"
 
 
-def _waiting_pods(seen: Seen, source: Source) -> Iterable[Waiting]:
+def _waiting_pods(seen: ClusterView, source: Source) -> Iterable[WaitingPod]:
     """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once, as are owners."""
-    known: dict[tuple[Kind, str], tuple[Prediction, tuple[Advice, ...]]] = {}
+    known: dict[tuple[PodKind, str], tuple[Prediction, tuple[Advice, ...]]] = {}
     backgrounds: dict[str, Background] = {}
     for pod in seen.situation.cluster.pending.values():
-        kind = Kind.of(pod)
+        kind = PodKind.of(pod)
         if kind is None:
-            yield Waiting(pod, unreadable(pod))
+            yield WaitingPod(pod, unreadable(pod))
             continue
         if not relevant(pod):
             continue
@@ -184,17 +183,17 @@ def _waiting_pods(seen: Seen, source: Source) -> Iterable[Waiting]:
             said = said_about([pod], seen, source)[pod.uid] if source.files else []
             backgrounds[owner] = Background.of(pod, prediction, seen, said)
         background = backgrounds[owner]
-        yield Waiting(pod, prediction, advice, background.waits, background.scheduler, background.held)
+        yield WaitingPod(pod, prediction, advice, background.waits, background.scheduler, background.held)
 
 
-def _predict(pod: ClusterPod, kind: Kind, seen: Seen) -> tuple[Prediction, tuple[Advice, ...]]:
+def _predict(pod: ClusterPod, kind: PodKind, seen: ClusterView) -> tuple[Prediction, tuple[Advice, ...]]:
     forecast = Forecast(kind)
     forecast.renew(seen.situation.cluster.nodes.values())
     prediction = forecast.prediction(candidates=_CANDIDATES)
     return prediction, tuple(answers.advice_for(pod, seen.situation, prediction, forecast))
 
 
-def _recommendations(seen: Seen) -> tuple[Documents, str]:
+def _recommendations(seen: ClusterView) -> tuple[Documents, str]:
     """The plans that the operator made, and which of them are left out and why; empty for none."""
     nodes = seen.situation.cluster.nodes
     pods = {pod.uid: pod for pod in seen.pods}
@@ -202,16 +201,15 @@ def _recommendations(seen: Seen) -> tuple[Documents, str]:
     problems = []
     for body in seen.made:
         try:
-            item = RebalanceRecommendation.from_api(body)
+            item = Recommendation.from_api(body)
         except (NumazonesError, ValueError) as error:
             problems.append(str(error))
             continue
-        status = item.status or RebalanceRecommendationStatus()
-        documents |= recommendation_document(item.metadata.name, item.spec, status, nodes.get, pods.get)
+        documents |= recommendation_document(item.name, item.spec, item.status, nodes.get, pods.get)
     return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 
-def _plans(seen: Seen, stuck: Iterable[ClusterPod], effort: int) -> Documents:
+def _plans(seen: ClusterView, stuck: Iterable[ClusterPod], effort: int) -> Documents:
     """Plans for pods that fit nowhere, each made on the cluster as the one before leaves it."""
     documents: Documents = {}
     policy = policy_of(RebalancePolicySpec(), {})

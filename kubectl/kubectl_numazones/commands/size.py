@@ -1,23 +1,21 @@
 """``size``: how many machines a list of pods needs, under which policy, with which CPUs reserved."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import click
 
-from kubectl_numazones.experiments.experiment import with_settings
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
 from kubectl_numazones.reading.recording import history
 from kubectl_numazones.reading.source import Source
-from numazones.whatif import settings as kubelet_settings
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
-from numazones.whatif.workload import Group
+from numazones.whatif.workload import PodGroup
 from numazones.wording import pluralize
 from numazones_program.columns import Column
 
@@ -33,6 +31,14 @@ Examples:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class SizeDocument:
+    """``size``: how many machines a list of pods needs."""
+
+    best: Annotated[Size | None, "Those that need the fewest machines; null where none will do."]
+    sizes: Annotated[Sequence[Size], "One for each combination of settings."]
+
+
 @click.command("size", epilog=_EPILOG)
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
 @click.option(
@@ -45,7 +51,6 @@ Examples:
     metavar="CPUS",
     help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
-@click.option("--given", multiple=True, metavar="KEY=VALUE", help="A kubelet setting that all variants have.")
 @output_option()
 @source_options
 def command(
@@ -55,7 +60,6 @@ def command(
     machine: str | None,
     name: str | None,
     reserve: int | None,
-    given: tuple[str, ...],
     output: Output,
 ) -> int:
     """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
@@ -66,20 +70,17 @@ def command(
     if (machine is None) == (name is None):
         raise click.UsageError("name the machine: either --machine TYPE or --node NODE")
     base = node_template(machine, name="machine") if machine is not None else _of_node(source, str(name))
-    base = with_settings(base, kubelet_settings.parse(given))
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
-    wanted = [Group.parse(text) for text in groups]
+    wanted = [PodGroup.parse(text) for text in groups]
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
     if output.is_document:
-        output.write(
-            {"best": None if found is None else _document(found), "sizes": list(map(_document, sizes))}
-        )
+        output.write(SizeDocument(found, sizes))
     else:
         _print_sizes(sizes, found, wanted)
     return 1 if found is None else 0
@@ -100,7 +101,7 @@ def _reserved_cpus(base: NodeTemplate) -> int:
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 
 
-def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[Group]) -> None:
+def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[PodGroup]) -> None:
     pods = pluralize(sum(group.count for group in wanted), "pod")
     if found is None:
         screen.say(f"{pods}: on no number of such machines")
@@ -133,20 +134,7 @@ _COLUMNS: tuple[Column[Size], ...] = (
     Column("MACHINES", _unless_misfit(lambda one: one.machines), right=True),
     Column("AT LEAST", _unless_misfit(lambda one: one.at_least), right=True),
     Column("CPUS LEFT", _unless_misfit(lambda one: one.left), right=True),
-    Column("STRANDED", _unless_misfit(lambda one: one.outcome.stranded), right=True),
-    Column("ACROSS NUMA", _unless_misfit(lambda one: one.outcome.crossing), right=True),
+    Column("STRANDED", _unless_misfit(lambda one: one.stranded), right=True),
+    Column("ACROSS NUMA", _unless_misfit(lambda one: one.crossing), right=True),
     Column("WHY NOT", lambda one: one.misfit),
 )
-
-
-def _document(one: Size) -> dict[str, Any]:
-    outcome = asdict(one.outcome)
-    return {
-        "settings": dict(one.settings),
-        "machines": None if one.misfit else one.machines,
-        "atLeast": None if one.misfit else one.at_least,
-        "cpusLeft": one.left,
-        "strandedCPUs": outcome["stranded"],
-        "podsAcrossNUMANodes": outcome["crossing"],
-        "misfit": one.misfit,
-    }

@@ -11,7 +11,7 @@ import click
 
 from kubectl_numazones.experiments import plots
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     perform,
@@ -20,8 +20,9 @@ from kubectl_numazones.experiments.experiment import (
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
+from numazones.apimachinery.answer import document
 from numazones.whatif import variant_settings
-from numazones.whatif.experiment import Comparison, VariantMeasures
+from numazones.whatif.experiment import Comparison, VariantFigures
 from numazones.whatif.settings import Settings
 from numazones_program.columns import Column
 
@@ -74,7 +75,7 @@ Examples:
 @output_option()
 @experiment_options
 def command(
-    asked: Asked,
+    asked: ExperimentOptions,
     *,
     varied: tuple[str, ...],
     table: Path | None,
@@ -99,7 +100,7 @@ def command(
     if plot is not None:
         _write(plot, plots.draw(comparison, measures, suffix=plot.suffix, title=title))
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.echo()
@@ -123,14 +124,14 @@ def _short(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _setting(key: str) -> Column[VariantMeasures]:
+def _setting(key: str) -> Column[VariantFigures]:
     return Column(_short(key).upper(), lambda variant: variant.settings.get(key, "") or "-")
 
 
-def _figure(title: str, name: str, *, expendable: int = 0) -> Column[VariantMeasures]:
+def _figure(title: str, name: str, *, expendable: int = 0) -> Column[VariantFigures]:
     """A measure's mean, and half the width of its interval."""
 
-    def cell(variant: VariantMeasures) -> str:
+    def cell(variant: VariantFigures) -> str:
         found = variant.measures.get(name)
         return "-" if found is None else f"{found.mean:.2f} ±{(found.high - found.low) / 2:.2f}"
 
@@ -148,7 +149,7 @@ _FIGURES = (
 
 
 def _json(comparison: Comparison) -> bytes:
-    return (json.dumps(comparison.document(), indent=2, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document(comparison), indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _csv(comparison: Comparison) -> bytes:
@@ -160,7 +161,7 @@ def _csv(comparison: Comparison) -> bytes:
     for variant in comparison.variants:
         for name, value in variant.measures.items():
             difference = variant.differences.get(name)
-            compared = ("", "", "") if difference is None else astuple(difference.estimate)
+            compared = ("", "", "") if difference is None else astuple(difference)[:3]
             settings = (variant.settings.get(key, "") for key in keys)
             measured = (name, *astuple(value))
             rows.writerow((*settings, *measured, *compared, comparison.runs, comparison.seed))

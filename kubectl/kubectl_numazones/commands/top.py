@@ -2,17 +2,24 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Annotated
 
 import click
 from rich.text import Text
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.printing.documents import TopDocument, ZoneFigures
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.printing.zone_figures import ORDERS, Zone, share, why_no_zones, zones_of
+from kubectl_numazones.printing.zone_figures import (
+    ORDERS,
+    UnknownNode,
+    ZoneFigures,
+    share,
+    why_no_zones,
+    zones_of,
+)
 from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_comers, source_options
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
@@ -20,34 +27,27 @@ from kubectl_numazones.stuck.on_the_way import Coming, coming
 from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
-from numazones.apimachinery.quantity import format_bytes, format_rounded
+from numazones.apimachinery.quantity import format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones_program.columns import Column
 
 _KIND = f"numazone.{GROUP}"
 
 
-class _Row(NamedTuple):
-    """A zone, and how many of its pods are not aligned; None where that is not known."""
-
-    zone: Zone
-    not_aligned: int | None
-
-
-_COLUMNS: tuple[Column[_Row], ...] = (
-    Column("NODE", lambda row: row.zone.node),
-    Column("NUMA", lambda row: str(row.zone.numa), right=True),
-    Column("POLICY", lambda row: row.zone.policy, expendable=2),
-    Column("CPU", lambda row: _part(row.zone.cpus, lambda used, of: f"{used}/{of}"), right=True),
-    Column("", lambda row: _bar(row.zone.cpus), expendable=3),
-    Column("FREE", lambda row: _part(row.zone.cpus, lambda used, of: str(of - used)), right=True),
-    Column("MEMORY", lambda row: _part(row.zone.memory, lambda _, of: format_rounded(of)), expendable=4),
-    Column("", lambda row: _bar(row.zone.memory), expendable=1),
+_COLUMNS: tuple[Column[ZoneFigures], ...] = (
+    Column("NODE", lambda zone: zone.node),
+    Column("NUMA", lambda zone: str(zone.numa), right=True),
+    Column("POLICY", lambda zone: zone.policy, expendable=2),
+    Column("CPU", lambda zone: _part(zone.cpus, lambda used, of: f"{used}/{of}"), right=True),
+    Column("", lambda zone: _bar(zone.cpus), expendable=3),
+    Column("FREE", lambda zone: _part(zone.cpus, lambda used, of: str(of - used)), right=True),
+    Column("MEMORY", lambda zone: _part(zone.memory, lambda _, of: format_rounded(of)), expendable=4),
+    Column("", lambda zone: _bar(zone.memory), expendable=1),
     Column(
-        "MEM-FREE", lambda row: _part(row.zone.memory, lambda used, of: format_rounded(of - used)), right=True
+        "MEM-FREE", lambda zone: _part(zone.memory, lambda used, of: format_rounded(of - used)), right=True
     ),
-    Column("NOT ALIGNED", lambda row: _or_dash(row.not_aligned), right=True, wide=True),
-    Column("DEVICES", lambda row: row.zone.devices_text),
+    Column("NOT ALIGNED", lambda zone: _or_dash(zone.not_aligned), right=True, wide=True),
+    Column("DEVICES", lambda zone: zone.devices_text),
 )
 
 
@@ -71,6 +71,15 @@ Examples:
   kubectl numazones top worker-1 worker-2
   kubectl numazones top -l pool=dpdk --sort-by free
 """
+
+
+@dataclass(frozen=True, slots=True)
+class TopDocument:
+    """``top``: the NUMA zones, in the order that was asked for."""
+
+    items: Annotated[list[ZoneFigures], "One for each zone."]
+    unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
+    held: Annotated[list[Coming] | None, "Null for a dump, whose pods are not read for it."]
 
 
 @click.command("top", epilog=_EPILOG)
@@ -109,27 +118,21 @@ def command(
         every, comers = _read(source, with_pods=wide or output.is_document)
         nodes = _chosen(every, names, selector)
         by_name = {node.name: node for node in nodes}
-        held = None if comers is None else coming(comers, by_name, datetime.now(UTC))
+        held = None if comers is None else _held(comers, by_name)
         by_node = [(node, list(zones_of(node))) for node in nodes]
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
-        unknown = [(node.name, why_no_zones(node)) for node, found in by_node if not found]
+        unknown = [UnknownNode(node.name, why_no_zones(node)) for node, found in by_node if not found]
+        if wide or output.is_document:
+            zones = _with_misaligned(zones, nodes)
         if output.is_document:
-            output.write(_document(zones, _misaligned(nodes), unknown, held))
+            output.write(TopDocument(zones, unknown, held))
         elif output.form == "name":
             for zone in zones:
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
-            if zones:
-                misaligned = _misaligned(nodes) if wide else {}
-                rows = [_Row(zone, _not_aligned(zone, misaligned)) for zone in zones]
-                screen.print_table(_COLUMNS, rows, wide=wide, fold=not wide)
-            elif not unknown:
-                screen.echo("no node has these labels", err=True)
-            for name, message in unknown:
-                screen.say(f"{name}: {message}")
-            _print_held(held or {})
+            _print(TopDocument(zones, unknown, held), wide=wide)
         if not watch:
             return 0
         time.sleep(interval)
@@ -152,69 +155,30 @@ def _read(source: Source, *, with_pods: bool) -> tuple[list[ClusterNode], list[C
     return list(cluster.nodes.values()), None if source.files else list(cluster.pending.values())
 
 
-def _misaligned(nodes: list[ClusterNode]) -> dict[str, Counter[int] | None]:
-    """Return node → NUMA id → pods there that are not aligned; None where that is not known."""
-    found: dict[str, Counter[int] | None] = {}
-    for node in nodes:
-        lying = of_node(node)
-        found[node.name] = (
-            None
-            if lying is None
-            else Counter(numa for _, one in lying if not one.aligned for numa in one.numas)
-        )
-    return found
-
-
-def _not_aligned(zone: Zone, misaligned: Mapping[str, Counter[int] | None]) -> int | None:
-    counts = misaligned.get(zone.node)
-    return None if counts is None else counts[zone.numa]
-
-
-def _print_held(held: Mapping[str, Sequence[Coming]]) -> None:
-    for name, items in sorted(held.items()):
-        for item in items:
-            screen.say(f"{name}: {item.sentence}")
-
-
-def _document(
-    zones: list[Zone],
-    misaligned: Mapping[str, Counter[int] | None],
-    unknown: list[tuple[str, str]],
-    held: Mapping[str, Sequence[Coming]] | None,
-) -> TopDocument:
-    return {
-        "items": [_figures(zone, _not_aligned(zone, misaligned)) for zone in zones],
-        "unknown": [{"node": node, "message": message} for node, message in unknown],
-        "held": None
-        if held is None
-        else [
-            {
-                "node": node,
-                "numas": list(item.zones),
-                "pod": item.held.pod.full_name,
-                "cpus": item.cpus,
-                "way": str(item.held.way),
-                "until": item.until,
-            }
-            for node, items in sorted(held.items())
-            for item in items
-        ],
+def _with_misaligned(zones: list[ZoneFigures], nodes: list[ClusterNode]) -> list[ZoneFigures]:
+    """Return the zones with how many pods there are not aligned, where that is known."""
+    counts = {
+        node.name: Counter(numa for _, one in lying if not one.aligned for numa in one.numas)
+        for node in nodes
+        if (lying := of_node(node)) is not None
     }
+    return [
+        replace(zone, not_aligned=counts[zone.node][zone.numa]) if zone.node in counts else zone
+        for zone in zones
+    ]
 
 
-def _figures(zone: Zone, not_aligned: int | None) -> ZoneFigures:
-    return {
-        "name": zone.name,
-        "node": zone.node,
-        "numa": zone.numa,
-        "policy": zone.policy,
-        "cpu": None if zone.cpus is None else {"assigned": zone.cpus[0], "allocatable": zone.cpus[1]},
-        "memory": None
-        if zone.memory is None
-        else {"assigned": format_bytes(zone.memory[0]), "allocatable": format_bytes(zone.memory[1])},
-        "devices": [
-            {"resource": use.resource, "free": use.healthy - use.held, "total": use.total}
-            for use in zone.devices
-        ],
-        "notAligned": not_aligned,
-    }
+def _print(found: TopDocument, *, wide: bool) -> None:
+    if found.items:
+        screen.print_table(_COLUMNS, found.items, wide=wide, fold=not wide)
+    elif not found.unknown:
+        screen.echo("no node has these labels", err=True)
+    for name, message in found.unknown:
+        screen.say(f"{name}: {message}")
+    for item in found.held or ():
+        screen.say(f"{item.node}: {item.sentence}")
+
+
+def _held(comers: list[ClusterPod], nodes: Mapping[str, ClusterNode]) -> list[Coming]:
+    """Return the room that is held on nodes, by node."""
+    return [one for _, found in sorted(coming(comers, nodes, datetime.now(UTC)).items()) for one in found]

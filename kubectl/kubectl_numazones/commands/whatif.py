@@ -6,7 +6,7 @@ from typing import NamedTuple
 import click
 
 from kubectl_numazones.experiments.experiment import (
-    Asked,
+    ExperimentOptions,
     experiment_of,
     experiment_options,
     label,
@@ -16,7 +16,7 @@ from kubectl_numazones.experiments.experiment import (
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from numazones.whatif import variant_settings
-from numazones.whatif.experiment import Comparison, Difference, Estimate
+from numazones.whatif.experiment import Comparison, Estimate, EstimatedDifference
 from numazones_program.columns import Column
 
 _EPILOG = """
@@ -53,7 +53,7 @@ Examples:
 )
 @output_option()
 @experiment_options
-def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
+def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Output) -> None:
     """Compare settings: the same pods arrive under the old ones and under the new ones.
 
     In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
@@ -62,7 +62,7 @@ def command(asked: Asked, *, changed: tuple[str, ...], output: Output) -> None:
     experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)
     if output.is_document:
-        output.write(comparison.document())
+        output.write(comparison)
         return
     screen.say(summary(comparison, happens))
     screen.say(f"new: {experiment.variants[1]}")
@@ -77,7 +77,7 @@ class _Row(NamedTuple):
     name: str
     old: float
     new: float
-    difference: Difference
+    difference: EstimatedDifference
 
 
 _OF_ONE_RUN = 4
@@ -86,8 +86,8 @@ _COLUMNS: tuple[Column[_Row], ...] = (
     Column("", lambda row: row.name),
     Column("OLD", lambda row: f"{row.old:.2f}", right=True),
     Column("NEW", lambda row: f"{row.new:.2f}", right=True),
-    Column("DIFFERENCE", lambda row: f"{row.difference.estimate.mean:+.2f}", right=True),
-    Column("95 % INTERVAL", lambda row: _interval(row.difference.estimate), right=True, expendable=3),
+    Column("DIFFERENCE", lambda row: f"{row.difference.mean:+.2f}", right=True),
+    Column("95 % INTERVAL", lambda row: _interval(row.difference), right=True, expendable=3),
     Column("RUNS MORE", lambda row: str(row.difference.more), right=True, expendable=2),
     Column("RUNS LESS", lambda row: str(row.difference.less), right=True, expendable=1),
 )

@@ -1,16 +1,24 @@
 """``who``: what each NUMA zone of a node holds, and for whom."""
 
+from dataclasses import dataclass, replace
+from typing import Annotated
+
 import click
 
 from kubectl_numazones.printing import answers, screen
-from kubectl_numazones.printing.documents import HeldShare
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
 from kubectl_numazones.reading.source import Source
-from numazones import cpuset
-from numazones.alignment.pod_alignment import PodAlignment, by_name
-from numazones.apimachinery.quantity import format_bytes
-from numazones.placement.occupancy import Share
+from numazones.alignment.pod_alignment import by_name
+from numazones.placement.occupancy import NUMAShare
+
+
+@dataclass(frozen=True, slots=True)
+class WhoDocument:
+    """``who``: what each NUMA zone of a node holds exclusively, and for whom."""
+
+    node: Annotated[str, "Its name."]
+    items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
 
 
 @click.command("who")
@@ -30,9 +38,11 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
     shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
     if output.is_document:
         lying = by_name(found)
-        output.write(
-            {"node": found.name, "items": [_document(share, lying.get(share.name)) for share in shares]}
-        )
+        told = [
+            replace(share, alignment=lying[share.name].alignment) if share.name in lying else share
+            for share in shares
+        ]
+        output.write(WhoDocument(found.name, told))
         return 0
     if output.form == "name":
         for name in dict.fromkeys(share.name for share in shares):
@@ -45,17 +55,3 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         screen.say(f"nobody holds anything exclusively on {where}")
     return 0
-
-
-def _document(share: Share, lying: PodAlignment | None) -> HeldShare:
-    return {
-        "numa": share.numa,
-        "pod": share.name,
-        "cpus": cpuset.format(share.cpus),
-        "memory": [
-            {"type": kind, "size": format_bytes(size), "numas": list(numas)}
-            for kind, size, numas in share.memory
-        ],
-        "devices": [{"resource": resource, "ids": list(ids)} for resource, ids in share.devices],
-        "alignment": None if lying is None else str(lying.alignment),
-    }

@@ -6,14 +6,13 @@ import click
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.cluster import Seen, read, source_options
+from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction.forecast import devices_to_allocate
@@ -76,14 +75,14 @@ def command(
     return stuck_list.show(found, seen, source, output, everywhere=everywhere)
 
 
-def _named(name: str, seen: Seen) -> Stuck:
+def _named(name: str, seen: ClusterView) -> Stuck:
     """The pods of a name, as a line of the list."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)
     return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
 
 
-def _explain(name: str, seen: Seen, source: Source, node_name: str | None, output: Output) -> int:
+def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None, output: Output) -> int:
     """Everything about the pods of one name."""
     pods = seen.named(name)
     pod = to_explain(pods, seen)
@@ -98,6 +97,9 @@ def _explain(name: str, seen: Seen, source: Source, node_name: str | None, outpu
     said = [] if is_running(pod) else said_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415
+
         output.write(why_document(Stuck(pods, pod, prediction), seen, background))
     elif output.form == "name":
         screen.echo(f"pod/{pod.name}")

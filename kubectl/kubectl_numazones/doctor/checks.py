@@ -45,7 +45,7 @@ CHECKS = (
 """All checks, those that explain others first."""
 
 
-class Outcome(NamedTuple):
+class CheckResult(NamedTuple):
     """What one check found, or why it was not made."""
 
     check: str
@@ -53,26 +53,26 @@ class Outcome(NamedTuple):
     not_checked: str = ""
 
 
-def examine(evidence: Evidence) -> list[Outcome]:
+def examine(evidence: Evidence) -> list[CheckResult]:
     """Make every check; findings that differ in their subjects alone become one."""
     outcomes = []
     for check in CHECKS:
         missing = [kind for kind in check.needs if kind not in evidence.objects]
         if missing:
             why = evidence.unseen.get(missing[0], f"there are no {missing[0]} objects in what was read")
-            outcomes.append(Outcome(check.name, (), why))
+            outcomes.append(CheckResult(check.name, (), why))
             continue
         try:
-            outcomes.append(Outcome(check.name, tuple(_merge(check.find(evidence)))))
+            outcomes.append(CheckResult(check.name, tuple(_merge(check.name, check.find(evidence)))))
         except NotChecked as reason:
-            outcomes.append(Outcome(check.name, (), str(reason)))
+            outcomes.append(CheckResult(check.name, (), str(reason)))
     return outcomes
 
 
-def _merge(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _merge(check: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     subjects: dict[tuple[Severity, str, str], dict[str, None]] = {}
     for finding in findings:
         known = subjects.setdefault((finding.severity, finding.message, finding.cure), {})
         known.update(dict.fromkeys(finding.subjects))
     for (severity, message, cure), known in subjects.items():
-        yield Finding(severity, tuple(known), message, cure)
+        yield Finding(severity, tuple(known), message, cure, check)

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.reading.access import may
-from kubectl_numazones.reading.cluster import Seen, read_cluster
+from kubectl_numazones.reading.cluster import ClusterView, read_cluster
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, distinct_objects
-from kubectl_numazones.reading.kinds import DOCTORS, Kind, rights
+from kubectl_numazones.reading.kinds import DOCTORS, NeededKind, rights
 from kubectl_numazones.reading.source import Source, connect, list_objects
 from numazones.api import crd
 from numazones.cluster.cluster import is_true
@@ -39,7 +39,7 @@ _METRICS_PORT = 9407
 class Evidence:
     """A cluster, as far as it could be seen."""
 
-    seen: Seen
+    seen: ClusterView
     objects: Mapping[str, Sequence[Object]]
     """Kind → its objects; a kind that could not be seen is missing."""
     unseen: Mapping[str, str]
@@ -95,7 +95,7 @@ def _evidence(
 async def _gather(source: Source) -> Evidence:
     unseen: dict[str, str] = {}
 
-    def leave_out(kind: Kind, error: NumazonesError) -> None:
+    def leave_out(kind: NeededKind, error: NumazonesError) -> None:
         if kind.kind == "Node":
             raise error
         # Where a foreign kind is not defined, nobody can have written an object of it.

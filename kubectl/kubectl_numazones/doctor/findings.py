@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, ClassVar
 
 from numazones.errors import NumazonesError
 
@@ -19,13 +20,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong."""
+    """Something that is wrong or could be better."""
 
-    severity: Severity
-    subjects: tuple[str, ...]
-    """The objects that it is wrong with."""
-    message: str
-    cure: str
+    ANSWER: ClassVar = ("severity", "check", "subjects", "message", "cure")
+    severity: Annotated[Severity, "error, warning or hint."]
+    subjects: Annotated[tuple[str, ...], "What it is about: nodes, zones, pods and others."]
+    message: Annotated[str, "What is wrong."]
+    cure: Annotated[str, "What to do."]
+    check: Annotated[str, "Which check found it."] = ""
 
 
 class NotChecked(NumazonesError):

@@ -21,7 +21,7 @@ _STATE_FOLDER = "/var/lib/kubelet"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RestartSettings:
     """What a kubelet is configured with when it starts again."""
 
     settings: kubelet_settings.Settings
@@ -45,7 +45,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class NodeRestart:
     """What is foreseen for one node."""
 
     node: str
@@ -68,7 +68,7 @@ class Forecast:
         return f"{self.node}: {self.admitted} of {pluralize(self.pods, 'pod')} would be admitted again"
 
 
-def foresee(evidence: Evidence, names: Sequence[str], change: Change) -> list[Forecast]:
+def foresee(evidence: Evidence, names: Sequence[str], change: RestartSettings) -> list[NodeRestart]:
     """Foresee a restart of the kubelets of these nodes; of all nodes where no name is given.
 
     Raises:
@@ -89,22 +89,24 @@ def _running(body: Mapping[str, Any]) -> Iterator[str]:
                 yield str(container.get("name"))
 
 
-def _of_node(node: ClusterNode, running: Mapping[str, frozenset[str]], change: Change) -> Forecast:
+def _of_node(
+    node: ClusterNode, running: Mapping[str, frozenset[str]], change: RestartSettings
+) -> NodeRestart:
     state, why = node.state, node.why_no_state
     if state is None or node.approximate:
         reason = why.message if why else "only amounts are known of it, not who holds what"
-        return Forecast(node.name, unknown=reason)
+        return NodeRestart(node.name, unknown=reason)
     pods = [pod for pod in node.pods.values() if not pod.stopped]
     unread = [pod for pod in pods if pod.admission is None]
     known = [_running_pod(pod, running) for pod in pods if pod.admission is not None]
     try:
         said = restart(node.info(state, beside=""), known, change.of(state.config))
     except NumazonesError as problem:
-        return Forecast(node.name, unknown=str(problem))
+        return NodeRestart(node.name, unknown=str(problem))
     findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
     admitted = sum(one.admitted for one in said.readmissions)
     starts = all(refusal.file for refusal in said.refusals)
-    return Forecast(node.name, tuple(findings), admitted, len(pods), starts)
+    return NodeRestart(node.name, tuple(findings), admitted, len(pods), starts)
 
 
 def _running_pod(pod: ClusterPod, running: Mapping[str, frozenset[str]]) -> RunningPod:

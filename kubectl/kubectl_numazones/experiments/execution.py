@@ -6,7 +6,7 @@ done. Its one method yields chunks of runs as they come; what was done when Ctrl
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ class CannotExecute(NumazonesError):
     """Workers cannot be had, or ended; the message says which and what to do."""
 
 
-class Executor(Protocol):
+class RunExecutor(Protocol):
     """Makes runs."""
 
     @property
@@ -175,16 +175,10 @@ def _interrupt_list() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def execute(
-    experiment: Experiment,
-    numbers: Sequence[int],
-    executor: Executor,
-    *,
-    keep: Callable[[Mapping[int, Run]], None],
-) -> dict[int, Run]:
+def execute(experiment: Experiment, numbers: Sequence[int], executor: RunExecutor) -> dict[int, Run]:
     """Make the runs with these numbers, with a progress bar where there is a terminal; Ctrl-C ends it early.
 
-    Returns number → run, of those that were done; ``keep`` gets them as they are.
+    Returns number → run, of those that were done.
 
     Raises:
         CannotExecute: workers cannot be had, or ended.
@@ -204,9 +198,7 @@ def execute(
     with _interrupt_list() as interrupted, progress:
         bar = progress.add_task("runs", total=len(numbers))
         for chunk, runs in executor.run(experiment, chunks):
-            fresh = dict(zip(chunk, runs, strict=True))
-            keep(fresh)
-            done |= fresh
+            done |= zip(chunk, runs, strict=True)
             progress.advance(bar, len(chunk))
             if interrupted:
                 break

@@ -4,16 +4,15 @@ Nodes are those of the cluster, of a dump or recording, or machines described in
 cluster in random orders, or drawn by a recipe, or come and go as they were recorded.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kubectl_numazones.experiments import saved_runs
-from kubectl_numazones.experiments.execution import Dask, Executor, OneCore, Processes, execute
+from kubectl_numazones.experiments.execution import Dask, OneCore, Processes, RunExecutor, execute
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
@@ -32,7 +31,6 @@ from numazones.whatif.experiment import (
     REJECTED,
     Comparison,
     Experiment,
-    Run,
     Variant,
     compare,
     shape_of,
@@ -40,15 +38,16 @@ from numazones.whatif.experiment import (
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode
 from numazones.whatif.settings import Settings
-from numazones.whatif.workload import Group, History, Recipe, Workload
+from numazones.whatif.workload import PodGroup, Recipe, RecordedEvents, Workload
 from numazones.wording import pluralize
 
 _ENOUGH_RUNS = 30
+_SEED = 1
 _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExperimentOptions:
     """What the options say."""
 
     source: Source
@@ -64,10 +63,8 @@ class Asked:
     reschedule: bool
     shape: str | None
     runs: int
-    seed: int
     workers: int
     scheduler: str | None
-    keep: Path | None
 
 
 def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,8 +72,8 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def gathered(source: Source, **options: Any) -> Any:
-        names = Asked.__dataclass_fields__.keys() - {"source"}
-        asked = Asked(source=source, **{name: options.pop(name) for name in names})
+        names = ExperimentOptions.__dataclass_fields__.keys() - {"source"}
+        asked = ExperimentOptions(source=source, **{name: options.pop(name) for name in names})
         return command(asked=asked, **options)
 
     found: Callable[..., Any] = source_options(gathered)
@@ -133,18 +130,9 @@ _OPTIONS = (
     ),
     click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
     click.option(
-        "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the random runs."
-    ),
-    click.option(
         "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
-    click.option(
-        "--keep",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Save each run in this file as it is done; runs that it holds already are not repeated.",
-    ),
 )
 
 
@@ -164,7 +152,7 @@ class _Scene:
     """Those of the cluster's RebalancePolicies."""
 
 
-def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experiment, str, bool]:
+def experiment_of(asked: ExperimentOptions, variants: Iterable[Settings]) -> tuple[Experiment, str, bool]:
     """Return the experiment, what happens in words, and whether its runs differ at all.
 
     Raises:
@@ -175,12 +163,12 @@ def experiment_of(asked: Asked, variants: Iterable[Settings]) -> tuple[Experimen
     made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
     shape = _shape(asked, scene)
     kept = (shape,) if shape is not None and asked.shape else wanted_shapes(scene.goals, scene.examples)
-    experiment = Experiment(made, scene.workload, asked.seed, shape, kept)
+    experiment = Experiment(made, scene.workload, _SEED, shape, kept)
     experiment.check()
     return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
 
 
-def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison:
+def perform(asked: ExperimentOptions, experiment: Experiment, *, random: bool) -> Comparison:
     """Make the runs and compare the variants; after Ctrl-C, over the runs that were made.
 
     Raises:
@@ -188,29 +176,20 @@ def perform(asked: Asked, experiment: Experiment, *, random: bool) -> Comparison
         click.Abort: Ctrl-C came before any run was made.
     """
     runs = asked.runs if random else 1
-    done = {} if asked.keep is None else saved_runs.read(asked.keep, experiment)
-    done = {number: run for number, run in done.items() if number < runs}
-    left = [number for number in range(runs) if number not in done]
-    if left:
-        done |= execute(experiment, left, _executor(asked, len(left)), keep=_writer_to(asked.keep))
+    done = execute(experiment, range(runs), _executor(asked, runs))
     if not done:
         raise click.Abort
     if len(done) < runs:
-        again = "" if asked.keep is None else "; the same command goes on from there"
         made = f"{len(done)} of {runs} runs were made"
-        screen.echo(f"interrupted: {made}, and the figures are theirs{again}", err=True)
+        screen.echo(f"interrupted: {made}, and the figures are theirs", err=True)
     return compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
 
 
-def _executor(asked: Asked, runs: int) -> Executor:
+def _executor(asked: ExperimentOptions, runs: int) -> RunExecutor:
     if asked.scheduler is not None:
         return Dask(asked.scheduler)
     workers = min(asked.workers, runs)
     return Processes(workers) if workers > 1 else OneCore()
-
-
-def _writer_to(path: Path | None) -> Callable[[Mapping[int, Run]], None]:
-    return (lambda _: None) if path is None else partial(saved_runs.append, path)
 
 
 def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:
@@ -223,7 +202,7 @@ def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoic
     return Variant(tuple({**settings, **whole}.items()), changed, choice or given)
 
 
-def _shape(asked: Asked, scene: _Scene) -> Shape | None:
+def _shape(asked: ExperimentOptions, scene: _Scene) -> Shape | None:
     if asked.shape is None:
         return shape_of(scene.examples, scene.nodes)
     try:
@@ -232,7 +211,7 @@ def _shape(asked: Asked, scene: _Scene) -> Shape | None:
         raise click.UsageError(str(error)) from error
 
 
-def _scene(asked: Asked, given: Settings) -> _Scene:
+def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
     files = asked.source.files
     if asked.machine is not None:
         return _of_machine(asked, asked.machine, given)
@@ -256,7 +235,7 @@ def _scene(asked: Asked, given: Settings) -> _Scene:
     return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
 
 
-def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
+def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Scene:
     if asked.source.files or asked.selector:
         raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
     if not asked.groups:
@@ -268,9 +247,9 @@ def _of_machine(asked: Asked, machine: str, given: Settings) -> _Scene:
     return _random_pods(asked, tuple(nodes))
 
 
-def _random_pods(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
+def _random_pods(asked: ExperimentOptions, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     """Pods by recipe."""
-    groups = tuple(map(Group.parse, asked.groups))
+    groups = tuple(map(PodGroup.parse, asked.groups))
     recipe = _recipe(asked, groups)
     words = _words(asked, (" mixed with " if asked.mixed else ", then ").join(map(str, groups)))
     drawn = any(group.is_drawn for group in (*groups, *recipe.last))
@@ -278,24 +257,24 @@ def _random_pods(asked: Asked, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     return _Scene(nodes, recipe, recipe.examples(), words, random)
 
 
-def _recipe(asked: Asked, groups: tuple[Group | tuple[ClusterPod, ...], ...]) -> Recipe:
-    last = tuple(map(Group.parse, asked.last))
+def _recipe(asked: ExperimentOptions, groups: tuple[PodGroup | tuple[ClusterPod, ...], ...]) -> Recipe:
+    last = tuple(map(PodGroup.parse, asked.last))
     return Recipe(groups, mixed=asked.mixed, churn=asked.churn, away=asked.away, last=last)
 
 
-def _words(asked: Asked, arriving: str) -> str:
+def _words(asked: ExperimentOptions, arriving: str) -> str:
     churn = f"; {asked.churn} times one leaves, {asked.away} away at a time" if asked.churn else ""
     return arriving + churn + "".join(f"; last {group}" for group in asked.last)
 
 
-def _of_recording(asked: Asked, directory: Path, given: Settings) -> _Scene:
+def _of_recording(asked: ExperimentOptions, directory: Path, given: Settings) -> _Scene:
     """Pods as they came and went."""
     if asked.groups or asked.churn or asked.last or asked.reschedule:
         raise click.UsageError("a recording has pods and order of its own: leave --pods and the like away")
     nodes, events = recording.history(directory)
     pods = [event for event in events if isinstance(event, ClusterPod)]
     words = f"{pluralize(len(pods), 'pod')} as recorded"
-    return _Scene(_known_kubelets(nodes, given), History(tuple(events)), pods, words, random=False)
+    return _Scene(_known_kubelets(nodes, given), RecordedEvents(tuple(events)), pods, words, random=False)
 
 
 def _known_kubelets(nodes: Sequence[ClusterNode], given: Settings) -> tuple[NodeTemplate, ...]:

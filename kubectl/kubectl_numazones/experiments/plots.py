@@ -16,7 +16,7 @@ import click
 from kubectl_numazones.experiments.experiment import label
 from kubectl_numazones.reading.cluster import NotThere
 from numazones.errors import NumazonesError
-from numazones.whatif.experiment import Comparison, VariantMeasures
+from numazones.whatif.experiment import Comparison, VariantFigures
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 _DEFAULT = ("admitted", "largest pod", "stranded CPUs")
@@ -93,7 +93,7 @@ def _chosen_measures(comparison: Comparison, measures: Sequence[str]) -> list[st
     return list(measures) or [name for name in _DEFAULT if name in known]
 
 
-def _names(variants: Sequence[VariantMeasures]) -> list[str]:
+def _names(variants: Sequence[VariantFigures]) -> list[str]:
     """What tells the combinations apart: the settings that are not the same in all of them."""
     keys = dict.fromkeys(
         key for variant in variants for key in variant.settings if not key.startswith("featureGates")

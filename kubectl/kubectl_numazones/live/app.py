@@ -30,15 +30,15 @@ from kubectl_numazones.live.events import EventSource, events_about, events_in
 from kubectl_numazones.live.head import TABS
 from kubectl_numazones.live.line_table import LineTable
 from kubectl_numazones.live.lines import Line
-from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View, listing
+from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView, listing
 from kubectl_numazones.live.screens import Details
 from kubectl_numazones.live.style import CSS
-from kubectl_numazones.plan_decisions import Decision
+from kubectl_numazones.plan_decisions import PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.zone_figures import ORDERS
-from kubectl_numazones.reading.cluster import Seen, read_cluster
+from kubectl_numazones.reading.cluster import ClusterView, read_cluster
 from kubectl_numazones.reading.files import Object
-from kubectl_numazones.reading.kinds import Kind
+from kubectl_numazones.reading.kinds import NeededKind
 from kubectl_numazones.reading.source import Source, connect
 from numazones.errors import NumazonesError
 from numazones.wording import visible
@@ -87,7 +87,7 @@ class Live(App[None]):
         Binding("ctrl+c", "interrupt", show=False, priority=True),
     ]
 
-    def __init__(self, source: Source, seen: Seen | None) -> None:
+    def __init__(self, source: Source, seen: ClusterView | None) -> None:
         """Show a cluster as it was seen, or follow that of the source."""
         super().__init__()
         self.failure: NumazonesError | None = None
@@ -96,15 +96,15 @@ class Live(App[None]):
         self._board = None if seen is None else board_of(seen)
         self._following: Worker[None] | None = None
         self._plans: list[Planned] | None = None
-        self._planned_for: Seen | None = None
+        self._planned_for: ClusterView | None = None
         self._problem = ""
         """Why what is seen may be behind."""
         self._unreadable = ""
         """Why what is seen cannot be shown."""
-        self._forbidden: tuple[Kind, ...] = ()
+        self._forbidden: tuple[NeededKind, ...] = ()
         self._missing = ""
         """Which right is missing to decide about plans."""
-        self._view = View()
+        self._view = ListView()
         self._table = LineTable()
         self._beside: tuple[int, str] = (0, "")
         """The board and line that are shown beside the list."""
@@ -208,7 +208,7 @@ class Live(App[None]):
             self._forbidden = following.forbidden
             await asyncio.sleep(1.0)
 
-    async def _seek_plans(self, seen: Seen) -> None:
+    async def _seek_plans(self, seen: ClusterView) -> None:
         self._plans = await asyncio.to_thread(plans_of, seen)
         self._draw()
 
@@ -264,7 +264,7 @@ class Live(App[None]):
 
     def action_decide(self, verb: str) -> None:
         """Approve or reject the plan of the chosen line, after a question."""
-        decision = Decision(verb)
+        decision = PlanDecision(verb)
         self.run_worker(
             decide(self, self._client, self._table.chosen, decision), exclusive=True, group="decide"
         )

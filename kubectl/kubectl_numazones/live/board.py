@@ -6,8 +6,8 @@ Made anew whenever the cluster has changed.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubectl_numazones.printing.zone_figures import Zone, why_no_zones, zones_of
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.printing.zone_figures import ZoneFigures, why_no_zones, zones_of
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.stuck.on_the_way import Coming, coming
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
@@ -15,7 +15,7 @@ from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
-from numazones.rebalance.whatif import Report, what_if
+from numazones.rebalance.whatif import PolicyReport, what_if
 
 _EFFORT = 20_000
 """Steps of the search per plan: what a view may take that is looked at, not waited for."""
@@ -26,8 +26,8 @@ _MAX_GOALS = 20
 class Board:
     """Everything that is shown, but plans, which are sought when they are looked at."""
 
-    seen: Seen
-    zones: tuple[Zone, ...]
+    seen: ClusterView
+    zones: tuple[ZoneFigures, ...]
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
@@ -42,11 +42,11 @@ class Planned:
     """A plan that the view has found, or a recommendation that the operator has made."""
 
     goal: str
-    report: Report | None = None
+    report: PolicyReport | None = None
     recommendation: Object | None = None
 
 
-def board_of(seen: Seen) -> Board:
+def board_of(seen: ClusterView) -> Board:
     """Ask the library about a cluster."""
     nodes = seen.situation.cluster.nodes
     unknown = tuple(
@@ -60,14 +60,14 @@ def board_of(seen: Seen) -> Board:
     return Board(seen, zones, unknown, tuple(stuck_pods(seen)), on_the_way, dict(_misaligned(seen)))
 
 
-def _misaligned(seen: Seen) -> Iterator[tuple[str, list[PodAlignment]]]:
+def _misaligned(seen: ClusterView) -> Iterator[tuple[str, list[PodAlignment]]]:
     for node in seen.situation.cluster.nodes.values():
         found = [one for one in by_name(node).values() if not one.aligned]
         if found:
             yield node.name, found
 
 
-def plans_of(seen: Seen) -> list[Planned]:
+def plans_of(seen: ClusterView) -> list[Planned]:
     """Return the recommendations in the cluster, and what would help each waiting pod beside them."""
     made = [
         Planned(str((item.get("spec") or {}).get("goal") or ""), recommendation=item) for item in seen.made

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubectl_numazones.live.events import OPERATOR
 from kubectl_numazones.reading.files import Object
-from kubectl_numazones.reading.kinds import KINDS, Kind
+from kubectl_numazones.reading.kinds import KINDS, NeededKind
 from numazones_client import JSON, Client, Reflector, Table, by_name
 from numazones_client.resources import EVENTS
 
@@ -24,7 +24,7 @@ class ClusterMirror:
         self._events: Table[dict[str, Any]] = Table(_key)
         self._event_reflector: Reflector[dict[str, Any]] | None = None
         self._tables: dict[str, Table[dict[str, Any]]] = {}
-        self._reflectors: dict[Kind, Reflector[dict[str, Any]]] = {}
+        self._reflectors: dict[NeededKind, Reflector[dict[str, Any]]] = {}
         for kind in KINDS:
             table = Table(_key, lambda _before, _after: self._changed.set())
             self._tables[kind.kind] = table
@@ -57,7 +57,7 @@ class ClusterMirror:
         return next((reflector.problem for reflector in needed if reflector.problem), "")
 
     @property
-    def forbidden(self) -> tuple[Kind, ...]:
+    def forbidden(self) -> tuple[NeededKind, ...]:
         """The kinds that must not be read, and that answers are possible without."""
         return tuple(
             kind for kind, reflector in self._reflectors.items() if reflector.forbidden and not kind.needed

@@ -8,7 +8,7 @@ from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.live.screens import Confirm
-from kubectl_numazones.plan_decisions import Decision
+from kubectl_numazones.plan_decisions import PlanDecision
 from numazones.errors import NumazonesError
 from numazones_client import Client
 
@@ -21,7 +21,7 @@ _NO_PLAN = (
 _NO_CLUSTER = "nothing can be decided here: this is a dump, or the cluster has not been read yet"
 
 
-async def decide(app: App[Any], client: Client | None, line: Line | None, decision: Decision) -> None:
+async def decide(app: App[Any], client: Client | None, line: Line | None, decision: PlanDecision) -> None:
     """Decide about the plan of a line: say what speaks against it, or ask, and write the answer.
 
     Args:

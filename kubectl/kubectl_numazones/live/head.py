@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from kubectl_numazones.live.board import Board
-from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, View
+from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView
 from numazones.apimachinery import timestamp
 from numazones.wording import pluralize, visible
 
@@ -29,7 +29,7 @@ def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
     return text
 
 
-def tabs(view: View, counts: Mapping[str, int | None]) -> Text:
+def tabs(view: ListView, counts: Mapping[str, int | None]) -> Text:
     """Name the lists, with how many lines each has, and what of the chosen one is shown."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (tab, name) in enumerate(TABS.items(), 1):

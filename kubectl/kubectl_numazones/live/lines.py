@@ -10,11 +10,11 @@ from rich.text import Text
 
 from kubectl_numazones.live.board import Board, Planned
 from kubectl_numazones.live.events import EventCells, event_cells, object_of
-from kubectl_numazones.plan_decisions import MOVES, Plan
+from kubectl_numazones.plan_decisions import MOVES, PendingPlan
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.drawing import Drawing
-from kubectl_numazones.printing.zone_figures import Zone, share
-from kubectl_numazones.reading.kinds import Kind
+from kubectl_numazones.printing.zone_figures import ZoneFigures, share
+from kubectl_numazones.reading.kinds import NeededKind
 from kubectl_numazones.stuck import stuck_pod as stuck
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.alignment.pod_alignment import PodAlignment, by_name
@@ -23,7 +23,7 @@ from numazones.apimachinery.quantity import format_rounded
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.moves import Move as PlannedMove
-from numazones.rebalance.whatif import Report
+from numazones.rebalance.whatif import PolicyReport
 from numazones.wording import pluralize
 from numazones_program.columns import Cell, Column, cells, shown
 
@@ -58,7 +58,7 @@ class Line:
         return " ".join(str(cell) for cell in self.cells).lower()
 
 
-def forbidden(kinds: Sequence[Kind], width: int) -> str:
+def forbidden(kinds: Sequence[NeededKind], width: int) -> str:
     """Say which kinds must not be read and what follows, in so many columns; empty if all may be read."""
     if not kinds:
         return ""
@@ -116,7 +116,7 @@ def _use(
     return bar, _figure(text(max(pair[1] - pair[0] for pair in known)), "bold")
 
 
-def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
+def zone_line(zone: ZoneFigures, board: Board, *, roomy: bool) -> Line:
     """Return the line of a zone; it opens the whole node."""
     crossing = [one for one in board.misaligned.get(zone.node, ()) if zone.numa in one.numas]
     row = _ZoneRow(
@@ -131,10 +131,10 @@ def zone_line(zone: Zone, board: Board, *, roomy: bool) -> Line:
     return Line(key, row.cells(roomy=roomy), lambda: node_details(zone.node, board), group=zone.node)
 
 
-def _cpus_held(zone: Zone, board: Board) -> int:
+def _cpus_held(zone: ZoneFigures, board: Board) -> int:
     """CPUs of a zone that are held for pods on their way."""
-    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.zones)
-    return sum(item.cpus // len(item.zones) for item in coming)
+    coming = (item for item in board.held.get(zone.node, ()) if zone.numa in item.numas)
+    return sum(item.cpus // len(item.numas) for item in coming)
 
 
 def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str | Text:
@@ -148,7 +148,7 @@ def _marked(devices: str, cpus: int, misaligned: Sequence[PodAlignment]) -> str 
     return Text.assemble((", ".join(marks), "yellow"), f" {devices}" if devices else "")
 
 
-def node_line(zones: Sequence[Zone], board: Board, *, roomy: bool) -> Line:
+def node_line(zones: Sequence[ZoneFigures], board: Board, *, roomy: bool) -> Line:
     """Return the line of all zones of a node, where there are many nodes."""
     first = zones[0]
     held = sum(_cpus_held(zone, board) for zone in zones)
@@ -332,7 +332,7 @@ _PLANNED: tuple[Column[tuple[int, PlannedMove]], ...] = (
 )
 
 
-def _plan_details(goal: str, report: Report) -> RenderableType:
+def _plan_details(goal: str, report: PolicyReport) -> RenderableType:
     moves = [(number, move) for number, made in enumerate(report.plans, 1) for move in made.moves]
     parts: list[RenderableType] = [
         Text(f"{goal}: {tally_of(goal, report.before)} now, {tally_of(goal, report.after)} afterwards"),
@@ -396,7 +396,7 @@ def plan_description(body: Any) -> RenderableType:
     )
 
 
-def moves_of(plan: Plan) -> RenderableType:
+def moves_of(plan: PendingPlan) -> RenderableType:
     """Show what a plan promises and moves."""
     return Group(Text(plan.promise, "bold"), Text(), screen.details_table(MOVES, plan.spec.moves))
 

@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
-class View:
+class ListView:
     """What of a list is looked at."""
 
     tab: str = ZONES
@@ -50,7 +50,7 @@ class View:
 
 
 def listing(
-    view: View,
+    view: ListView,
     board: Board,
     plans: Sequence[Planned],
     events: Iterable[Object],
@@ -74,11 +74,13 @@ def _titles(columns: Iterable[Column[Any]], *, roomy: bool = False) -> tuple[str
     return tuple(column.title for column in shown(columns, wide=roomy))
 
 
-def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:
+def _zones(view: ListView, board: Board, *, roomy: bool) -> list[Line]:
     zones = sorted(board.zones, key=ORDERS[view.order])
     if view.is_grouped(many=len(zones) > _MANY_ZONES):
         by_node = _by(zones, lambda zone: zone.node)
-        found = [lines.node_line(sorted(node), board, roomy=roomy) for node in by_node.values()]
+        found = [
+            lines.node_line(sorted(node, key=ORDERS["node"]), board, roomy=roomy) for node in by_node.values()
+        ]
         reasons = _by(board.unknown, lambda item: lines.unknown_group(*item))
         return found + [
             lines.unknown_group_line(why, [name for name, _ in items], roomy=roomy)
@@ -88,7 +90,7 @@ def _zones(view: View, board: Board, *, roomy: bool) -> list[Line]:
     return view.picked(found + [lines.unknown_line(name, why, roomy=roomy) for name, why in board.unknown])
 
 
-def _stuck(view: View, board: Board, *, roomy: bool) -> list[Line]:
+def _stuck(view: ListView, board: Board, *, roomy: bool) -> list[Line]:
     found = [lines.stuck_line(item, board, roomy=roomy) for item in board.stuck]
     if not view.is_grouped(many=len(found) > _MANY_OWNERS):
         return view.picked(found)

@@ -20,11 +20,11 @@ from numazones.prediction.forecast import (
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
-    Kind,
+    NodeAnswer,
     NodeVerdict,
     Placed,
+    PodKind,
     Prediction,
-    Standing,
     deciding,
     newcomer,
     place_beside,
@@ -60,7 +60,7 @@ def unbound_copy(pod: ClusterPod) -> ClusterPod:
 
 def forecast_of(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Forecast | None:
     """Ask all nodes about a pod, as if it were created now; None where it cannot be read."""
-    kind = Kind.of(unbound_copy(pod))
+    kind = PodKind.of(unbound_copy(pod))
     if kind is None:
         return None
     forecast = Forecast(kind)
@@ -81,7 +81,7 @@ def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Predict
 def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
     """Yield the nodes that have said yes or no."""
     for name, said in ({} if forecast is None else forecast.verdicts).items():
-        if said.standing in {Standing.ADMITS, Standing.REJECTS}:
+        if said.standing in {NodeAnswer.ADMITS, NodeAnswer.REJECTS}:
             yield nodes[name]
 
 
@@ -174,7 +174,7 @@ def node_groups(
     pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
 ) -> Iterator[NodeGroup]:
     """Yield the nodes by what they say, as predictions count them; those that would admit it come first."""
-    counts = [(prediction.admissible, one.node) for one in prediction.candidates[:1]]
+    counts = [(prediction.nodes.admissible, one.node) for one in prediction.candidates[:1]]
     counts += [(reason.count, reason.node) for reason in prediction.reasons]
     for count, name in counts:
         if name:
@@ -184,9 +184,9 @@ def node_groups(
 
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
-    if said.standing is Standing.UNKNOWN:
+    if said.standing is NodeAnswer.UNKNOWN:
         return UNKNOWN, said.obstacles[0][1]
-    if said.standing is Standing.REJECTS:
+    if said.standing is NodeAnswer.REJECTS:
         if said.rejection is None:
             return INADMISSIBLE, f"{said.obstacles[0][0]}: {said.sentence}"
         return INADMISSIBLE, said.rejection.shortfall("").line
@@ -194,10 +194,10 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     if isinstance(placement, Unknown) or placement.kubelet is not None:
         return ADMISSIBLE, f"on {zones}" if zones else "in the shared pool"
     where = f"on {zones}" if zones else "anywhere"
-    return ADMISSIBLE, f"{where}, by {placement.decider}"
+    return ADMISSIBLE, f"{where}, by {placement.model.decider}"
 
 
-class Holder(NamedTuple):
+class HolderRow(NamedTuple):
     """What somebody holds of a NUMA node."""
 
     numa: str
@@ -209,7 +209,7 @@ class Holder(NamedTuple):
     """The whole pod's."""
 
 
-HOLDERS: tuple[Column[Holder], ...] = (
+HOLDERS: tuple[Column[HolderRow], ...] = (
     Column("NUMA", lambda held: held.numa),
     Column("POD", lambda held: held.pod),
     Column("CPUS", lambda held: held.cpus),
@@ -219,19 +219,19 @@ HOLDERS: tuple[Column[Holder], ...] = (
 )
 
 
-def holders(node: ClusterNode) -> Iterator[Holder]:
+def holders(node: ClusterNode) -> Iterator[HolderRow]:
     """Yield whoever holds something, NUMA node by NUMA node.
 
     Devices that are near no NUMA node in particular come last, on ``any``.
     """
     occupancy, lying = node.occupancy, by_name(node)
     for share in () if occupancy is None else occupancy.shares():
-        yield Holder(
+        yield HolderRow(
             "any" if share.numa is None else str(share.numa),
             share.name,
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
-            " ".join(f"{resource.rpartition('/')[2]}:{','.join(ids)}" for resource, ids in share.devices),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
             str(lying[share.name].alignment) if share.name in lying else "",
         )
 

@@ -6,7 +6,7 @@ what a JSONPath template finds in it. Names are those that ``kubectl get`` takes
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.jsonpath import InvalidJSONPath, compile_path, find
 
 _JSONPATH = "jsonpath"
@@ -42,12 +43,13 @@ class Output:
         """Whether a document is asked for, to be printed by ``write``."""
         return self.form in DOCUMENTS or self.form == _JSONPATH
 
-    def write(self, document: Mapping[str, Any]) -> None:
-        """Print a document in the form that was asked for."""
+    def write(self, answer: object) -> None:
+        """Print a value as a document in the form that was asked for."""
+        document = written(answer)
         if self.form == _JSONPATH:
             click.echo(filled(self.template, document))
         elif self.form == "yaml":
-            click.echo(_yaml(dict(document)), nl=False)
+            click.echo(_yaml(document), nl=False)
         else:
             click.echo(_json(document))
 

@@ -114,7 +114,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterView:
     """The cluster as it was read."""
 
     situation: "Situation"
@@ -261,7 +261,7 @@ def occupancy_of(node: ClusterNode) -> Occupancy:
     )
 
 
-def read(source: Source) -> Seen:
+def read(source: Source) -> ClusterView:
     """Read the cluster.
 
     Raises:
@@ -318,7 +318,7 @@ def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _R
 
 def read_cluster(
     items: Iterable[Object], now: datetime | None, *, namespace: str = DEFAULT_NAMESPACE
-) -> Seen:
+) -> ClusterView:
     """Read objects as the cluster at a moment; None: that of the dump that they are.
 
     Raises:
@@ -346,7 +346,7 @@ def read_cluster(
     }
     situation = situation_of(dump, now or dump.moment)
     bound = (pod for pod in dump.pods if pod.node and not pod.terminal)
-    return Seen(
+    return ClusterView(
         situation,
         tuple(pod for pod in dump.pods if pod.terminal),
         owners,

@@ -12,7 +12,7 @@ _PLANS, _REBALANCING, _MODELS = "plans may err", "no rebalancing", "no other mod
 _DEVICES = "no DRA"
 
 
-class Kind(NamedTuple):
+class NeededKind(NamedTuple):
     """A kind and whether an answer is possible without it."""
 
     kind: str
@@ -27,24 +27,24 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind("Node", resources.NODES, needed=True),
-    Kind("Pod", resources.PODS, needed=True),
-    Kind("NUMAZone", resources.NUMAZONES, needed=True),
-    Kind("Namespace", resources.NAMESPACES, without=_PLANS),
-    Kind("ReplicaSet", resources.REPLICA_SETS, without=_PLANS),
-    Kind("StatefulSet", resources.STATEFUL_SETS, without=_PLANS),
-    Kind("Job", resources.JOBS, without=_PLANS),
-    Kind("PodDisruptionBudget", resources.BUDGETS, without=_PLANS),
-    Kind("PriorityClass", resources.PRIORITY_CLASSES, without=_PLANS),
-    Kind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
-    Kind("RebalancePolicy", resources.REBALANCE_POLICIES, without=_REBALANCING),
-    Kind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_REBALANCING),
-    Kind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
-    Kind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
-    Kind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True, without=_DEVICES),
-    Kind("ResourceClaim", resources.RESOURCE_CLAIMS, foreign=True, without=_DEVICES),
+    NeededKind("Node", resources.NODES, needed=True),
+    NeededKind("Pod", resources.PODS, needed=True),
+    NeededKind("NUMAZone", resources.NUMAZONES, needed=True),
+    NeededKind("Namespace", resources.NAMESPACES, without=_PLANS),
+    NeededKind("ReplicaSet", resources.REPLICA_SETS, without=_PLANS),
+    NeededKind("StatefulSet", resources.STATEFUL_SETS, without=_PLANS),
+    NeededKind("Job", resources.JOBS, without=_PLANS),
+    NeededKind("PodDisruptionBudget", resources.BUDGETS, without=_PLANS),
+    NeededKind("PriorityClass", resources.PRIORITY_CLASSES, without=_PLANS),
+    NeededKind("PersistentVolumeClaim", resources.CLAIMS, without=_PLANS),
+    NeededKind("RebalancePolicy", resources.REBALANCE_POLICIES, without=_REBALANCING),
+    NeededKind("RebalanceRecommendation", resources.REBALANCE_RECOMMENDATIONS, without=_REBALANCING),
+    NeededKind("NodeResourceTopology", resources.NODE_RESOURCE_TOPOLOGIES, foreign=True, without=_MODELS),
+    NeededKind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
+    NeededKind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True, without=_DEVICES),
+    NeededKind("ResourceClaim", resources.RESOURCE_CLAIMS, foreign=True, without=_DEVICES),
     *(
-        Kind(
+        NeededKind(
             kind.kind,
             Resource(kind.group, kind.version, kind.plural, kind.namespaced),
             foreign=True,
@@ -56,7 +56,7 @@ KINDS = (
 
 DOCTORS = (
     *KINDS,
-    Kind("Lease", resources.LEASES, selector=NODE_LABEL),
+    NeededKind("Lease", resources.LEASES, selector=NODE_LABEL),
 )
 """What is looked at besides when the installation is in question."""
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)

@@ -35,22 +35,22 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import STATUS_PREFIX
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.whatif.history import (
+    AlreadyRunning,
     Arrival,
     Departure,
     DeviceHealth,
-    Held,
+    KubeletRestart,
     MemoryBlocks,
     Observed,
     Operation,
-    Outcome,
     Preference,
-    Restart,
+    ReplayedDecision,
     replay,
 )
 from numazones.whatif.workload import Event, Leaving
-from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
+from numazones_node.sysfs import SysfsReader, may_be_read
 
 SNAPSHOT, HELD, REJECTED = "snapshot", "hold", "reject"
 """Operations of such recordings: the node was read; a pod was there; one was rejected before."""
@@ -61,10 +61,10 @@ _Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """A recording, compared."""
 
-    outcomes: tuple[tuple[str, Outcome], ...]
+    outcomes: tuple[tuple[str, ReplayedDecision], ...]
     """(node, outcome) for every decision of a kubelet."""
     outside: tuple[tuple[str, str], ...]
     """(pod, why) for what no kubelet decided."""
@@ -72,17 +72,17 @@ class Report:
     """Whether it begins with the state of a node in use, as ``record`` writes it."""
 
     @property
-    def differ(self) -> list[tuple[str, Outcome]]:
+    def differ(self) -> list[tuple[str, ReplayedDecision]]:
         """The decisions that the model does not share."""
         return [(node, outcome) for node, outcome in self.outcomes if outcome.differences]
 
     @property
-    def at_restart(self) -> list[tuple[str, Outcome]]:
+    def at_restart(self) -> list[tuple[str, ReplayedDecision]]:
         """The pods that run and that a kubelet would reject if it restarted."""
         return [(node, outcome) for node, outcome in self.outcomes if outcome.at_restart]
 
 
-def compare(directory: Path) -> Report:
+def compare(directory: Path) -> ReplayReport:
     """Replay every node of a recording.
 
     Raises:
@@ -90,7 +90,7 @@ def compare(directory: Path) -> Report:
     """
     lines = list(recorded_lines(directory))
     nodes = sorted({line["node"] for line in lines if line.get("node")})
-    outcomes: list[tuple[str, Outcome]] = []
+    outcomes: list[tuple[str, ReplayedDecision]] = []
     for name in nodes:
         preference = Preference()
         node, state, devices = _node(directory / name, preference)
@@ -103,7 +103,7 @@ def compare(directory: Path) -> Report:
             for outcome in replay(node.info(state, beside=""), devices, operations, preference=preference)
         )
     outside = tuple(_read_each(directory, lines, _outside))
-    return Report(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
+    return ReplayReport(tuple(outcomes), outside, any(line["op"] == SNAPSHOT for line in lines))
 
 
 def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
@@ -129,11 +129,10 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         raise BadDump(f"{path}: {error.strerror or error}; a recording has a {HISTORY}") from error
 
 
-def history(directory: Path, *, unscheduled: bool = False) -> tuple[list[ClusterNode], list[Event]]:
+def history(directory: Path) -> tuple[list[ClusterNode], list[Event]]:
     """Return a recording's nodes before the first operation, and which pods came to them and left.
 
-    Kubelets that restarted and devices that failed are left out, and unless ``unscheduled`` pods that had no
-    node.
+    Kubelets that restarted, devices that failed and pods that had no node are left out.
 
     Raises:
         BadDump: as ``compare``.
@@ -143,8 +142,7 @@ def history(directory: Path, *, unscheduled: bool = False) -> tuple[list[Cluster
     for name in sorted({line["node"] for line in lines if line.get("node")}):
         node, state, _ = _node(directory / name, None)
         nodes.append(node.with_state(state))
-    told = [line for line in lines if unscheduled or line.get("node")]
-    return nodes, list(_read_each(directory, told, _events))
+    return nodes, list(_read_each(directory, [line for line in lines if line.get("node")], _events))
 
 
 def _read_each(
@@ -175,10 +173,7 @@ def _events(line: Mapping[str, Any]) -> Iterator[Event]:
         yield ClusterPod.from_api(
             {
                 "metadata": {**body["metadata"], "namespace": namespace, "uid": line["uid"]},
-                "spec": {
-                    **created_spec(body["spec"], namespace=namespace),
-                    "nodeName": line.get("node") or "",
-                },
+                "spec": {**created_spec(body["spec"], namespace=namespace), "nodeName": line["node"]},
             }
         )
         outcome = line["outcome"]
@@ -275,7 +270,7 @@ def _with_pods_of_zones(path: Path, fresh: Node) -> Node:
         found = node_from_zones(map(NUMAZone.from_api, items))
         devices = {name: resource.devices for name, resource in found.kubelet.devices.resources.items()}
         return Node.restore(
-            Kubelet.start(fresh.config, fresh.machine, devices),
+            KubeletManagers.start(fresh.config, fresh.machine, devices),
             default_cpus=found.cpus.default if fresh.kubelet.cpus.static else None,
             cpu_assignments=found.cpus.assignments,
             cpu_pods=found.cpus.pods,
@@ -301,7 +296,7 @@ def _operation(line: Mapping[str, Any]) -> Iterator[Operation]:
         case "delete":
             yield Departure(line["uid"])
         case "kubelet-restart" | "kubelet-crash":
-            yield Restart()
+            yield KubeletRestart()
         case "device-health":
             yield DeviceHealth(line["resource"], line["device"], line["health"] == "Healthy")
 
@@ -338,10 +333,10 @@ def _arrival(line: Mapping[str, Any]) -> Arrival:
     )
 
 
-def _held_by(line: Mapping[str, Any]) -> Held:
+def _held_by(line: Mapping[str, Any]) -> AlreadyRunning:
     body, told = line["pod"], line["observed"]["podresources_list"]
     pod = Pod.from_manifest({**body, "metadata": {**body["metadata"], "uid": line["uid"]}})
-    return Held(
+    return AlreadyRunning(
         _name(line),
         PodInfo(pod, Constraints.from_api(body["spec"])),
         {name: cpuset.of(_ids(one.get("cpu_ids") or ())) for name, one in told.items()},

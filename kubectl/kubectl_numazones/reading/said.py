@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.source import Source, connect
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EVENT, _PREDICTION = "Event", "AdmissionPrediction"
 
 
-def said_about(pods: Collection[ClusterPod], seen: Seen, source: Source) -> dict[str, list[Object]]:
+def said_about(pods: Collection[ClusterPod], seen: ClusterView, source: Source) -> dict[str, list[Object]]:
     """Return events and AdmissionPredictions by UID of their pod, as far as they may be read."""
     items: Iterable[Object] = seen.said
     if pods and not source.files:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numazones_client
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.files import Object
-from kubectl_numazones.reading.kinds import KINDS, Kind
+from kubectl_numazones.reading.kinds import KINDS, NeededKind
 from numazones.api.meta import NODE_LABEL
 from numazones.errors import NumazonesError
 from numazones_client import Forbidden, NotFound
@@ -51,7 +51,7 @@ async def listed(source: Source) -> tuple[list[Object], str]:
     """List all objects, zones that are just being written once more; with the namespace in use."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
 
-    def leave_out(kind: Kind, error: NumazonesError) -> None:
+    def leave_out(kind: NeededKind, error: NumazonesError) -> None:
         if kind.needed:
             raise error
         if not (kind.foreign and isinstance(error, NotFound)):
@@ -87,8 +87,8 @@ def _node_of(zone: Object) -> str:
 
 async def list_objects(
     client: "numazones_client.Client",
-    kinds: Iterable[Kind],
-    leave_out: Callable[[Kind, NumazonesError], None],
+    kinds: Iterable[NeededKind],
+    leave_out: Callable[[NeededKind, NumazonesError], None],
 ) -> AsyncIterator[Object]:
     """Yield all objects of some kinds; told of a kind that is not there or must not be read, go on."""
     for kind in kinds:

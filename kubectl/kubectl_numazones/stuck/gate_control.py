@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from kubectl_numazones.stuck.gated_pods import OPERATOR, gates_of, is_gated, is_live, opted_in, trouble
 from numazones.cluster.waiting import GATE
@@ -36,28 +36,28 @@ class Unanswerable(NumazonesError):
 class Injection:
     """Whether new pods get the gate."""
 
-    on: bool | None
-    """None: that could not be found out."""
-    said: str
+    TITLE: ClassVar = "GateInjection"
+    on: Annotated[bool | None, "Null where that could not be found out."]
+    message: Annotated[str, "The same in words."]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class GatedPod:
     """A pod at the gate."""
 
-    namespace: str
-    name: str
-    since: str
-    why: str
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    since: Annotated[str, "When it was made."]
+    why: Annotated[str, "Why nobody has taken the gate away."]
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Everything about the gate."""
+class GateDocument:
+    """``gate``: who waits at the scheduling gate, and why."""
 
-    injection: Injection
-    operator: str
-    waiting: Sequence[Waiting]
+    injection: Annotated[Injection, "Whether new pods get the gate."]
+    operator: Annotated[str, "Whether it runs, in a sentence."]
+    waiting: Annotated[Sequence[GatedPod], "The longest first."]
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Released:
     """NAMESPACE/NAME → why."""
 
 
-async def status(client: Client, namespace: str = "", labels: str = "") -> Status:
+async def status(client: Client, namespace: str = "", labels: str = "") -> GateDocument:
     """Say who waits, since when and why; in one namespace, or in all; those with some labels, or all.
 
     Raises:
@@ -99,9 +99,9 @@ async def status(client: Client, namespace: str = "", labels: str = "") -> Statu
             why = f"other gates go first: {', '.join(others)}"
         else:
             why = made.get((where, metadata["name"]), {}).get("message") or "no prediction yet"
-        waiting.append(Waiting(where, metadata["name"], metadata.get("creationTimestamp", ""), why))
+        waiting.append(GatedPod(where, metadata["name"], metadata.get("creationTimestamp", ""), why))
     waiting.sort(key=lambda item: (item.since, item.namespace, item.name))
-    return Status(await injection(client), _operator(operators, leader[1]), waiting)
+    return GateDocument(await injection(client), _operator(operators, leader[1]), waiting)
 
 
 async def gated(client: Client, namespace: str = "", labels: str = "") -> list[Object]:
@@ -168,12 +168,12 @@ async def injection(client: Client) -> Injection:
     try:
         await client.get(BINDINGS, INJECTION)
     except NotFound:
-        return Injection(on=False, said="off: no policy injects the gate here")
+        return Injection(on=False, message="off: no policy injects the gate here")
     except APIError as error:
-        return Injection(on=None, said=f"unknown: {error}")
+        return Injection(on=None, message=f"unknown: {error}")
     return Injection(
         on=True,
-        said=f"on, by MutatingAdmissionPolicyBinding {INJECTION}, while the operator may release pods",
+        message=f"on, by MutatingAdmissionPolicyBinding {INJECTION}, while the operator may release pods",
     )
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, ClassVar
 
 from numazones import cpuset
+from numazones.apimachinery.answer import or_null
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.shortfall import name_numas
-from numazones.prediction.held_room import Held, by_node, held, zones_held
+from numazones.prediction.held_room import ArrivalPath, by_node, held, zones_held
 from numazones.wording import pluralize
 
 _MILLI = 1000
@@ -15,28 +17,23 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """A pod on its way to a node, on which room is held for it."""
+    """Room that is held on a node for a pod on its way."""
 
-    held: Held
-    zones: tuple[int, ...]
-
-    @property
-    def cpus(self) -> int:
-        """CPUs that it asks for."""
-        return self.held.pod.requests.get("cpu", 0) // _MILLI
-
-    @property
-    def until(self) -> str | None:
-        """When that ends by itself, RFC 3339; None: when the scheduler decides otherwise."""
-        return self.held.ends or None
+    TITLE: ClassVar = "HeldRoomEntry"
+    node: Annotated[str, "The pod may come to one of several; each has it."]
+    numas: Annotated[tuple[int, ...], "Empty where that cannot be told."]
+    pod: Annotated[str, "NAMESPACE/NAME."]
+    cpus: Annotated[int, "Exclusive CPUs that it will hold."]
+    way: Annotated[ArrivalPath, "Released from the gate, or nominated by a scheduler."]
+    until: Annotated[str, "Null where it ends when the scheduler decides otherwise.", or_null]
 
     @property
     def sentence(self) -> str:
         """The same in a sentence."""
-        where = f" on {name_numas(cpuset.of(self.zones))}" if self.zones else ""
-        cpus, pod = pluralize(self.cpus, "CPU"), self.held.pod.full_name
+        where = f" on {name_numas(cpuset.of(self.numas))}" if self.numas else ""
         until = self.until or "the scheduler decides otherwise"
-        return f"room for {cpus}{where} is held for {pod}, {self.held.way}, until {until}"
+        cpus = pluralize(self.cpus, "CPU")
+        return f"room for {cpus}{where} is held for {self.pod}, {self.way}, until {until}"
 
 
 def coming(
@@ -45,7 +42,17 @@ def coming(
     """Return node → the pods on their way to it; of one that may come to several, each has it."""
     items = {item.pod.uid: item for item in held(waiting, list(nodes.values()), now=now.timestamp())}
     return {
-        name: [Coming(items[pod.uid], zones) for pod, zones in zones_held(nodes[name], pods)]
+        name: [
+            Coming(
+                name,
+                numas,
+                pod.full_name,
+                pod.requests.get("cpu", 0) // _MILLI,
+                items[pod.uid].way,
+                items[pod.uid].ends,
+            )
+            for pod, numas in zones_held(nodes[name], pods)
+        ]
         for name, pods in by_node(items.values()).items()
         if name in nodes
     }

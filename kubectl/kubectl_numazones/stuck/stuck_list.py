@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.said import said_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
-from kubectl_numazones.stuck.why_document import why_document
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_program.columns import Column
@@ -19,7 +18,9 @@ _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers
 """The worst first."""
 
 
-def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, everywhere: bool) -> int:
+def show(
+    found: Sequence[Stuck], seen: ClusterView, source: Source, output: Output, *, everywhere: bool
+) -> int:
     """Print the list; return the exit code, that of the worst."""
     said = said_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
@@ -27,7 +28,10 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
         for item in found
     ]
     if output.is_document:
-        output.write({"items": [why_document(item, seen, background) for item, background in items]})
+        # Imported late: text does without all that planning needs.
+        from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415
+
+        output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
@@ -41,7 +45,9 @@ def show(found: Sequence[Stuck], seen: Seen, source: Source, output: Output, *, 
     return next((code for code in _CODES if code in codes), 0)
 
 
-def _print(items: Sequence[tuple[Stuck, Background]], seen: Seen, *, everywhere: bool, wide: bool) -> None:
+def _print(
+    items: Sequence[tuple[Stuck, Background]], seen: ClusterView, *, everywhere: bool, wide: bool
+) -> None:
     by_namespace = everywhere or len({item.example.namespace for item, _ in items}) > 1
     namespace: Column[tuple[Stuck, Background]] = Column("NAMESPACE", lambda row: row[0].example.namespace)
     columns: tuple[Column[tuple[Stuck, Background]], ...] = (
@@ -61,10 +67,10 @@ def _unless_running(item: Stuck, text: str) -> str:
 
 
 def _admitting(prediction: Prediction) -> str:
-    return f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}"
+    return f"{prediction.nodes.admissible}/{prediction.nodes.all}"
 
 
-def _why(item: Stuck, background: Background, seen: Seen) -> str:
+def _why(item: Stuck, background: Background, seen: ClusterView) -> str:
     if is_running(item.example) and not background.waits:
         return runs(item.example, seen)
     return now(item.prediction, background)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.printing import answers
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
 from numazones.alignment import pod_alignment as alignment
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.lost_release import lost_nodes
-from numazones.cluster.waiting import Surroundings, Wait, latest_messages, scheduler_says, waits
+from numazones.cluster.waiting import PodContext, Wait, latest_messages, scheduler_says, waits
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
 from numazones.prediction import held_room
@@ -44,7 +44,7 @@ def most_telling(pods: list[ClusterPod]) -> ClusterPod:
     )
 
 
-def to_explain(pods: list[ClusterPod], seen: Seen) -> ClusterPod:
+def to_explain(pods: list[ClusterPod], seen: ClusterView) -> ClusterPod:
     """The most telling pod of an owner's; if all run, the one that is aligned worst."""
     telling = most_telling(pods)
     if not is_running(telling) or len(pods) == 1:
@@ -73,7 +73,7 @@ class Background:
 
     @classmethod
     def of(
-        cls, pod: ClusterPod, prediction: Prediction, seen: Seen, said: Iterable[Object] = ()
+        cls, pod: ClusterPod, prediction: Prediction, seen: ClusterView, said: Iterable[Object] = ()
     ) -> "Background":
         """Gather it; ``said``: events and AdmissionPredictions about the pod."""
         if is_running(pod):
@@ -99,7 +99,7 @@ def _without_node(pod: ClusterPod) -> Wait:
     )
 
 
-def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surroundings:
+def _surroundings(pod: ClusterPod, seen: ClusterView, events: Sequence[Object]) -> PodContext:
     known = seen.situation.surroundings
     running = (other.labels.get(NAME_LABEL) == OPERATOR and other.phase == "Running" for other in seen.pods)
     served = {
@@ -108,7 +108,7 @@ def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surr
         if other.node or (other.scheduled is not None and not other.constraints.scheduling_gates)
     }
     claims = {name for namespace, name in known.storage_classes if namespace == pod.namespace}
-    return Surroundings(
+    return PodContext(
         known.namespace_labels.get(pod.namespace) if "Namespace" in seen.kinds else None,
         any(running),
         served,
@@ -117,7 +117,7 @@ def _surroundings(pod: ClusterPod, seen: Seen, events: Sequence[Object]) -> Surr
     )
 
 
-def _held(pod: ClusterPod, prediction: Prediction, seen: Seen) -> Iterator[str]:
+def _held(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> Iterator[str]:
     """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
     cluster = seen.situation.cluster
     now = seen.situation.surroundings.now.timestamp()
@@ -140,7 +140,7 @@ def explanation_lines(
     pods: list[ClusterPod],
     pod: ClusterPod,
     prediction: Prediction,
-    seen: Seen,
+    seen: ClusterView,
     background: Background | None = None,
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
@@ -178,12 +178,12 @@ def explanation_lines(
             yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
 
 
-def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: Seen) -> set[str]:
+def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> set[str]:
     """Who decides on the example nodes of rejections, where no change can be proven."""
     nodes = seen.situation.cluster.nodes
     examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
     placements = (deciding(pod.constraints, node) for node in examples)
-    return {one.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
+    return {one.model.decider for one in placements if not isinstance(one, Unknown) and one.kubelet is None}
 
 
 def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
@@ -193,7 +193,7 @@ def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
     return answers.EXIT_CODES[ADMISSIBLE if is_running(pod) else verdict]
 
 
-def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list[Advice]:
+def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> list[Advice]:
     """Return what would let a pod in; nothing for one that runs or would be admitted."""
     if is_running(pod) or prediction.verdict == ADMISSIBLE:
         return []
@@ -201,7 +201,7 @@ def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: Seen) -> list
     return answers.advice_for(pod, seen.situation, prediction, forecast)
 
 
-def misalignment(pod: ClusterPod, seen: Seen) -> "Misalignment | None":
+def misalignment(pod: ClusterPod, seen: ClusterView) -> "Misalignment | None":
     """Return why a pod that runs is not aligned; None where it is, or does not run, or nobody knows."""
     # Imported late: most answers do without all that planning needs.
     from numazones.advice.misalignment import misalignment_of  # noqa: PLC0415
@@ -209,14 +209,16 @@ def misalignment(pod: ClusterPod, seen: Seen) -> "Misalignment | None":
     return misalignment_of(pod, seen.situation) if is_running(pod) and not pod.create_error else None
 
 
-def runs(pod: ClusterPod, seen: Seen) -> str:
+def runs(pod: ClusterPod, seen: ClusterView) -> str:
     """Say where a pod runs, and how what it holds lies."""
     node = seen.situation.cluster.nodes.get(pod.node)
     found = None if node is None else alignment.of_pod(node, pod)
     return f"runs on {pod.node}" + (f", {found.sentence}" if found is not None else "")
 
 
-def _headline(pod: ClusterPod, prediction: Prediction, background: Background, seen: Seen) -> tuple[str, ...]:
+def _headline(
+    pod: ClusterPod, prediction: Prediction, background: Background, seen: ClusterView
+) -> tuple[str, ...]:
     """What has become of the pod, in lines: of a rejected one the moment of the rejection first, then now."""
     if is_running(pod):
         if background.waits:

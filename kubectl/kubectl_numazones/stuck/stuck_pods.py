@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kubectl_numazones.printing import answers
-from kubectl_numazones.reading.cluster import Seen
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.stuck import stuck_pod as stuck
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Kind, Prediction
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, PodKind, Prediction
 
 FAILED = "Failed"
 _VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, FAILED)
@@ -63,7 +63,7 @@ class Stuck:
         return min(pod.created for pod in self.pods)
 
 
-def stuck_pods(seen: Seen, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[Stuck]:
+def stuck_pods(seen: ClusterView, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[Stuck]:
     """Return the pods that wait or were rejected, of those that are wanted, by owner.
 
     What hurts comes first: pods that wait for a node that no node is, the oldest on top; failed pods last.
@@ -75,16 +75,16 @@ def _urgency(item: Stuck) -> tuple[int, str, str]:
     return _VERDICT_ORDER.index(item.verdict), item.since, item.name
 
 
-def _stuck(seen: Seen, wanted: Callable[[ClusterPod], bool]) -> Iterator[Stuck]:
+def _stuck(seen: ClusterView, wanted: Callable[[ClusterPod], bool]) -> Iterator[Stuck]:
     owned: dict[str, list[ClusterPod]] = {}
     rejected = (pod for pod in seen.ended if pod.reason and not pod.acknowledged)
     for pod in filter(wanted, (*seen.situation.cluster.pending.values(), *rejected)):
         owned.setdefault(pod.uid if pod.controller is None else pod.controller.uid, []).append(pod)
     nodes = seen.situation.cluster.nodes
-    foreseen: dict[Kind, Prediction] = {}
+    foreseen: dict[PodKind, Prediction] = {}
     for pods in owned.values():
         example = stuck.most_telling(pods)
-        kind = Kind.of(example)
+        kind = PodKind.of(example)
         known = None if kind is None else foreseen.get(kind)
         prediction = answers.predict_if_new(example, nodes) if known is None else known
         if kind is not None:

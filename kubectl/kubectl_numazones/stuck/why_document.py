@@ -1,72 +1,91 @@
 """What ``why`` says of a pod, as a document."""
 
-from kubectl_numazones.printing.documents import PodReference, Reason, WhyDocument, WhyNotAligned
-from kubectl_numazones.reading.cluster import Seen
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, misalignment
 from kubectl_numazones.stuck.stuck_pods import Stuck
+from numazones.advice.changes import Advice
+from numazones.advice.misalignment import Misalignment
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Prediction
+from numazones.cluster.waiting import Wait
+from numazones.prediction.forecast import NodeCounts, Reason
 
 
-def why_document(item: Stuck, seen: Seen, background: Background) -> WhyDocument:
-    """Return the document; of several pods of one owner it is about the most telling one."""
-    pod, prediction = item.example, item.prediction
-    return {
-        "pod": _reference(pod),
-        "others": [_reference(other) for other in item.pods if other is not pod],
-        "rejected": {"node": pod.node, "reason": pod.reason, "message": pod.message}
-        if pod.reason and pod.node
-        else None,
-        "then": list(background.then),
-        "waits": [{"reason": wait.reason, "sentence": wait.sentence} for wait in background.waits],
-        "scheduler": background.scheduler,
-        "held": list(background.held),
-        "verdict": prediction.verdict,
-        "sentence": prediction.sentence,
-        "nodes": {
-            "evaluated": prediction.evaluated,
-            "admissible": prediction.admissible,
-            "unknown": prediction.stale,
-            "excluded": prediction.excluded,
-        },
-        "reasons": reasons(prediction),
-        "advice": [
-            {"node": one.node, "change": str(one.change), "sentence": one.sentence}
-            for one in helpful_changes(pod, prediction, seen)
-        ],
-        "recommendations": seen.recommendations(item.pods),
-        "notAligned": _not_aligned(pod, seen),
-    }
+@dataclass(frozen=True, slots=True)
+class PodReference:
+    """A pod."""
+
+    namespace: Annotated[str, "Its namespace."]
+    name: Annotated[str, "Its name."]
+    node: Annotated[str, "Empty where it has none."]
+    phase: Annotated[str, "Pending, Running, Succeeded, Failed or Unknown."]
+
+    @classmethod
+    def of(cls, pod: ClusterPod) -> Self:
+        """Refer to a pod."""
+        return cls(pod.namespace, pod.name, pod.node, pod.phase)
 
 
-def _not_aligned(pod: ClusterPod, seen: Seen) -> WhyNotAligned | None:
-    found = misalignment(pod, seen)
-    if found is None:
-        return None
-    return {
-        "alignment": str(found.found.alignment),
-        "sentence": found.found.sentence,
-        "alignable": str(found.alignable),
-        "why": list(found.why),
-        "help": list(found.help),
-    }
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What a kubelet said of a pod that it rejected."""
+
+    node: Annotated[str, "Whose kubelet it was."]
+    reason: Annotated[str, "The pod's status.reason."]
+    message: Annotated[str, "The pod's status.message."]
 
 
-def reasons(prediction: Prediction) -> list[Reason]:
-    """Return why nodes do not admit a pod."""
-    return [
-        {
-            "reason": item.reason,
-            "source": str(item.source),
-            "nodes": item.count,
-            "example": item.node,
-            "message": item.message,
-            "sentence": item.sentence or item.message or item.reason,
-            "model": item.model,
-        }
-        for item in prediction.reasons
+@dataclass(frozen=True, slots=True)
+class WhyDocument:
+    """``why POD``: why a pod is stuck or was rejected, and what would help."""
+
+    pod: Annotated[
+        PodReference, "Of an owner's pods the most telling one: one that waits, else one rejected."
+    ]
+    others: Annotated[list[PodReference], "Pods of the same owner that the answer is about, too."]
+    rejected: Annotated[Rejection | None, "Null if no kubelet has rejected it."]
+    then: Annotated[
+        tuple[str, ...], "What was missing when it was rejected, as its AdmissionPrediction says."
+    ]
+    waits: Annotated[tuple[Wait, ...], "What it waits for, whatever the nodes say."]
+    scheduler: Annotated[str, "The scheduler's last word on it; empty if none is known."]
+    held: Annotated[tuple[str, ...], "Whom room is held for on nodes that would admit it otherwise."]
+    verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
+    sentence: Annotated[str, "The same in a sentence."]
+    nodes: Annotated[NodeCounts, "How many nodes said what."]
+    reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]
+    advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]
+    recommendations: Annotated[list[str], "RebalanceRecommendations in force that place it."]
+    not_aligned: Annotated[
+        Misalignment | None, "Null for a pod that does not run or is aligned, or if that is not known."
     ]
 
 
-def _reference(pod: ClusterPod) -> PodReference:
-    return {"namespace": pod.namespace, "name": pod.name, "node": pod.node, "phase": pod.phase}
+@dataclass(frozen=True, slots=True)
+class WhyListDocument:
+    """``why``: of several pods, the same of each, what hurts most first."""
+
+    items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
+
+
+def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyDocument:
+    """Return the document; of several pods of one owner it is about the most telling one."""
+    pod, prediction = item.example, item.prediction
+    return WhyDocument(
+        pod=PodReference.of(pod),
+        others=[PodReference.of(other) for other in item.pods if other is not pod],
+        rejected=Rejection(pod.node, pod.reason, pod.message) if pod.reason and pod.node else None,
+        then=background.then,
+        waits=background.waits,
+        scheduler=background.scheduler,
+        held=background.held,
+        verdict=prediction.verdict,
+        sentence=prediction.sentence,
+        nodes=prediction.nodes,
+        reasons=prediction.reasons,
+        advice=helpful_changes(pod, prediction, seen),
+        recommendations=seen.recommendations(item.pods),
+        not_aligned=misalignment(pod, seen),
+    )

@@ -17,9 +17,15 @@ from numazones_apiserver.admission_policies.mutation import (
     with_configuration,
     with_json_patch,
 )
-from numazones_apiserver.admission_policies.policies import Check, Invocation, Mutation, Policies, PolicyFault
+from numazones_apiserver.admission_policies.policies import (
+    Invocation,
+    Mutation,
+    Policies,
+    PolicyFault,
+    PolicyValidation,
+)
 from numazones_apiserver.admission_policies.review import Review, converted
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Registry
 from numazones_apiserver.store import Store
 
@@ -52,8 +58,8 @@ class AdmissionPolicies:
             prepare: makes an object of what a patch leaves: decoded, with its defaults.
 
         Raises:
-            ApiError: 403, a policy denies the write or fails and may not be ignored; 500, a patch leaves no
-                object of the kind.
+            StatusError: 403, a policy denies the write or fails and may not be ignored; 500, a patch leaves
+            no object of the kind.
         """
         assert review.object is not None  # noqa: S101 - deletions have nothing to mutate
         if is_exempt(review.kind):
@@ -67,7 +73,7 @@ class AdmissionPolicies:
     # --- validating ---------------------------------------------------------------------------
 
     def check(self, review: Review) -> list[str]:
-        """Warnings about a write or deletion; raises ApiError when a validating policy denies it."""
+        """Warnings about a write or deletion; raises StatusError when a validating policy denies it."""
         if is_exempt(review.kind):
             return []
         denied: list[PolicyFault] = []
@@ -100,7 +106,7 @@ class _Pass:
         """The policies, bindings and parameters that want to see what others have changed."""
 
     def run(self, review: Review, only: set[_Key] | None) -> Object:
-        """The object after all policies, or the given ones; raises ApiError."""
+        """The object after all policies, or the given ones; raises StatusError."""
         assert review.object is not None  # noqa: S101 - as above
         faults: list[PolicyFault] = []
         namespace: Object | None = None
@@ -140,7 +146,7 @@ class _Pass:
     def _patched(
         self, mutation: Mutation, invocation: Invocation, evaluation: Evaluation, review: Review
     ) -> Object:
-        """The object after one mutation; raises FailedExpression, UnusablePatch or ApiError."""
+        """The object after one mutation; raises FailedExpression, UnusablePatch or StatusError."""
         value = invocation.policy.expressions.evaluate(mutation.program, evaluation)
         own, kind = review.kind, invocation.kind
         seen = evaluation.values["object"]
@@ -182,7 +188,7 @@ def _violations(invocation: Invocation, review: Review, namespace: Object | None
     return found
 
 
-def _message(invocation: Invocation, check: Check, evaluation: Evaluation) -> str:
+def _message(invocation: Invocation, check: PolicyValidation, evaluation: Evaluation) -> str:
     """What a check says: what its messageExpression gives, if that is one line, else its message."""
     if check.message_program is not None:
         try:
@@ -197,13 +203,13 @@ def _message(invocation: Invocation, check: Check, evaluation: Evaluation) -> st
 # --- answers ---------------------------------------------------------------------------------
 
 
-def _denial(review: Review, message: str, reason: str, code: int, causes: Sequence[str]) -> ApiError:
+def _denial(review: Review, message: str, reason: str, code: int, causes: Sequence[str]) -> StatusError:
     error = errors.forbidden(review.kind.group, review.kind.plural, review.shown_name, message)
     details = {**(error.details or {}), "causes": [{"message": cause} for cause in causes]}
-    return ApiError(code, reason, error.message, details=details)
+    return StatusError(code, reason, error.message, details=details)
 
 
-def _mutation_error(review: Review, faults: Sequence[PolicyFault]) -> ApiError:
+def _mutation_error(review: Review, faults: Sequence[PolicyFault]) -> StatusError:
     """The answer of kube-apiserver, whose code is that of Forbidden whatever the reason."""
     texts = [
         f"policy '{fault.policy}' with binding '{fault.binding}' denied request: {fault.message}"
@@ -212,10 +218,10 @@ def _mutation_error(review: Review, faults: Sequence[PolicyFault]) -> ApiError:
         for fault in faults
     ]
     error = _denial(review, "", faults[0].reason or "Forbidden", 403, texts)
-    return ApiError(error.code, error.reason, texts[0], details=error.details)
+    return StatusError(error.code, error.reason, texts[0], details=error.details)
 
 
-def _validation_error(review: Review, fault: PolicyFault) -> ApiError:
+def _validation_error(review: Review, fault: PolicyFault) -> StatusError:
     binding = f" with binding '{fault.binding}'" if fault.binding else ""
     message = f"ValidatingAdmissionPolicy '{fault.policy}'{binding} denied request: {fault.message}"
     reason = fault.reason or "Invalid"

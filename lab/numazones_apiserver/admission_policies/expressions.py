@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from numazones.errors import NumazonesError
-from numazones_apiserver.admission_policies.functions import AUTHORIZER, Limits, declarations
+from numazones_apiserver.admission_policies.functions import AUTHORIZER, EvaluationLimits, declarations
 from numazones_apiserver.admission_policies.syntax import (
     LIMIT,
     REPLACE,
@@ -76,7 +76,7 @@ class Expressions:
         """
         names = ["object", "oldObject", "request", "namespaceObject"] + ["params"] * params
         self._names = {**dict.fromkeys(names, cel.Type.DYN), "authorizer": cel.Type.BYTES}
-        self._limits = Limits()
+        self._limits = EvaluationLimits()
         self._functions: list[Any] = declarations(self._limits)
         self._variables: dict[str, Program] = {}
         self._calls: dict[str, Variable] = {}

@@ -33,7 +33,7 @@ _QUANTITY = cel.Type.BYTES
 
 
 @dataclass(slots=True)
-class Limits:
+class EvaluationLimits:
     """How many characters an evaluation may make, and how many it has made."""
 
     made: int = field(default=0)
@@ -64,7 +64,7 @@ def _method(name: str, result: cel.Type, *parameters: cel.Type, impl: Callable[.
     return cel.Overload(name, result, list(parameters), is_member=True, impl=impl)
 
 
-def declarations(limits: Limits) -> list[cel.FunctionDecl]:
+def declarations(limits: EvaluationLimits) -> list[cel.FunctionDecl]:
     """All functions for one environment, whose evaluations count together in ``limits``."""
     escape = _function("escape_key", _TEXT, _TEXT, impl=_escaped_key)
     found: dict[str, list[cel.Overload]] = {"jsonpatch.escapeKey": [escape]}
@@ -73,7 +73,7 @@ def declarations(limits: Limits) -> list[cel.FunctionDecl]:
     return [cel.FunctionDecl(name, overloads) for name, overloads in found.items()]
 
 
-def _limited_functions(limits: Limits) -> Iterator[tuple[str, cel.Overload]]:
+def _limited_functions(limits: EvaluationLimits) -> Iterator[tuple[str, cel.Overload]]:
     yield LIMIT, _method("limited_text", _TEXT, _TEXT, impl=limits.limited)
     replaced = limits.replaced
     yield REPLACE, _method("limited_replace", _TEXT, _TEXT, _TEXT, _TEXT, impl=replaced)

@@ -20,7 +20,7 @@ from numazones.errors import NumazonesError
 from numazones_apiserver import errors, fieldsets
 from numazones_apiserver.admission_policies.functions import QUANTITY_MARK
 from numazones_apiserver.admission_policies.syntax import TYPE_KEY
-from numazones_apiserver.errors import ApiError, Object
+from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
 from numazones_apiserver.objects import Validation, decode
 from numazones_apiserver.schema import Schema
@@ -41,7 +41,7 @@ def with_json_patch(obj: Object, value: Any, kind: Kind, prepare: Prepare) -> Ob
 
     Raises:
         UnusablePatch: the value is no list of operations, or one of them cannot be carried out.
-        ApiError: 500, what they leave is no object of the kind.
+        StatusError: 500, what they leave is no object of the kind.
     """
     operations = [_operation(one) for one in _list_of_patches(value)]
     try:
@@ -58,10 +58,10 @@ def with_json_patch(obj: Object, value: Any, kind: Kind, prepare: Prepare) -> Ob
         if not kind.custom:
             decode(kind, patched, Validation("Strict"), defaults=False)
         return prepare(patched)
-    except ApiError as error:
+    except StatusError as error:
         if error.code != 400:  # noqa: PLR2004 - what in-tree admission refuses keeps its own answer
             raise
-        raise ApiError(500, "InternalError", f"Internal error occurred: {error.message}") from error
+        raise StatusError(500, "InternalError", f"Internal error occurred: {error.message}") from error
 
 
 def with_configuration(obj: Object, value: Any, kind: Kind, prepare: Prepare) -> Object:
@@ -85,7 +85,7 @@ def with_configuration(obj: Object, value: Any, kind: Kind, prepare: Prepare) ->
                 f"may not mutate atomic arrays, maps or structs: {atomic}"
             )
         return prepare(fieldsets.merge(obj, config, kind.schema))
-    except ApiError as error:
+    except StatusError as error:
         if error.code != 400:  # noqa: PLR2004 - as above
             raise
         raise UnusablePatch(f"error applying patch: {error.message}") from error

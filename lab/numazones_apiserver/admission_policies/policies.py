@@ -47,7 +47,7 @@ class Mutation:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PolicyValidation:
     """One validation of a policy."""
 
     program: Program
@@ -57,7 +57,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CompiledPolicy:
     """A policy with its compiled expressions."""
 
     name: str
@@ -65,7 +65,7 @@ class Policy:
     expressions: Expressions
     conditions: tuple[Program, ...]
     mutations: tuple[Mutation, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[PolicyValidation, ...]
 
     @property
     def ignores_failures(self) -> bool:
@@ -90,7 +90,7 @@ class Policy:
 class Invocation:
     """A policy that a request is put to, with one binding and one parameter."""
 
-    policy: Policy
+    policy: CompiledPolicy
     binding: Object
     parameter: Object | None
     kind: Kind
@@ -119,14 +119,14 @@ class Invocation:
         )
 
 
-def compiled(policy: Object) -> Policy:
+def compiled(policy: Object) -> CompiledPolicy:
     """A policy ready for requests; raises InvalidExpression."""
     spec = policy["spec"]
     expressions = Expressions(params=spec.get("paramKind") is not None)
     conditions = [expressions.compile(one["expression"], BOOL) for one in spec.get("matchConditions") or ()]
     for variable in spec.get("variables") or ():
         expressions.declare(variable["name"], variable["expression"])
-    return Policy(
+    return CompiledPolicy(
         policy["metadata"]["name"],
         spec,
         expressions,
@@ -145,10 +145,10 @@ def _mutations(spec: Mapping[str, Any], expressions: Expressions) -> Iterator[Mu
         yield Mutation(patch_type, expressions.compile(one[field]["expression"], result))
 
 
-def _checks(spec: Mapping[str, Any], expressions: Expressions) -> Iterator[Check]:
+def _checks(spec: Mapping[str, Any], expressions: Expressions) -> Iterator[PolicyValidation]:
     for one in spec.get("validations") or ():
         message = one.get("messageExpression")
-        yield Check(
+        yield PolicyValidation(
             expressions.compile(one["expression"], BOOL),
             one.get("message", "").strip(),
             expressions.compile(message, STRING) if message else None,
@@ -165,7 +165,7 @@ class Policies:
         self._bindings = store.collection(GROUP, plural.removesuffix("ies") + "ybindings")
         self._matcher = Matcher(store, registry)
         self._parameters = Parameters(store, registry)
-        self._compiled: dict[str, tuple[str, Policy | InvalidExpression]] = {}
+        self._compiled: dict[str, tuple[str, CompiledPolicy | InvalidExpression]] = {}
 
     @property
     def bound(self) -> bool:
@@ -215,7 +215,7 @@ class Policies:
             for parameter in parameters:
                 yield Invocation(policy, binding, parameter, kind)
 
-    def _policy(self, body: Object) -> Policy:
+    def _policy(self, body: Object) -> CompiledPolicy:
         """The compiled policy; raises InvalidExpression."""
         name, version = body["metadata"]["name"], body["metadata"]["resourceVersion"]
         known = self._compiled.get(name)

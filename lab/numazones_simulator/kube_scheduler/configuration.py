@@ -27,7 +27,7 @@ from numazones.errors import NumazonesError
 _HTTP_TIMEOUT = 5.0
 
 
-class InvalidConfiguration(NumazonesError):
+class InvalidSchedulerConfiguration(NumazonesError):
     """A file is no KubeSchedulerConfiguration; the message names the file and the key."""
 
 
@@ -131,9 +131,9 @@ def read(path: Path) -> Configuration:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidConfiguration(f"{path}: {error.strerror or error}") from error
-    except (InvalidConfiguration, UnicodeDecodeError) as error:
-        raise InvalidConfiguration(f"{path}: {error}") from error
+        raise InvalidSchedulerConfiguration(f"{path}: {error.strerror or error}") from error
+    except (InvalidSchedulerConfiguration, UnicodeDecodeError) as error:
+        raise InvalidSchedulerConfiguration(f"{path}: {error}") from error
 
 
 def parse(text: str) -> Configuration:
@@ -145,20 +145,22 @@ def parse(text: str) -> Configuration:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidConfiguration(f"not YAML: {error}") from error
+        raise InvalidSchedulerConfiguration(f"not YAML: {error}") from error
     if not isinstance(document, dict):
-        raise InvalidConfiguration("not a mapping; a KubeSchedulerConfiguration is expected")
+        raise InvalidSchedulerConfiguration("not a mapping; a KubeSchedulerConfiguration is expected")
     if document.get("kind") == "ConfigMap":
         texts = [*(document.get("data") or {}).values()]
         if len(texts) != 1:
-            raise InvalidConfiguration(f"a ConfigMap with one configuration is expected, not {len(texts)}")
+            raise InvalidSchedulerConfiguration(
+                f"a ConfigMap with one configuration is expected, not {len(texts)}"
+            )
         return parse(str(texts[0]))
     try:
         return Configuration.model_validate(document)
     except ValidationError as error:
-        raise InvalidConfiguration("; ".join(map(_problem, error.errors()))) from error
+        raise InvalidSchedulerConfiguration("; ".join(map(_problem, error.errors()))) from error
     except duration.InvalidDuration as error:
-        raise InvalidConfiguration(f"httpTimeout: {error}") from error
+        raise InvalidSchedulerConfiguration(f"httpTimeout: {error}") from error
 
 
 def _problem(error: Any) -> str:

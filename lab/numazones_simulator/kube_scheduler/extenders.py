@@ -42,7 +42,7 @@ class Filtered:
     unresolvable: Mapping[str, str]
 
 
-class Extender:
+class ExtenderClient:
     """An extender; the connections to it are kept as Go's client keeps them. Close it at the end."""
 
     def __init__(self, config: ExtenderConfig) -> None:
@@ -245,7 +245,7 @@ POINTS = 10
 """What a score of an extender is multiplied by, beside its weight (MaxNodeScore / MaxExtenderPriority)."""
 
 
-async def scores_of(extenders: Sequence[Extender], pod: Body, nodes: Sequence[Body]) -> dict[str, int]:
+async def scores_of(extenders: Sequence[ExtenderClient], pod: Body, nodes: Sequence[Body]) -> dict[str, int]:
     """Ask all extenders at once; return node → weighted points. Who fails gives none."""
     asked = [one for one in extenders if one.config.prioritize_verb and one.is_interested(pod)]
     answers = await asyncio.gather(*(one.prioritize(pod, nodes) for one in asked), return_exceptions=True)

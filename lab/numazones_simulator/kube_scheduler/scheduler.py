@@ -19,10 +19,10 @@ from numazones_client.resources import PODS
 from numazones_simulator import clock
 from numazones_simulator.kube_scheduler import preemption
 from numazones_simulator.kube_scheduler.configuration import Configuration
-from numazones_simulator.kube_scheduler.extenders import Extender, ExtenderFailed, scores_of
+from numazones_simulator.kube_scheduler.extenders import ExtenderClient, ExtenderFailed, scores_of
 from numazones_simulator.kube_scheduler.messages import available
 from numazones_simulator.mirror import Body
-from numazones_simulator.scheduler import Scheduler, binding_of, free_share, is_schedulable
+from numazones_simulator.scheduler import SimulatedScheduler, binding_of, free_share, is_schedulable
 
 UNSCHEDULABLE, ERROR = "Unschedulable", "SchedulerError"
 
@@ -53,7 +53,7 @@ class _Passing:
     """Whether plugins see them without pods: an extender without a cache sent them back as new objects."""
 
 
-class KubeScheduler(Scheduler):
+class KubeScheduler(SimulatedScheduler):
     """Schedules the pods of its profiles; run ``run`` as a task.
 
     Args:
@@ -63,7 +63,7 @@ class KubeScheduler(Scheduler):
 
     def __init__(self, client: Client, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._extenders: list[Extender] = []
+        self._extenders: list[ExtenderClient] = []
         self._active: set[str] = set()
         """Pods that are to be tried, by uid."""
         self._later: dict[str, float] = {}
@@ -83,7 +83,7 @@ class KubeScheduler(Scheduler):
         async with AsyncExitStack() as stack:
             # Those that may be ignored come last (scheduler.go buildExtenders).
             for config in sorted(self._configuration.extenders, key=lambda config: config.ignorable):
-                extender = Extender(config)
+                extender = ExtenderClient(config)
                 stack.push_async_callback(extender.close)
                 self._extenders.append(extender)
             await super().run()
@@ -413,7 +413,7 @@ class KubeScheduler(Scheduler):
         return remaining
 
     async def _agreed_by(
-        self, extender: Extender, body: Body, candidates: Mapping[str, Sequence[ClusterPod]]
+        self, extender: ExtenderClient, body: Body, candidates: Mapping[str, Sequence[ClusterPod]]
     ) -> dict[str, Sequence[ClusterPod]]:
         objects = {
             node: [found for pod in pods if (found := self._body_of(pod)) is not None]
@@ -474,7 +474,7 @@ class KubeScheduler(Scheduler):
         return [found[node.name] for node in nodes if node.name in found]
 
 
-async def _binds(extender: Extender, body: Body, node: str) -> bool:
+async def _binds(extender: ExtenderClient, body: Body, node: str) -> bool:
     """Have an extender bind; False where it failed and may be ignored."""
     try:
         await extender.bind(body, node)

@@ -17,9 +17,9 @@ from numazones_client import AlreadyExists, APIError, Client, NotFound
 from numazones_client.resources import LEASES, NODES, PODS
 from numazones_simulator import clock, machine_tree
 from numazones_simulator.kubelet import pod_status
-from numazones_simulator.kubelet.kubelet import Kubelet, Undecidable
+from numazones_simulator.kubelet.kubelet import NoDecision, SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.mirror import Body
 from numazones_simulator.node_spec import node_object
 from numazones_simulator.placement_models import simulation_of
@@ -48,7 +48,7 @@ class Agent:
     """
 
     def __init__(
-        self, kubelet: Kubelet, client: Client, *, number: int = 0, directory: Path | None = None
+        self, kubelet: SimulatedKubelet, client: Client, *, number: int = 0, directory: Path | None = None
     ) -> None:
         self.kubelet = kubelet
         self.directory = directory
@@ -64,7 +64,7 @@ class Agent:
         self._news: deque[tuple[str, Body | None]] = deque()
         """What happened to pods (by uid) and was not looked after yet; None: deleted."""
         self._told = asyncio.Event()
-        self._files = StateFiles(directory / "kubelet") if directory else None
+        self._files = KubeletFiles(directory / "kubelet") if directory else None
         simulation = simulation_of(kubelet.spec.model)
         self.plugin = None if simulation is None else simulation.plugin(kubelet.spec)
         """Decides on containers after the kubelet has admitted their pod."""
@@ -174,7 +174,7 @@ class Agent:
     async def _admit(self, pod: Body) -> None:
         try:
             verdict = self.kubelet.admit(pod)
-        except Undecidable as error:
+        except NoDecision as error:
             self._settled.add(pod["metadata"]["uid"])
             _log.warning("%s: %s; the pod stays Pending", self.name, error)
             return

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from numazones.errors import NumazonesError
-from numazones_apiserver import ApiError
+from numazones_apiserver import StatusError
 from numazones_client import Client
 from numazones_client.resources import PODS
 from numazones_simulator.kubelet.agent import Agent
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.mirror import Body, mirror
 from numazones_simulator.node_spec import NodeSpec
 
@@ -40,7 +40,7 @@ class Fleet:
         for number, spec in enumerate(specs):
             place = None if directory is None else directory / spec.name
             _check(place)
-            self.agents[spec.name] = Agent(Kubelet(spec), client, number=number, directory=place)
+            self.agents[spec.name] = Agent(SimulatedKubelet(spec), client, number=number, directory=place)
 
     async def run(self) -> None:
         """Run all kubelets until cancelled."""
@@ -59,11 +59,11 @@ class Fleet:
         """Answer a request to a node's kubelet through the API server: for its configuration.
 
         Raises:
-            ApiError: no kubelet of that name, or it does not serve the path.
+            StatusError: no kubelet of that name, or it does not serve the path.
         """
         agent = self.agents.get(node)
         if agent is None or path.strip("/") != "configz":
-            raise ApiError(404, "NotFound", f"no simulated kubelet answers {path!r} for node {node!r}")
+            raise StatusError(404, "NotFound", f"no simulated kubelet answers {path!r} for node {node!r}")
         return {"kubeletconfig": dict(agent.kubelet.spec.configuration)}
 
 

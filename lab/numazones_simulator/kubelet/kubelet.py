@@ -19,7 +19,7 @@ from numazones_simulator.node_spec import NodeSpec, node_object
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class PodRejection:
     """Why the kubelet does not run a pod: ``status.reason``, and its message without the usual prefix."""
 
     reason: str
@@ -31,17 +31,17 @@ class Verdict:
     """What the kubelet decided about a pod."""
 
     qos_class: str
-    rejection: Rejection | None = None
+    rejection: PodRejection | None = None
     """None: the pod runs."""
     preempted: tuple[Pod, ...] = ()
     """Pods that were ended to make room for it."""
 
 
-class Undecidable(NumazonesError):
+class NoDecision(NumazonesError):
     """The kubelet comes to no decision, such as where a real one would crash; the message says why."""
 
 
-class Kubelet:
+class SimulatedKubelet:
     """Holds a node and admits pods to it, one by one.
 
     Raises:
@@ -74,15 +74,15 @@ class Kubelet:
         """
         pod = ClusterPod.from_api(body)
         if pod.admission is None:
-            raise Undecidable(f"pod {pod.full_name}: {pod.problem}")
+            raise NoDecision(f"pod {pod.full_name}: {pod.problem}")
         try:
             decision = admit_to_node(self._scheduled.info(self.node, beside=pod.uid), pod.info)
         except NumazonesError as error:
-            raise Undecidable(f"pod {pod.full_name}: the kubelet does not decide: {error}") from error
+            raise NoDecision(f"pod {pod.full_name}: the kubelet does not decide: {error}") from error
         qos_class = pod.admission.qos.value
         self.node, self.recorded = decision.state, decision.recorded
         if not decision.admitted:
-            return Verdict(qos_class, Rejection(decision.reason, decision.message))
+            return Verdict(qos_class, PodRejection(decision.reason, decision.message))
         preempted = tuple(self._pods.pop(uid) for uid in decision.preempted)
         for victim in preempted:
             self._scheduled = self._scheduled.without_pod(victim.uid)

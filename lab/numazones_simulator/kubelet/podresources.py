@@ -20,7 +20,7 @@ from numazones.kubelet.device_manager import DeviceResource
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones_exporter import podresources_pb2 as pb
+from numazones_node import podresources_pb2 as pb
 from numazones_simulator.kubelet.unix_server import UnixServer
 
 _SERVICE = "/v1.PodResourcesLister"

@@ -26,7 +26,7 @@ from numazones.kubelet.node import Node
 DEVICE_PLUGINS = "device-plugins"
 
 
-class StateFiles:
+class KubeletFiles:
     """The files below a kubelet's root directory."""
 
     def __init__(self, directory: Path) -> None:

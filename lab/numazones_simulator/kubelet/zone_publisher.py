@@ -29,7 +29,7 @@ _PAUSE = 0.5
 _log = logging.getLogger(__name__)
 
 
-class ZonePublisher:
+class SimulatedZonePublisher:
     """Keeps the zones of one simulated node current; run ``run`` as a task.
 
     Args:

@@ -19,7 +19,7 @@ from numazones_koordinator.scheduler import SCHEDULER_NAME
 from numazones_koordinator.simulation import koordlet
 from numazones_simulator.mirror import Body
 from numazones_simulator.node_spec import NodeSpec, node_object
-from numazones_simulator.scheduler import Choice, Scheduler, choose
+from numazones_simulator.scheduler import Choice, SimulatedScheduler, choose
 
 
 def books(specs: Iterable[NodeSpec]) -> dict[str, Node]:
@@ -32,7 +32,7 @@ def books(specs: Iterable[NodeSpec]) -> dict[str, Node]:
     }
 
 
-class KoordScheduler(Scheduler):
+class KoordScheduler(SimulatedScheduler):
     """Binds pods of Koordinator's scheduler; run ``run`` as a task.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import relevant
+from numazones.cluster.pod_kind import relevant
 from numazones_client import Decoder, Resource
 from numazones_client.table import Table
 

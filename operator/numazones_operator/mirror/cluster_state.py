@@ -16,7 +16,7 @@ from itertools import islice
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
 from numazones.placement import models
-from numazones.placement.models import ObjectKind
+from numazones.placement.model import ObjectKind, rejected_by_kubelet
 from numazones.prediction.forecast import relevant
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import (
@@ -27,10 +27,10 @@ from numazones_operator.mirror.decoding import (
     tells_namespaces_apart,
 )
 from numazones_operator.mirror.device_objects import DeviceObjects
-from numazones_operator.mirror.node_placement import Surroundings
+from numazones_operator.mirror.fates import Fates
+from numazones_operator.mirror.node_placement import ModelInputs
 from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.mirror.waiting_pods import WaitingPods
-from numazones_operator.verification.causes import Fates
 
 Clock = Callable[[], float]
 
@@ -63,7 +63,7 @@ class ClusterState:
         self.sharing = Sharing()
         self._telling_namespaces_apart: set[str] = set()
         """Names of the nodes whose model treats namespaces differently."""
-        self._beyond = Surroundings(settings=settings or {})
+        self._beyond = ModelInputs(settings=settings or {})
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
         self._without: dict[str, tuple[ClusterNode | None, frozenset[str], ClusterNode | None]] = {}
@@ -367,7 +367,7 @@ class ClusterState:
         """
         if old is not None and old.active and (new is None or not new.active or new.node != old.node):
             if new is not None or not self._record_of(old.node).keep_unmirrored(old):
-                self._leave(old, refused=new is not None and bool(models.rejected_by_kubelet(new)))
+                self._leave(old, refused=new is not None and bool(rejected_by_kubelet(new)))
         elif old is None and new is not None and new.active:
             self._record_of(new.node).mirrored_anew(new)
 

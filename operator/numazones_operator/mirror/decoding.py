@@ -108,7 +108,7 @@ class TopologyReport:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceClass:
+class DeviceClassUse:
     """A DeviceClass: which extended resource asks for its devices, and which devices these are."""
 
     name: str
@@ -118,7 +118,7 @@ class DeviceClass:
     """What selects devices."""
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "DeviceClass":
+    def from_api(cls, body: Mapping[str, Any]) -> "DeviceClassUse":
         """Read a DeviceClass."""
         metadata, spec = body["metadata"], body.get("spec") or {}
         kept = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
@@ -180,8 +180,7 @@ NODES = Decoder(ClusterNode.from_api)
 ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
-DEVICE_CLASSES = Decoder(DeviceClass.from_api)
+DEVICE_CLASSES = Decoder(DeviceClassUse.from_api)
 RESOURCE_SLICES = Decoder(Slice.from_api)
 RESOURCE_CLAIMS = Decoder(DeviceClaim.from_api)
 MODEL_OBJECTS = Decoder(ModelObject.from_api)
-NAMESPACES = Decoder(NamespaceLabels.from_api)

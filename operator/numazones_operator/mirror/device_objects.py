@@ -9,7 +9,7 @@ from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones_client.table import Table
-from numazones_operator.mirror.decoding import DeviceClass
+from numazones_operator.mirror.decoding import DeviceClassUse
 
 
 class DeviceObjects:
@@ -18,7 +18,7 @@ class DeviceObjects:
     def __init__(self, changed: Callable[[Iterable[str] | None], None]) -> None:
         """``changed`` is told the nodes that a change concerns; None: all."""
         self._changed = changed
-        self.classes: Table[DeviceClass] = Table(lambda one: one.name, self._class_changed)
+        self.classes: Table[DeviceClassUse] = Table(lambda one: one.name, self._class_changed)
         self.slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
         self.claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
         self.resources: dict[str, str] = {}
@@ -31,7 +31,7 @@ class DeviceObjects:
         """Return the devices of a node, and who has them; None where no driver publishes any."""
         return self._inventory.of(node) if len(self.slices) else None
 
-    def _class_changed(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
+    def _class_changed(self, _old: DeviceClassUse | None, _new: DeviceClassUse | None) -> None:
         resources = device_classes(item.body for item in self.classes)
         selectors = {item.name: item.selecting for item in self.classes}
         if (resources, selectors) != (self.resources, self.selectors):

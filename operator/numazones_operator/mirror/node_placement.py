@@ -2,25 +2,35 @@
 
 How a node follows from its objects and from what happens there is the model's to know (``Follower``); here
 it is fed, and read anew when what it was read from has changed, or when what the model publishes has
-contradicted what was seen to happen for too long.
+contradicted what was seen to happen for too long. A node of a model that follows nothing is read every time.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import Placement, models
-from numazones.placement.kubelet import KubeletPlacement
-from numazones.placement.models import Follower, Model, NodeObjects, Object, ObjectKind, PodEvent
+from numazones.placement.kubelet import KubeletPlacement, PlacementAboveKubelet
+from numazones.placement.model import (
+    EventFollower,
+    Follower,
+    Model,
+    NodeObjects,
+    Object,
+    ObjectKind,
+    PodEvent,
+    readable,
+)
 
 _MAX_RECENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ModelInputs:
     """What models read of nodes beyond the nodes' own objects."""
 
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
@@ -41,6 +51,10 @@ class NodePlacement:
     """The latest placements: what decided may have known more or less."""
     _model: Model | None = None
     _follower: Follower | None = None
+    _events: EventFollower | None = None
+    """The follower, where it is one of events."""
+    _read_from: tuple[Any, ...] = ()
+    """What the follower was made from, pods aside."""
 
     @property
     def known(self) -> bool:
@@ -69,7 +83,7 @@ class NodePlacement:
         node: ClusterNode,
         zones: KubeletNode | None,
         kubelet: KubeletPlacement | None,
-        surroundings: Surroundings,
+        surroundings: ModelInputs,
         record: str = "",
         *,
         now: float,
@@ -90,25 +104,58 @@ class NodePlacement:
             NumazonesError: it is not known; the message says why.
         """
         pods = tuple(node.pods.values())
-        held = {pod.uid: pod for pod in models.readable(pods)}
+        held = {pod.uid: pod for pod in readable(pods)}
         objects = self._objects(node, pods, zones, surroundings)
         model = models.model_shown(node.body, self.topology)
-        if (
-            self._follower is None
-            or model is not self._model
-            or self._follower.outdated(objects)
-            or (not self._follower.agrees(self.topology or {}, now) and self.contradicted(now, settle=settle))
-        ):
-            self._follow(model, replace(objects, record=models.parse_record(record)))
-        assert self._follower is not None  # noqa: S101 - for the type checker
-        placement = self._follower.placement(held, kubelet)
+        if model.follow is None:
+            self._model, self._follower, self._events = model, None, None
+            placement = model.read(objects)
+        else:
+            follower = self._follower
+            if (
+                follower is None
+                or model is not self._model
+                or self._outdated(objects)
+                or (self._disagrees(now) and self.contradicted(now, settle=settle))
+            ):
+                published = replace(objects, record=models.parse_record(record))
+                follower = self._follow(model, model.follow, published)
+            placement = follower.placement(held)
+        if isinstance(placement, PlacementAboveKubelet):
+            placement = replace(placement, beneath=kubelet)
         if not self.recent or self.recent[-1].key != placement.key:
             self.recent.append(placement)
         return placement
 
+    def _follow(
+        self, model: Model, follow: Callable[[NodeObjects], Follower], objects: NodeObjects
+    ) -> Follower:
+        self._model, self._follower, self._events = model, None, None
+        self._follower = follower = follow(objects)
+        self._events = follower if isinstance(follower, EventFollower) else None
+        self._read_from = self._sources(objects)
+        return follower
+
+    def _disagrees(self, now: float) -> bool:
+        """Whether what the model publishes does not agree with what was seen to happen."""
+        return self._events is not None and not self._events.agrees(self.topology or {}, now)
+
+    def _sources(self, objects: NodeObjects) -> tuple[Any, ...]:
+        """What a follower is made from, pods aside; one of events compares what is published itself."""
+        machine = None if objects.kubelet is None else objects.kubelet.kubelet
+        kinds = () if self._model is None else self._model.objects
+        others = tuple(tuple(objects.others.get(kind.kind, ())) for kind in kinds)
+        topology = objects.topology if self._events is None else None
+        return (objects.node, machine, others, topology)
+
+    def _outdated(self, objects: NodeObjects) -> bool:
+        """Whether what the follower was made from is no longer what the API server tells."""
+        pairs = zip(self._sources(objects), self._read_from, strict=True)
+        return any(new is not old and new != old for new, old in pairs)
+
     def record(self) -> Object | None:
         """Return what of the state cannot be rebuilt from objects; None: all can be, or nothing is known."""
-        return None if self._follower is None else self._follower.record()
+        return None if self._events is None else self._events.record()
 
     def take_object(self, kind: ObjectKind, body: Object | None) -> None:
         """Take in the node's own object of a kind that models read; None: it is gone."""
@@ -126,22 +173,22 @@ class NodePlacement:
         self._take(PodEvent(uid, None))
 
     def _take(self, event: PodEvent) -> None:
-        if self._follower is not None:
+        if self._events is not None:
             try:
-                self._follower.take(event)
+                self._events.take(event)
             except NumazonesError:
-                self._follower = None  # read anew, which says why where it fails again
+                self._follower = self._events = None  # read anew, which says why where it fails again
 
     def contradicted(self, now: float, *, settle: float) -> bool:
         """Whether what is published has contradicted what was seen for too long just now."""
-        return self._follower is not None and now - self._follower.contradicted_since(now) >= settle
+        return self._events is not None and now - self._events.contradicted_since(now) >= settle
 
     def _objects(
         self,
         node: ClusterNode,
         pods: Sequence[ClusterPod],
         zones: KubeletNode | None,
-        surroundings: Surroundings,
+        surroundings: ModelInputs,
     ) -> NodeObjects:
         own = {kind: (body,) for kind, body in self.objects.items()}
         return NodeObjects(
@@ -152,7 +199,3 @@ class NodePlacement:
             others={**surroundings.others, **own},
             settings=surroundings.settings,
         )
-
-    def _follow(self, model: Model, objects: NodeObjects) -> None:
-        self._model, self._follower = model, None
-        self._follower = model.follow(objects)

@@ -27,10 +27,10 @@ from numazones_operator.mirror.decoding import (
     ZoneReport,
     shows_another_model,
 )
-from numazones_operator.mirror.node_placement import NodePlacement, Surroundings
+from numazones_operator.mirror.fates import Fates
+from numazones_operator.mirror.node_placement import ModelInputs, NodePlacement
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.mirror.topologies import approximate
-from numazones_operator.verification.causes import Fates
 
 ZONES_DISAGREE = "ZonesDisagree"
 ZONES_UNREADABLE = "ZonesUnreadable"
@@ -218,7 +218,7 @@ class NodeRecord:
         ``refused``: it never ran, since the kubelet rejected it.
         """
         self.pods.pop(pod.uid, None)
-        kind = prediction.Kind.of(pod) if refused else None
+        kind = prediction.PodKind.of(pod) if refused else None
         if kind is not None:
             self.refused.add(kind.needs)
         elif not refused:
@@ -370,11 +370,11 @@ class NodeRecord:
         """UIDs, as the kubelet knows them, of pods being deleted that are believed to have ended."""
         return self.since.leavers(self.state, now) if len(self.since) else frozenset()
 
-    def current(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
+    def current(self, now: float, *, settle: float, beyond: ModelInputs) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
         return self._as_known(now, settle=settle, beyond=beyond, leavers=None)
 
-    def as_found(self, now: float, *, settle: float, beyond: Surroundings) -> ClusterNode | None:
+    def as_found(self, now: float, *, settle: float, beyond: ModelInputs) -> ClusterNode | None:
         """Return the node as its kubelet most likely finds it now.
 
         That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod
@@ -384,7 +384,7 @@ class NodeRecord:
         return self._as_known(now, settle=settle, beyond=beyond, leavers=leavers)
 
     def _as_known(
-        self, now: float, *, settle: float, beyond: Surroundings, leavers: frozenset[str] | None
+        self, now: float, *, settle: float, beyond: ModelInputs, leavers: frozenset[str] | None
     ) -> ClusterNode | None:
         if self.node is None:
             return None
@@ -412,7 +412,7 @@ class NodeRecord:
         now: float,
         *,
         settle: float,
-        beyond: Surroundings,
+        beyond: ModelInputs,
     ) -> ClusterNode:
         """The node where another model than the kubelet's decides.
 

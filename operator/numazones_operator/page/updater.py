@@ -16,19 +16,19 @@ from importlib.metadata import version
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.lost_release import lost_nodes
-from numazones.cluster.waiting import Surroundings, Wait, scheduler_says, waits
+from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import in_the_way
+from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.page.advice import PageAdvice
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
-from numazones_operator.prevention.admission_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.prevention.held_room import HeldRoom
+from numazones_operator.prevention.served_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import Recommendation
 from numazones_page.documents import (
     Document,
     accuracy_document,
@@ -36,7 +36,7 @@ from numazones_page.documents import (
     node_documents,
     recommendation_document,
 )
-from numazones_page.pods import Waiting, held_documents, waiting_documents
+from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
 _PERIOD = 1.0
 _SLICE = 0.002
@@ -60,7 +60,7 @@ class PageUpdater:
         inputs: Inputs,
         held: HeldRoom,
         *,
-        options: Options,
+        options: OperatorOptions,
         metrics: Metrics,
         identity: str,
         clock: Clock = time.monotonic,
@@ -192,7 +192,7 @@ class PageUpdater:
                 held_before[found, pod.priority] = tuple(self._held_before(pod, found))
             held = held_before[found, pod.priority]
             waiting.append(
-                Waiting(
+                WaitingPod(
                     pod,
                     found,
                     self._advice.of(pod, found),
@@ -219,7 +219,7 @@ class PageUpdater:
     def _waits(self, pod: ClusterPod, found: Prediction, held: tuple[str, ...]) -> tuple[Wait, ...]:
         """What a pod waits for, whatever the nodes say."""
         namespace = self._intent.namespaces.get(pod.namespace)
-        around = Surroundings(None if namespace is None else namespace.labels, events=self._told_of_gates)
+        around = PodContext(None if namespace is None else namespace.labels, events=self._told_of_gates)
         lost = lost_nodes(pod, self._pipeline.state.all_nodes())
         return waits(pod, around, admissible=found.verdict == ADMISSIBLE, held=bool(held), lost=lost)
 

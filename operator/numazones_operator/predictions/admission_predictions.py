@@ -6,7 +6,7 @@ An object is named like its pod and owned by it, so it goes with it.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numazones import cpuset
@@ -15,15 +15,13 @@ from numazones.api.prediction import (
     AdmissionPrediction,
     AdmissionPredictionSpec,
     AdmissionPredictionStatus,
-    NodeCounts,
-    PredictionCandidate,
     PredictionOutcome,
-    PredictionReason,
     PredictionSummary,
+    Reason,
 )
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement import ADMITTED, fragmentation
-from numazones.prediction.forecast import UNKNOWN, Prediction, Reason
+from numazones.prediction.forecast import UNKNOWN, Prediction
 from numazones.wording import shorten
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.rejection_advice import brief_of, explanation_of
@@ -119,9 +117,7 @@ def status_of(
     if prediction is not None:
         status = _prediction_status(prediction, name_of)
     summary = PredictionSummary(
-        nodes=""
-        if prediction is None
-        else f"{prediction.admissible}/{prediction.evaluated + prediction.excluded}",
+        nodes="" if prediction is None else f"{prediction.nodes.admissible}/{prediction.nodes.all}",
         **(
             {"actual": WAITING} | _waiting_summary(prediction)
             if verification is None
@@ -156,7 +152,7 @@ def with_outcome(status: Mapping[str, Any], pod: ClusterPod, actual: str) -> dic
 
 def holders_of(reason: Reason, name_of: NameOf) -> tuple[str, ...]:
     """Say who holds what is missing, as far as they are still there."""
-    named = ((name_of(reason.node, uid), amount) for uid, amount in reason.holders)
+    named = ((name_of(reason.node, uid), amount) for uid, amount in reason.held_by)
     return tuple(f"{name}: {amount}" for name, amount in named if name)
 
 
@@ -164,37 +160,18 @@ def _prediction_status(prediction: Prediction, name_of: NameOf) -> AdmissionPred
     return AdmissionPredictionStatus(
         verdict=prediction.verdict,
         message=prediction.sentence[:_MAX_MESSAGE],
-        model=str(prediction.model or ""),
-        nodes=NodeCounts(
-            evaluated=prediction.evaluated,
-            admissible=prediction.admissible,
-            stale=prediction.stale,
-            excluded=prediction.excluded,
-        ),
+        model=prediction.model,
+        nodes=prediction.nodes,
         reasons=tuple(
-            PredictionReason(
-                reason=reason.reason,
-                source=str(reason.source),
-                count=reason.count,
-                node=reason.node,
-                model=str(reason.model or ""),
+            replace(
+                reason,
                 message=reason.message[:_MAX_MESSAGE],
                 sentence=reason.sentence[:_MAX_MESSAGE],
                 holders=holders_of(reason, name_of),
             )
             for reason in prediction.reasons[:_MAX_REASONS]
         ),
-        candidates=tuple(
-            PredictionCandidate(
-                node=candidate.node,
-                numa_ids=candidate.zones,
-                score=candidate.score,
-                largest_zone=candidate.free_block,
-                approximate=candidate.approximate,
-                model=str(candidate.model),
-            )
-            for candidate in prediction.candidates
-        ),
+        candidates=prediction.candidates,
     )
 
 

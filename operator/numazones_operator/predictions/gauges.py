@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from numazones.apimachinery import timestamp
 from numazones.cluster.owners import owner_of
 from numazones_operator.predictions.live_forecasts import LiveForecasts
-from numazones_operator.predictions.publisher import Publisher
+from numazones_operator.predictions.publisher import PredictionPublisher
 from numazones_program.gauges import gauge
 
 _MAX_OWNERS = 50
@@ -83,7 +83,7 @@ class PredictionGauges:
 class QueueGauges:
     """Gauges of the operator's own work."""
 
-    def __init__(self, forecasts: LiveForecasts, publisher: Publisher) -> None:
+    def __init__(self, forecasts: LiveForecasts, publisher: PredictionPublisher) -> None:
         self._forecasts = forecasts
         self._publisher = publisher
         self._changes = self._writes = 0

@@ -16,7 +16,7 @@ from typing import Any
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction import forecast as prediction
-from numazones.prediction.forecast import Forecast, Kind, Prediction, Standing
+from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, Prediction
 from numazones.prediction.node_choice import Ranking
 from numazones.prediction.room import copy_of
 from numazones_operator.metrics.registry import Metrics
@@ -83,7 +83,7 @@ class _KindForecast:
     def best(self, number: int) -> list[str]:
         """Return the best nodes that would admit the pods."""
         verdicts = self.forecast.verdicts
-        admitting = (name for _, name in self.order if verdicts[name].standing is Standing.ADMITS)
+        admitting = (name for _, name in self.order if verdicts[name].standing is NodeAnswer.ADMITS)
         return list(islice(admitting, number))
 
 
@@ -103,8 +103,8 @@ class LiveForecasts:
         self._ranking = ranking
         self._metrics = metrics
         self._candidates = candidates
-        self._kinds: dict[Kind, _KindForecast] = {}
-        self._kind_of: dict[str, Kind] = {}
+        self._kinds: dict[PodKind, _KindForecast] = {}
+        self._kind_of: dict[str, PodKind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
         self._slice_started = 0.0
         self._by_namespace = False
@@ -191,7 +191,7 @@ class LiveForecasts:
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
             pod = self._state.pending.get(uid)
-            kind = None if pod is None else Kind.of(pod, by_namespace=self._by_namespace)
+            kind = None if pod is None else PodKind.of(pod, by_namespace=self._by_namespace)
             before = self._kind_of.pop(uid, None)
             if before is not None and before != kind:
                 del self._kinds[before].pods[uid]

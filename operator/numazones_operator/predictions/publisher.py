@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.prediction.forecast import Prediction
 from numazones_client import (
     AlreadyExists,
@@ -79,7 +79,7 @@ class _Request:
     tries: int = 0
 
 
-class Publisher:
+class PredictionPublisher:
     """Keeps the API server's AdmissionPredictions equal to the predictions."""
 
     def __init__(

@@ -22,35 +22,21 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
 
-from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.waiting import GATE, OPT_IN
-from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, Kind, devices_to_allocate, relevant
-from numazones.prediction.held_room import RELEASE_SECONDS, Way
-from numazones_client import APIError, Client, Conflict, Invalid, NotFound
-from numazones_client.client import STRATEGIC_MERGE_PATCH
-from numazones_client.resources import PODS
-from numazones_client.table import Table
-from numazones_operator.events import WARNING, EventPoster, pod_reference
-from numazones_operator.metrics.registry import Metrics
+from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, PodKind, devices_to_allocate, relevant
+from numazones.prediction.held_room import RELEASE_SECONDS, ArrivalPath
+from numazones_client import APIError, Invalid
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.prevention import unconcerned_pods
 from numazones_operator.prevention.arrivals_by_node import ArrivalsByNode
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.prevention.preempting_releases import PreemptingReleases, names
-from numazones_operator.prevention.release import CHOICE, Reach, Release
-from numazones_operator.prevention.release_patch import HOSTNAME, Target, release_patch
+from numazones_operator.prevention.release import CHOICE, AllowedNodes, NodeRole
+from numazones_operator.prevention.release_writer import ReleaseWriter
+from numazones_operator.prevention.served_gates import ServedGates
 
-NOT_SERVED = "AdmissionGateNotServed"
-"""Reason of the event that tells why nobody opens a gate."""
-SWITCHED_OFF = (
-    "the operator runs without --admission-gate; apply manifests/components/operator-admission-gate"
-)
 AT_ONCE = 32
 """Requests under way at the same time."""
 
@@ -82,14 +68,14 @@ class _Round:
     sliced: float
     placing: frozenset[str]
     """Nodes that may also reject pods that NUMA placement does not concern elsewhere."""
-    open: dict[tuple[Kind, bool], list[str]] = field(default_factory=dict)
+    open: dict[tuple[PodKind, bool], list[str]] = field(default_factory=dict)
     """Kind, and whether whichever pods end → nodes that may still have room for pods of the kind, best first;
     within a round there is never more."""
     unforeseen: int = -_HIGHEST
     """The highest priority of a pod without a prediction so far; the less important wait for that."""
-    closed: set[tuple[Kind, int, bool]] = field(default_factory=set)
+    closed: set[tuple[PodKind, int, bool]] = field(default_factory=set)
     """Kinds and priorities of which no further pod finds a node, with the same."""
-    passed_over: dict[Kind, ClusterPod] = field(default_factory=dict)
+    passed_over: dict[PodKind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
     failure: APIError | None = None
 
@@ -98,70 +84,33 @@ class _Round:
         self.held, self.counted = held, now
 
 
+@dataclass(slots=True)
 class AdmissionGates:
     """Releases gated pods."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        forecasts: LiveForecasts,
-        held: HeldRoom,
-        namespaces: Table[NamespaceLabels],
-        events: EventPoster,
-        *,
-        enabled: bool,
-        may_go: Callable[[ClusterPod, str], bool],
-        preempting: PreemptingReleases,
-        changed: asyncio.Event,
-        timeout: float,
-        metrics: Metrics,
-        leads: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """Release pods by what the parts given know.
-
-        Args:
-            client: how pods are patched.
-            state: the cluster.
-            forecasts: where each waiting pod would be admitted, the nodes that are preferred first.
-            held: the room held for pods on their way.
-            namespaces: which of them opt in.
-            events: where events on pods are posted.
-            enabled: whether pods are released at all; if not, events on them say so.
-            may_go: asked whether a pod may be released to a node; a plan may keep it for another pod.
-            preempting: asked where less important pods would have to leave for a pod.
-            changed: set when forecasts have changed; cleared here.
-            timeout: seconds after which a pod is released of which nothing is known; 0: never.
-            metrics: where releases are counted.
-            leads: whether no other replica can lead at this moment; asked right before each release.
-            clock: measures the timeout, in seconds.
-            wall: the time of day, which released pods are marked with.
-        """
-        self._client = client
-        self._state = state
-        self._forecasts = forecasts
-        self._held = held
-        self._namespaces = namespaces
-        self._events = events
-        self._enabled = enabled
-        self._may_go = may_go
-        self._preempting = preempting
-        self._changed = changed
-        self._timeout = timeout
-        self._metrics = metrics
-        self._leads = leads
-        self._clock = clock
-        self._wall = wall
-        self._slots = asyncio.Semaphore(AT_ONCE)
-        self._arrivals = ArrivalsByNode()
-        self._reported: dict[str, str] = {}
-        """UID → why its gate is not served, as the event on the pod said."""
-        self._unknown_since: dict[str, float] = {}
-        """UID of a pod of which nothing is known → since when."""
-        self._uncertain_since: dict[str, float] = {}
-        """UID of a pod that nodes admit as things stand, but none for certain → since when."""
+    state: ClusterState
+    forecasts: LiveForecasts
+    """Where each waiting pod would be admitted, the nodes that are preferred first."""
+    held: HeldRoom
+    """The room held for pods on their way."""
+    served: ServedGates
+    writer: ReleaseWriter
+    preempting: PreemptingReleases
+    """Asked where less important pods would have to leave for a pod."""
+    may_go: Callable[[ClusterPod, str], bool]
+    """Asked whether a pod may be released to a node; a plan may keep it for another pod."""
+    changed: asyncio.Event
+    """Set when forecasts have changed; cleared here."""
+    timeout: float
+    """Seconds after which a pod is released of which nothing is known; 0: never."""
+    clock: Callable[[], float] = time.monotonic
+    """Measures the timeout, in seconds."""
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _arrivals: ArrivalsByNode = field(default_factory=ArrivalsByNode)
+    _unknown_since: dict[str, float] = field(default_factory=dict)
+    """UID of a pod of which nothing is known → since when."""
+    _uncertain_since: dict[str, float] = field(default_factory=dict)
+    """UID of a pod that nodes admit as things stand, but none for certain → since when."""
 
     async def run(self) -> None:
         """Release pods until cancelled."""
@@ -174,10 +123,10 @@ class AdmissionGates:
                 continue
             if not ended:
                 continue
-            self._changed.clear()
+            self.changed.clear()
             try:
                 async with asyncio.timeout(_PERIOD):
-                    await self._changed.wait()
+                    await self.changed.wait()
             except TimeoutError:
                 continue
 
@@ -189,7 +138,7 @@ class AdmissionGates:
         Raises:
             APIError: the API server cannot be asked, or does not let us.
         """
-        self._report_unserved()
+        self.served.report_unserved()
         waiting = sorted(self._releasable_pods(), key=_importance)
         uids = {pod.uid for pod in waiting}
         for since in (self._unknown_since, self._uncertain_since):
@@ -203,10 +152,10 @@ class AdmissionGates:
             this = _Round(
                 tasks,
                 started=now,
-                held=self._held.by_node(),
+                held=self.held.by_node(),
                 counted=now,
                 sliced=now,
-                placing=self._state.placing_every_pod,
+                placing=self.state.placing_every_pod,
             )
             ended = await self._walk(waiting, this)
         if this.failure is not None:
@@ -224,12 +173,12 @@ class AdmissionGates:
             if release is not None:
                 await self._start(pod, release, this)
             elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
-                await self._start(pod, Release("timeout"), this)
+                await self._start(pod, AllowedNodes("timeout"), this)
             else:
                 await self._preempt(pod, this)
         return True
 
-    def _release_now(self, pod: ClusterPod, this: _Round) -> Release | None:
+    def _release_now(self, pod: ClusterPod, this: _Round) -> AllowedNodes | None:
         """Return where a pod may go now; None if nowhere."""
         nodes = self._free_nodes(pod, this)
         if not nodes and self._has_waited_for_certainty(pod):
@@ -237,8 +186,8 @@ class AdmissionGates:
         if not nodes:
             return None
         if sure := self._with_devices(pod, nodes):
-            return Release("admissible", sure, Reach.ONLY)
-        return Release("devices", nodes, Reach.RATHER)
+            return AllowedNodes("admissible", sure, NodeRole.ONLY)
+        return AllowedNodes("devices", nodes, NodeRole.RATHER)
 
     def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
         """Whether a pod has waited long enough for a node that admits it whichever pods end.
@@ -246,27 +195,27 @@ class AdmissionGates:
         What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
         would wait for that for ever, beside room that it fits.
         """
-        prediction = self._forecasts.prediction_of(pod.uid)
+        prediction = self.forecasts.prediction_of(pod.uid)
         if prediction is None or prediction.verdict != ADMISSIBLE:
             self._uncertain_since.pop(pod.uid, None)
             return False
-        now = self._clock()
+        now = self.clock()
         return now - self._uncertain_since.setdefault(pod.uid, now) >= PATIENCE_SECONDS
 
-    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> Release | None:
+    def _release_unconcerned(self, pod: ClusterPod, this: _Round) -> AllowedNodes | None:
         """Return the same for a pod that most nodes admit unasked."""
-        kind = Kind.of(pod, by_namespace=self._state.namespaces_matter)
+        kind = PodKind.of(pod, by_namespace=self.state.namespaces_matter)
         if kind is None or not this.placing:
-            return Release(unconcerned_pods.REASON)
+            return AllowedNodes(unconcerned_pods.REASON)
         if (kind, _priority(pod), True) in this.closed:
             return None
 
         def has_room(node: ClusterNode) -> bool:
-            free = self._may_go(pod, node.name) and self._has_room(kind, node, this)
+            free = self.may_go(pod, node.name) and self._has_room(kind, node, this)
             return free and not self._is_wanted(node, pod, this)
 
-        asked = [node for name in sorted(this.placing) if (node := self._state.node(name)) is not None]
-        others = (node for node in self._state.all_nodes() if node.name not in this.placing)
+        asked = [node for name in sorted(this.placing) if (node := self.state.node(name)) is not None]
+        others = (node for node in self.state.all_nodes() if node.name not in this.placing)
         release = unconcerned_pods.release_of(kind, asked, others, has_room)
         if release is None:
             this.closed.add((kind, _priority(pod), True))
@@ -275,10 +224,10 @@ class AdmissionGates:
 
     async def _preempt(self, pod: ClusterPod, this: _Round) -> None:
         """Release the pod to where the scheduler makes room for it, if it does so anywhere."""
-        victims = await self._preempting.victims_for(pod, this.held)
-        if victims is not None and victims.node not in self._held.by_node():
+        victims = await self.preempting.victims_for(pod, this.held)
+        if victims is not None and victims.node not in self.held.by_node():
             _log.info("pod %s may preempt %s on %s", pod.full_name, ", ".join(names(victims)), victims.node)
-            await self._start(pod, Release("preemption", (victims.node,), Reach.ONLY), this)
+            await self._start(pod, AllowedNodes("preemption", (victims.node,), NodeRole.ONLY), this)
 
     async def _pause(self, this: _Round) -> None:
         """Let others run if this has gone on for a while; count anew what is held if that was long ago."""
@@ -287,16 +236,16 @@ class AdmissionGates:
             await asyncio.sleep(0)
             this.sliced = now = time.monotonic()
         if now - this.counted > _FRESH:
-            this.count(self._held.by_node(), now)
+            this.count(self.held.by_node(), now)
 
     def _is_known(self, pod: ClusterPod) -> bool:
         """Whether something is predicted for a pod."""
-        prediction = self._forecasts.prediction_of(pod.uid)
+        prediction = self.forecasts.prediction_of(pod.uid)
         return prediction is not None and prediction.verdict != UNKNOWN
 
     def _all_known(self, this: _Round) -> bool:
         """Whether all nodes are known that may reject pods of every kind."""
-        nodes = map(self._state.node, this.placing)
+        nodes = map(self.state.node, this.placing)
         return all(node is None or node.known is not None for node in nodes)
 
     def _is_overdue(self, pod: ClusterPod, *, known: bool) -> bool:
@@ -304,61 +253,25 @@ class AdmissionGates:
         if known:
             self._unknown_since.pop(pod.uid, None)
             return False
-        now = self._clock()
+        now = self.clock()
         since = self._unknown_since.setdefault(pod.uid, now)
-        return bool(self._timeout) and now - since >= self._timeout
-
-    def _gated_pods(self) -> Iterator[ClusterPod]:
-        gated = self._state.gated.values()
-        return (pod for pod in list(gated) if GATE in pod.constraints.scheduling_gates)
+        return bool(self.timeout) and now - since >= self.timeout
 
     def _releasable_pods(self) -> Iterator[ClusterPod]:
         """Yield the pods that nobody else holds back, and that have not been released already."""
-        on_their_way = self._held.uids()
-        for pod in self._gated_pods():
+        on_their_way = self.held.uids()
+        for pod in self.served.pods():
             others = len(pod.constraints.scheduling_gates) > 1
-            if not others and self._objection(pod) is None and pod.uid not in on_their_way:
+            if not others and self.served.objection(pod) is None and pod.uid not in on_their_way:
                 yield pod
-
-    def gated_pod_counts(self) -> tuple[int, int]:
-        """How many gated pods wait for a node that admits them, and how many nobody releases."""
-        served = [self._objection(pod) is None for pod in self._gated_pods()]
-        return served.count(True), served.count(False)
-
-    def _objection(self, pod: ClusterPod) -> str | None:
-        """Why a pod's gate is not released here; None if it is, empty while that is not known."""
-        if not self._enabled:
-            return SWITCHED_OFF
-        namespace = self._namespaces.get(pod.namespace)
-        if namespace is None:
-            return ""
-        if namespace.labels.get(OPT_IN[0]) == OPT_IN[1]:
-            return None
-        return f"namespace {pod.namespace} does not opt in; label it {OPT_IN[0]}={OPT_IN[1]}"
-
-    def _report_unserved(self) -> None:
-        """Post an event, once, on each pod whose gate this operator does not take away."""
-        for uid in self._reported.keys() - self._state.gated.keys():
-            del self._reported[uid]
-        for pod in self._gated_pods():
-            objection = self._objection(pod)
-            if objection:
-                self._report(pod, objection)
-
-    def _report(self, pod: ClusterPod, objection: str) -> None:
-        if self._reported.get(pod.uid) == objection:
-            return
-        message = f"nobody takes its scheduling gate {GATE} away: {objection}"
-        if self._events.post(pod_reference(pod), type=WARNING, reason=NOT_SERVED, message=message):
-            self._reported[pod.uid] = objection
 
     def _free_nodes(self, pod: ClusterPod, this: _Round, *, certain: bool = True) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first.
 
         If ``certain``, they do so whichever other pods end; else, if none does.
         """
-        priority, forecast = _priority(pod), self._forecasts.forecast_of(pod.uid)
-        if forecast is None or self._forecasts.prediction_of(pod.uid) is None:
+        priority, forecast = _priority(pod), self.forecasts.forecast_of(pod.uid)
+        if forecast is None or self.forecasts.prediction_of(pod.uid) is None:
             if pod.admission is not None:
                 this.unforeseen = max(this.unforeseen, priority)
             return ()
@@ -366,24 +279,24 @@ class AdmissionGates:
         if priority < this.unforeseen or (kind, priority, certain) in this.closed:
             return ()
         if (kind, certain) not in this.open:
-            this.open[kind, certain] = self._forecasts.ranked(pod.uid)
+            this.open[kind, certain] = self.forecasts.ranked(pod.uid)
         found = self._first_free(pod, kind, this, certain=certain)
         if not found:
             this.passed_over.setdefault(kind, pod)
         return found
 
-    def _first_free(self, pod: ClusterPod, kind: Kind, this: _Round, *, certain: bool) -> tuple[str, ...]:
+    def _first_free(self, pod: ClusterPod, kind: PodKind, this: _Round, *, certain: bool) -> tuple[str, ...]:
         """Return the first open nodes that the pod may be released to; strike those off that are full."""
         found: list[str] = []
         still_open: list[str] = []
         asked, kept = 0, False
         for name in this.open[kind, certain]:
             asked += 1
-            if not self._may_go(pod, name):
+            if not self.may_go(pod, name):
                 still_open.append(name)
                 kept = True  # by a plan, perhaps for another pod of the kind
                 continue
-            node = self._state.node(name)
+            node = self.state.node(name)
             if node is None or not self._has_room(kind, node, this, certain=certain):
                 continue
             still_open.append(name)
@@ -396,10 +309,10 @@ class AdmissionGates:
             this.closed.add((kind, _priority(pod), certain))
         return tuple(found)
 
-    def _has_room(self, kind: Kind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
+    def _has_room(self, kind: PodKind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
         """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
         held = this.held.get(node.name, ())
-        arrivals = self._arrivals.at(node, held, by_namespace=self._state.namespaces_matter)
+        arrivals = self._arrivals.at(node, held, by_namespace=self.state.namespaces_matter)
         return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
 
     def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
@@ -409,7 +322,7 @@ class AdmissionGates:
         would have it wait for ever.
         """
         claims = pod.resource_claims
-        found = ((name, self._state.node(name)) for name in nodes)
+        found = ((name, self.state.node(name)) for name in nodes)
         return tuple(
             name
             for name, node in found
@@ -420,77 +333,30 @@ class AdmissionGates:
         """Whether a more important pod, which goes on waiting so far, could use the node."""
         return any(
             _priority(other) > _priority(pod)
-            and self._may_go(other, node.name)
+            and self.may_go(other, node.name)
             and self._has_room(kind, node, this)
             for kind, other in this.passed_over.items()
         )
 
-    async def _start(self, pod: ClusterPod, release: Release, this: _Round) -> None:
+    async def _start(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
         """Hold the room, and release the pod while others have their turn."""
-        self._held.hold(pod, release.nodes, Way.RELEASED, seconds=RELEASE_SECONDS)
+        self.held.hold(pod, release.nodes, ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
         for name in release.nodes:
             this.held.setdefault(name, []).append(pod)
         await self._slots.acquire()
         task = this.tasks.create_task(self._release(pod, release, this))
         task.add_done_callback(lambda _task: self._slots.release())
 
-    async def _release(self, pod: ClusterPod, release: Release, this: _Round) -> None:
-        if not self._leads():  # another replica counts what is on its way by now
-            self._held.drop(pod.uid)
-            return
+    async def _release(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
+        released = False
         try:
-            await self._patch(pod, release)
-        except (NotFound, Conflict) as error:
-            self._held.drop(pod.uid)
-            self._metrics.count_write(PODS, error)
-            _log.info("pod %s was not released: %s", pod.full_name, error)
+            released = await self.writer.write(pod, release)
         except Invalid as error:
-            self._held.drop(pod.uid)
-            self._metrics.count_write(PODS, error)
-            self._report(pod, str(error))
+            self.served.report(pod, str(error))
         except APIError as error:
-            self._held.drop(pod.uid)
-            self._metrics.count_write(PODS, error)
             this.failure = error
-        else:
-            self._metrics.count_write(PODS)
-            self._count(pod, release.reason)
-
-    async def _patch(self, pod: ClusterPod, release: Release) -> None:
-        affinity: dict[str, Any] = {}
-        version = ""
-        has_own = pod.constraints.node_affinity is not None or pod.constraints.prefers_nodes
-        if has_own and (release.named or release.without):
-            body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
-            affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-            version = body["metadata"]["resourceVersion"]
-        now = _time_text(self._wall())
-        patch = release_patch(
-            pod.uid,
-            self._targets(release.named),
-            affinity=affinity,
-            only=release.reach is Reach.ONLY,
-            without=release.without,
-            version=version,
-            now=now,
-        )
-        await self._client.patch(
-            PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH
-        )
-
-    def _count(self, pod: ClusterPod, reason: str) -> None:
-        self._metrics.gates_released.labels(reason).inc()
-        if reason == "timeout":
-            self._events.post(
-                pod_reference(pod),
-                type=WARNING,
-                reason="AdmissionGateTimeout",
-                message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
-            )
-
-    def _targets(self, nodes: tuple[str, ...]) -> list[Target]:
-        found = ((name, self._state.node(name)) for name in nodes)
-        return [Target(name, None if node is None else node.labels.get(HOSTNAME)) for name, node in found]
+        if not released:
+            self.held.drop(pod.uid)
 
 
 def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
@@ -500,7 +366,3 @@ def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
 
 def _priority(pod: ClusterPod) -> int:
     return pod.priority or 0
-
-
-def _time_text(moment: float) -> str:
-    return timestamp.format(datetime.fromtimestamp(moment, UTC))

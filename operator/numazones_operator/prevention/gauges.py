@@ -21,7 +21,7 @@ class GateGauges:
 
     def renew(self) -> None:
         """Count."""
-        self._waiting, self._unserved = self._gates.gated_pod_counts()
+        self._waiting, self._unserved = self._gates.served.counts()
         self._stranded = self._lost.count()
 
     def families(self) -> Iterator[GaugeMetricFamily]:

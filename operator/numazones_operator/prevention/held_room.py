@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.held_room import MAX_NODES, Held, Way, by_node, release_ends
+from numazones.prediction.held_room import MAX_NODES, ArrivalPath, Hold, by_node, release_ends
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -32,7 +32,7 @@ class _Hold:
 
     pod: ClusterPod
     nodes: tuple[str, ...]
-    way: Way
+    way: ArrivalPath
     until: float
     mirrored: bool
     """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
@@ -63,7 +63,7 @@ class HeldRoom:
         self._chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
         """UID → a released pod, and the nodes that its affinity leaves it."""
 
-    def hold(self, pod: ClusterPod, nodes: Iterable[str], way: Way, *, seconds: float) -> None:
+    def hold(self, pod: ClusterPod, nodes: Iterable[str], way: ArrivalPath, *, seconds: float) -> None:
         """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
         mirrored = self._state.pods.get(pod.uid) is not None
         self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._clock() + seconds, mirrored)
@@ -85,7 +85,7 @@ class HeldRoom:
         """Return node → pods that may be on their way to it, whom a pod that asks has to leave room."""
         return by_node(self.on_their_way(asking))
 
-    def on_their_way(self, asking: ClusterPod | None = None) -> Iterator[Held]:
+    def on_their_way(self, asking: ClusterPod | None = None) -> Iterator[Hold]:
         """Yield the room that is held, whom a pod that asks has to leave it."""
         self._forget()
         own = (hold.pod.uid for hold in self._own.values())
@@ -95,13 +95,13 @@ class HeldRoom:
                 continue
             hold = self._own.get(uid)
             if hold is not None:
-                yield Held(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
+                yield Hold(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
                 continue
             pod = self._state.on_their_way[uid]
             if found := self._nomination(pod, asking) or self._release(pod):
                 yield found
 
-    def _nomination(self, pod: ClusterPod, asking: ClusterPod | None) -> Held | None:
+    def _nomination(self, pod: ClusterPod, asking: ClusterPod | None) -> Hold | None:
         """Return the room that a pod is nominated for, where that counts for who asks."""
         if not pod.nominated:
             return None
@@ -115,9 +115,9 @@ class HeldRoom:
         until = since + NOMINATION_SECONDS
         if now >= until or not self._state.nodes_to_ask(pod, [pod.nominated]):
             return None
-        return Held(pod, (pod.nominated,), Way.NOMINATED, self._time_of(until))
+        return Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED, self._time_of(until))
 
-    def _release(self, pod: ClusterPod) -> Held | None:
+    def _release(self, pod: ClusterPod) -> Hold | None:
         """Return the room that a pod was released to, not long ago."""
         until = release_ends(pod, self._wall())
         if until is None or not self._proven(pod):
@@ -128,7 +128,7 @@ class HeldRoom:
             nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
             asked = self._state.nodes_to_ask(pod, nodes)
             known = self._chosen[pod.uid] = (pod, tuple(asked) if len(asked) <= MAX_NODES else ())
-        return Held(pod, known[1], Way.RELEASED, until) if known[1] else None
+        return Hold(pod, known[1], ArrivalPath.RELEASED, until) if known[1] else None
 
     def _time_of(self, moment: float) -> float:
         """Return the time of day at a moment of the clock, seconds since the epoch."""

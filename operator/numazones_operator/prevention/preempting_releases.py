@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import INADMISSIBLE, Kind, relevant
+from numazones.prediction.forecast import INADMISSIBLE, PodKind, relevant
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, useful_victims
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -42,7 +42,7 @@ class PreemptingReleases:
         self._budgets = budgets
         self._may_go = may_go
         self._clock = clock
-        self._due: dict[tuple[Kind, int], float] = {}
+        self._due: dict[tuple[PodKind, int], float] = {}
 
     async def victims_for(self, pod: ClusterPod, held: Container[str]) -> Victims | None:
         """Return where the pod may go and who has to leave; ``held``: nodes with others on their way."""
@@ -77,10 +77,10 @@ class PreemptingReleases:
         self._due[key] = now + PERIOD
         return True
 
-    def _kind(self, pod: ClusterPod) -> Kind | None:
+    def _kind(self, pod: ClusterPod) -> PodKind | None:
         """Return the kind of a pod of which it can be told whether it fits."""
         if not relevant(pod):  # nothing is predicted for it
-            return Kind.of(pod)
+            return PodKind.of(pod)
         forecast = self._forecasts.forecast_of(pod.uid)
         return None if forecast is None or self._forecasts.prediction_of(pod.uid) is None else forecast.kind
 

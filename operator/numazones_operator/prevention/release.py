@@ -8,7 +8,7 @@ CHOICE = 4
 has a choice, and little room is held in vain."""
 
 
-class Reach(Enum):
+class NodeRole(Enum):
     """What the nodes of a release are to the pod."""
 
     ONLY = auto()
@@ -19,18 +19,18 @@ class Reach(Enum):
     """Room is held there, and the scheduler chooses as it likes."""
 
 
-class Release(NamedTuple):
+class AllowedNodes(NamedTuple):
     """Where a pod may go."""
 
     reason: str
     """Why it is released, as metrics count it."""
     nodes: tuple[str, ...] = ()
     """Where room is held for it, the best first."""
-    reach: Reach = Reach.ANYWHERE
+    reach: NodeRole = NodeRole.ANYWHERE
     without: tuple[str, ...] = ()
     """Nodes that it may not go to."""
 
     @property
     def named(self) -> tuple[str, ...]:
         """The nodes that its affinity names."""
-        return () if self.reach is Reach.ANYWHERE else self.nodes
+        return () if self.reach is NodeRole.ANYWHERE else self.nodes

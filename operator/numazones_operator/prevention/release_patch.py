@@ -21,7 +21,7 @@ _MOST = 100
 """The greatest weight of a preference."""
 
 
-class Target(NamedTuple):
+class TargetNode(NamedTuple):
     """A node that a pod may go to."""
 
     name: str
@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
 def release_patch(
     uid: str,
-    targets: Sequence[Target],
+    targets: Sequence[TargetNode],
     *,
     affinity: Mapping[str, Any] | None = None,
     only: bool = True,
@@ -64,7 +64,7 @@ def release_patch(
     return {"metadata": metadata, "spec": spec}
 
 
-def _limits(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+def _limits(affinity: Mapping[str, Any], targets: Sequence[TargetNode]) -> dict[str, Any]:
     """Return what changes of a pod's node affinity for it to go to the nodes only."""
     if not targets:
         return {}
@@ -94,7 +94,7 @@ def _exclusions(affinity: Mapping[str, Any], names: Sequence[str]) -> dict[str, 
     }
 
 
-def _preferences(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+def _preferences(affinity: Mapping[str, Any], targets: Sequence[TargetNode]) -> dict[str, Any]:
     """Return what changes of a pod's node affinity for it to go to the nodes if it can."""
     if not targets or affinity.get(_PREFERRED):
         return {}
@@ -106,7 +106,7 @@ def _preferences(affinity: Mapping[str, Any], targets: Sequence[Target]) -> dict
     }
 
 
-def _limited(term: dict[str, Any], targets: Sequence[Target]) -> dict[str, Any]:
+def _limited(term: dict[str, Any], targets: Sequence[TargetNode]) -> dict[str, Any]:
     """Return a term of the pod's own that selects no other nodes.
 
     A requirement on a node's name takes one value, and all of a term's must hold, so that a term names one

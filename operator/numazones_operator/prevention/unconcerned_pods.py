@@ -10,20 +10,20 @@ from itertools import islice
 
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode
-from numazones.prediction.forecast import Kind, is_open
+from numazones.prediction.forecast import PodKind, is_open
 from numazones.prediction.held_room import MAX_NODES
-from numazones_operator.prevention.release import CHOICE, Reach, Release
+from numazones_operator.prevention.release import CHOICE, AllowedNodes, NodeRole
 
 REASON = "unconcerned"
 """Why such a pod is released."""
 
 
 def release_of(
-    kind: Kind,
+    kind: PodKind,
     asked: Sequence[ClusterNode],
     others: Iterable[ClusterNode],
     has_room: Callable[[ClusterNode], bool],
-) -> Release | None:
+) -> AllowedNodes | None:
     """Return how a pod is released; None: every node that would take it now might reject it.
 
     Args:
@@ -34,15 +34,15 @@ def release_of(
     """
     asked = [node for node in asked if not scheduling.placement_obstacles(kind.constraints, node)]
     if not asked:
-        return Release(REASON)
+        return AllowedNodes(REASON)
     elsewhere = (node.name for node in others if is_open(kind, node))
     if len(asked) <= MAX_NODES:
         free = tuple(node.name for node in asked if has_room(node))
         full = tuple(node.name for node in asked if node.name not in free)
         if free or next(elsewhere, None) is not None:
-            return Release(REASON, free, Reach.ANYWHERE, without=full)
+            return AllowedNodes(REASON, free, NodeRole.ANYWHERE, without=full)
         return None
     emptiest = sorted(asked, key=lambda node: node.pod_count)
     few = tuple(islice((node.name for node in emptiest if has_room(node)), CHOICE))
     few = few or tuple(islice(elsewhere, CHOICE))
-    return Release(REASON, few, Reach.ONLY) if few else None
+    return AllowedNodes(REASON, few, NodeRole.ONLY) if few else None

@@ -11,7 +11,8 @@ from typing import Any
 from numazones.api.rebalance import PlanPhase
 from numazones.apimachinery import timestamp
 from numazones.rebalance.history import Emptied
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation, emptied_nodes
+from numazones.rebalance.recommendation import Recommendation
+from numazones_operator.rebalance.objects import PolicyObject, emptied_nodes
 
 CONFLICTED = "Conflicted"
 _MAX_CONFLICTS = 64

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.statuses import Advance, Statuses
 from numazones_operator.rebalance.steps import Steps
 

@@ -10,22 +10,17 @@ from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.apimachinery.defaulting import Defaults
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.cluster.waiting import GATE
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.filter import Surroundings
-from numazones.rebalance.history import Emptied, History, Relocation
+from numazones.rebalance.filter import EvictionContext
+from numazones.rebalance.history import Emptied, MoveHistory, Relocation
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import (
-    GONE,
-    PolicyObject,
-    Recommendation,
-    emptied_nodes,
-    parse_time,
-)
+from numazones_operator.rebalance.objects import GONE, PolicyObject, emptied_nodes
 from numazones_operator.rebalance.rejected_pods import with_next_pods
 
 OWNERS = (REPLICA_SETS, STATEFUL_SETS, JOBS)
@@ -36,7 +31,7 @@ RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", namespaced=Fal
 
 
 @dataclass(slots=True)
-class Template:
+class OwnerTemplate:
     """What an owner makes its pods of."""
 
     owner: str
@@ -46,7 +41,7 @@ class Template:
     _made: tuple[Defaults, ClusterPod] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Template":
+    def from_api(cls, body: Mapping[str, Any]) -> "OwnerTemplate":
         """Read a ReplicaSet, StatefulSet or Job."""
         metadata = {key: body["metadata"][key] for key in ("namespace", "name", "uid")}
         kept = {"metadata": metadata, "spec": {"template": body["spec"].get("template")}}
@@ -68,8 +63,8 @@ class TemplatePods(Mapping[str, ClusterPod]):
 
     def __init__(
         self,
-        templates: Mapping[str, Template],
-        made: Callable[[Template, Defaults], ClusterPod],
+        templates: Mapping[str, OwnerTemplate],
+        made: Callable[[OwnerTemplate, Defaults], ClusterPod],
         defaults: Defaults,
     ) -> None:
         self._templates = templates
@@ -106,7 +101,7 @@ _BOOKKEEPING = ("metadata", "status", "kind", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class VolumeClaim:
     """The storage class of a PersistentVolumeClaim."""
 
     namespace: str
@@ -114,7 +109,7 @@ class Claim:
     storage_class: str
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Claim":
+    def from_api(cls, body: Mapping[str, Any]) -> "VolumeClaim":
         """Read a PersistentVolumeClaim."""
         metadata = body["metadata"]
         return cls(metadata["namespace"], metadata["name"], body["spec"].get("storageClassName") or "")
@@ -139,8 +134,8 @@ class Inputs:
         self.limit_ranges = self._defaults()
         self.runtime_classes = self._defaults()
         self.priority_classes = self._defaults()
-        self.claims: Table[Claim] = Table(lambda item: f"{item.namespace}/{item.name}")
-        self.templates: dict[Resource, Table[Template]] = {
+        self.claims: Table[VolumeClaim] = Table(lambda item: f"{item.namespace}/{item.name}")
+        self.templates: dict[Resource, Table[OwnerTemplate]] = {
             resource: Table(lambda item: item.owner) for resource in OWNERS
         }
         self._known_defaults: Defaults | None = None
@@ -157,9 +152,9 @@ class Inputs:
         yield LIMIT_RANGES, Decoder(Defaulting.from_api), self.limit_ranges
         yield RUNTIME_CLASSES, Decoder(Defaulting.from_api), self.runtime_classes
         yield PRIORITY_CLASSES, Decoder(Defaulting.from_api), self.priority_classes
-        yield CLAIMS, Decoder(Claim.from_api), self.claims
+        yield CLAIMS, Decoder(VolumeClaim.from_api), self.claims
         for resource, table in self.templates.items():
-            yield resource, Decoder(Template.from_api, key=by_uid), table
+            yield resource, Decoder(OwnerTemplate.from_api, key=by_uid), table
 
     @property
     def classes(self) -> dict[str, int]:
@@ -182,7 +177,7 @@ class Inputs:
         found = next(filter(None, (table.get(owner) for table in self.templates.values())), None)
         return None if found is None else self._made(found, self.defaults)
 
-    def _made(self, template: Template, defaults: Defaults) -> ClusterPod:
+    def _made(self, template: OwnerTemplate, defaults: Defaults) -> ClusterPod:
         """Return the pod that an owner would make, with the gate that an admission policy would give it."""
         pod = template.pod(defaults)
         namespace, gates = self.intent.namespaces.get(pod.namespace), pod.constraints.scheduling_gates
@@ -208,10 +203,10 @@ class Inputs:
         pods += cluster.pending.values()
         return Situation(
             cluster,
-            Surroundings(
+            EvictionContext(
                 now=now,
-                replicas=Surroundings.count_replicas(pods),
-                headroom=Headroom.of(self.budgets),
+                replicas=EvictionContext.count_replicas(pods),
+                headroom=BudgetHeadroom.of(self.budgets),
                 storage_classes={(item.namespace, item.name): item.storage_class for item in self.claims},
                 namespace_labels={item.name: item.labels for item in self.intent.namespaces},
             ),
@@ -225,7 +220,7 @@ class Inputs:
         known = {item.owner: item for table in self.templates.values() for item in table}
         return TemplatePods(known, self._made, self.defaults)
 
-    def _history(self, during: str, now: datetime) -> History:
+    def _history(self, during: str, now: datetime) -> MoveHistory:
         moved: dict[tuple[str, str], datetime] = {}
         failed: dict[Relocation, datetime] = {}
         for item in self.intent.recommendations:
@@ -244,7 +239,7 @@ class Inputs:
                 for node in {move.source.node, progress.node or move.target.node}:
                     key = (move.owner.uid, node)
                     moved[key] = max(since, moved.get(key, since))
-        return History(moved, failed)
+        return MoveHistory(moved, failed)
 
     def _emptied(self, policy: str) -> dict[str, Emptied]:
         """Return where plans of other policies have made room that those policies still want."""

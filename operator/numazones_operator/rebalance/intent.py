@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 from numazones.errors import NumazonesError
 from numazones.rebalance.decisions import approval_problem
+from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 
 T = TypeVar("T")
 

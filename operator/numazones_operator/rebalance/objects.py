@@ -7,21 +7,16 @@ from typing import Any
 
 from numazones.api.meta import API_VERSION, MAX_LABEL, OwnerReference
 from numazones.api.rebalance import (
-    ACTIVE,
     DisruptionCost,
     Gain,
     Mode,
     MovePhase,
     MoveProgress,
     OwnerOfPod,
-    Place,
-    PlanPhase,
     PodReference,
     RebalancePolicy,
     RebalancePolicySpec,
-    RebalanceRecommendation,
     RebalanceRecommendationSpec,
-    RebalanceRecommendationStatus,
     RecommendedMove,
     RecommendedPlacement,
 )
@@ -31,69 +26,14 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
-from numazones.rebalance.moves import Move, Placement, Plan
+from numazones.rebalance.moves import Move, PlacedPod, Plan
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.wording import claimed_name
 
 POLICY_LABEL = "numazones.io/rebalance-policy"
 
 GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
 """Phases of a move whose pod has been evicted for certain."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recommendation:
-    """A RebalanceRecommendation as it was read."""
-
-    name: str
-    uid: str
-    version: str
-    """Resource version: what is written is written on this version only."""
-    created: str
-    spec: RebalanceRecommendationSpec
-    status: RebalanceRecommendationStatus
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "Recommendation":
-        """Read the object; one that was never given a status is Proposed."""
-        model = RebalanceRecommendation.from_api(body)
-        status = model.status or RebalanceRecommendationStatus()
-        if not status.phase:
-            status = status.model_copy(update={"phase": PlanPhase.PROPOSED})
-        metadata = model.metadata
-        return cls(
-            metadata.name,
-            metadata.uid,
-            metadata.resource_version,
-            metadata.creation_timestamp or "",
-            model.spec,
-            status,
-        )
-
-    @property
-    def active(self) -> bool:
-        """Whether it may still be carried out, or is being."""
-        return self.status.phase in ACTIVE
-
-    @property
-    def ended(self) -> datetime | None:
-        """When it ended, however it ended; None while it has not."""
-        complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
-        return next((parse_time(one.last_transition_time) for one in complete), None)
-
-    @property
-    def is_about_to_evict(self) -> bool:
-        """Whether the next step is an eviction, or the announcement of one."""
-        ahead = next((one.phase for one in self.progress if one.phase != MovePhase.VERIFIED), "")
-        return self.status.phase == PlanPhase.EXECUTING and ahead in {MovePhase.PENDING, MovePhase.EVICTING}
-
-    @property
-    def progress(self) -> tuple[MoveProgress, ...]:
-        """How far each move is, one entry per move."""
-        known = {item.pod.uid: item for item in self.status.progress}
-        return tuple(
-            known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING))
-            for move in self.spec.moves
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +126,6 @@ def reference(pod: ClusterPod) -> PodReference:
     return PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
-def parse_time(text: str | None) -> datetime | None:
-    """Return a metav1.Time; None where there is none."""
-    return timestamp.parse(text) if text else None
-
-
 def was_evicted(progress: MoveProgress) -> bool:
     """Whether the pod of a move has been evicted, whatever came of it."""
     return progress.phase in GONE or (progress.phase == MovePhase.FAILED and progress.since is not None)
@@ -215,15 +150,13 @@ def _move(move: Move) -> RecommendedMove:
         else OwnerOfPod(
             kind=claimed_name(owner.kind)[:MAX_LABEL], name=claimed_name(owner.name), uid=owner.uid[:128]
         ),
-        source=Place(node=move.pod.node, numa_ids=move.zones),
-        target=Place(node=move.node, numa_ids=move.target_zones),
+        source=move.source,
+        target=move.target,
         affinity=move.affinity,
         after_pending=move.after_pending,
         why=move.why,
     )
 
 
-def _placement(placement: Placement) -> RecommendedPlacement:
-    return RecommendedPlacement(
-        pod=reference(placement.pod), target=Place(node=placement.node, numa_ids=placement.zones)
-    )
+def _placement(placement: PlacedPod) -> RecommendedPlacement:
+    return RecommendedPlacement(pod=reference(placement.pod), target=placement.target)

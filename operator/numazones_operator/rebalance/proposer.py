@@ -21,8 +21,9 @@ from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.history import PRECEDENCE, Emptied
 from numazones.rebalance.moves import Plan
-from numazones.rebalance.planner import Outcome, plan
+from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.rebalance.whatif import unmovable_by_rule
 from numazones.wording import pluralize
 from numazones_client import Client, Conflict, NotFound
@@ -32,12 +33,7 @@ from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.rebalance.conflicts import conflicts_of, last_to_empty
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.rebalance.objects import (
-    PolicyObject,
-    Recommendation,
-    parse_time,
-    recommendation_body,
-)
+from numazones_operator.rebalance.objects import PolicyObject, recommendation_body
 from numazones_operator.rebalance.rejected_pods import is_next_pod
 from numazones_operator.rebalance.statuses import Advance, Statuses
 from numazones_operator.rebalance.steps import Steps
@@ -179,7 +175,7 @@ class Proposer:
 
     async def _outcome(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
-    ) -> Outcome:
+    ) -> PlanningResult:
         started = self._clock()
         end = started + duration.parse(policy.spec.search_time).total_seconds()
         stopped = threading.Event()
@@ -208,7 +204,7 @@ class Proposer:
     # Publishing
 
     async def _propose(
-        self, outcome: Outcome, goal: Goal, policy: PolicyObject, undoes: Mapping[str, Emptied]
+        self, outcome: PlanningResult, goal: Goal, policy: PolicyObject, undoes: Mapping[str, Emptied]
     ) -> None:
         """Publish a plan, unless it is the one in force."""
         made, now = outcome.plan, self._statuses.now()

@@ -10,10 +10,11 @@ import logging
 from numazones.api.rebalance import PlanPhase
 from numazones.errors import NumazonesError
 from numazones.rebalance.policy import InvalidPolicy, Policy
+from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.proposer import Proposer
 from numazones_operator.rebalance.readiness import Readiness
 from numazones_operator.rebalance.statuses import Statuses

@@ -15,7 +15,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.cluster.waiting import GATE
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones.rebalance.moves import replacement
 
 _MAX_PAUSE = timedelta(minutes=10)

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from numazones.api.rebalance import MovePhase, RecommendedMove
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement import ADMITTED
-from numazones.placement.models import kubelet_verdict
-from numazones.rebalance.budgets import Headroom
+from numazones.placement.model import kubelet_verdict
+from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals
 from numazones.rebalance.goals import Goal, measure, pending_goals
-from numazones.rebalance.moves import Move, Placement, Plan, replacement, zones_of
+from numazones.rebalance.moves import Move, PlacedPod, Plan, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation, parse_time
+from numazones.rebalance.recommendation import Recommendation, parse_time
+from numazones_operator.rebalance.objects import PolicyObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def remaining_plan(
         )
     targets = {item.pod.uid: item.target for item in item.spec.placements}
     placements = tuple(
-        Placement(pod, targets[pod.uid].node, affinity=(targets[pod.uid].node,)) for pod in waiting
+        PlacedPod(pod, targets[pod.uid].node, affinity=(targets[pod.uid].node,)) for pod in waiting
     )
     after = len(placements) if item.spec.placements else item.spec.gain.after
     return RemainingPlan(Plan(tuple(moves), 0, after, placements), goal)
@@ -77,7 +78,7 @@ def objection(rest: RemainingPlan, situation: Situation, policy: Policy) -> str:
         return rest.problem
     if rest.goal is None:
         return ""
-    unbudgeted = replace(situation, surroundings=replace(situation.surroundings, headroom=Headroom()))
+    unbudgeted = replace(situation, surroundings=replace(situation.surroundings, headroom=BudgetHeadroom()))
     return prove(rest.plan, rest.goal, unbudgeted, policy).reason
 
 

@@ -15,12 +15,13 @@ from numazones.api.conditions import stamp, transitions
 from numazones.api.rebalance import ENDED, MoveProgress, PlanPhase, PodReference
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
+from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.events import NORMAL, EventPoster, pod_reference
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation, was_evicted
+from numazones_operator.rebalance.objects import PolicyObject, was_evicted
 
 _MAX_CONDITION_MESSAGE = 1024
 

@@ -22,14 +22,15 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
 from numazones.placement.fragmentation import zones_of
-from numazones.rebalance.budgets import Headroom
+from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.freshness import Freshness
 from numazones_operator.rebalance.inputs import Inputs
-from numazones_operator.rebalance.objects import GONE, PolicyObject, Recommendation, parse_time
+from numazones_operator.rebalance.objects import GONE, PolicyObject
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods
 from numazones_operator.rebalance.remaining_plan import (
     current_count,
@@ -206,7 +207,7 @@ class Steps:
         if end is not None:
             return end
         pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
-        rejection = "" if pod is None else Headroom.of(self._inputs.budgets).rejection(pod)
+        rejection = "" if pod is None else BudgetHeadroom.of(self._inputs.budgets).rejection(pod)
         if rejection:
             return self._advance(item, index, message=f"waits: {rejection}")
         return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")

@@ -8,17 +8,17 @@ nothing explains is held against the model.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain, combinations, islice
 
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
-from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.placement import ADMITTED, Placement
+from numazones_operator.mirror.fates import Fates
 
 _MAX_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""
@@ -38,20 +38,6 @@ class Accuracy(StrEnum):
     """Wrong, and nothing that became known explains it."""
     UNKNOWN = "Unknown"
     """Nothing was predicted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fates:
-    """What is known now about the pods that were on a node when another was bound to it."""
-
-    gone: frozenset[str] = frozenset()
-    """UIDs of those that have ended, were rejected, or are being deleted."""
-    running: frozenset[str] = frozenset()
-    """UIDs of those that their kubelet says it runs."""
-    zones: Node | None = field(default=None, repr=False)
-    """What the node's zones say now."""
-    placements: tuple[Placement, ...] = field(default=(), repr=False)
-    """Where another model places pods: what it has decided from lately, as far as that was known."""
 
 
 def cause(

@@ -10,7 +10,7 @@ or understands afterwards, are explained: of others it would not know why.
 from collections.abc import Callable, Iterator, Mapping
 
 from numazones import cpuset
-from numazones.advice.changes import Around, advise_on
+from numazones.advice.changes import NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node_info import NodeInfo
@@ -64,7 +64,7 @@ def advice_of(
     if verification.hit is False or rejection is None or rejection.admitted or expectation.found is None:
         return ()
     node = _node_of(expectation.found, pod_of)
-    found = advise_on(expectation.pod, node, Around(objection=protection))
+    found = advise_on(expectation.pod, node, NodeContext(objection=protection))
     return tuple(one.sentence for one in found)[:_MAX_ADVICE]
 
 

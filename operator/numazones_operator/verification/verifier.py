@@ -19,12 +19,14 @@ from numazones.kubelet.node_admission import NodeAdmission
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import SMT_ALIGNMENT, STATUS_PREFIX, TOPOLOGY_AFFINITY
-from numazones.placement import ADMITTED, BoundDecision, Placement, Unknown, models
+from numazones.placement import ADMITTED, Decision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET
+from numazones.placement.model import Model, kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_operator.metrics.registry import Metrics
+from numazones_operator.mirror.fates import Fates
 from numazones_operator.verification import causes
-from numazones_operator.verification.causes import Accuracy, Fates
+from numazones_operator.verification.causes import Accuracy
 
 NO_NODE = "NoNode"
 TOO_LATE = "TooLate"
@@ -60,7 +62,7 @@ class Expectation:
     """UIDs, as the kubelet knows them, of the other pods that the node was believed to have."""
     uncreated: tuple[Pod, ...] = field(default=(), repr=False)
     """Those of them with containers that had not been created, as far as their statuses told."""
-    decision: BoundDecision | None = field(default=None, repr=False)
+    decision: Decision | None = field(default=None, repr=False)
     """What was decided; where nothing was predicted, what explains the outcome afterwards, or None."""
 
     @property
@@ -142,7 +144,7 @@ class Verifier:
 
         ``node`` as its kubelet most likely finds it, ``otherwise`` with all pods that it may still have.
         """
-        if models.kubelet_verdict(pod) is not None or pod.phase != "Pending":
+        if kubelet_verdict(pod) is not None or pod.phase != "Pending":
             return None
         expectation = self._predict(pod, node, otherwise)
         # Pods that NUMA placement does not concern fill nodes, too, but nobody is told about them.
@@ -171,7 +173,7 @@ class Verifier:
             expectation is None
             and news
             and _is_concerned(new)
-            and models.kubelet_verdict(new) not in {None, ADMITTED}
+            and kubelet_verdict(new) not in {None, ADMITTED}
         ):
             expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
         actual = None if expectation is None else _model(expectation).verdict(new)
@@ -185,7 +187,7 @@ class Verifier:
         self._metrics.outcomes.labels(expectation.predicted, actual).inc()
         if actual != ADMITTED:
             self._metrics.owner_rejections.count(new, actual)
-        done = _model(expectation).outcome(actual, new)
+        done = _model(expectation).outcome(actual, new.annotations)
         message = new.create_error or new.message.removeprefix(STATUS_PREFIX)
         verification = Verification(expectation, actual, message, done=done)
         if verification.hit is False:
@@ -285,7 +287,7 @@ class Verifier:
             decision.message,
             found=None if verdict is None else found,
             otherwise=found_otherwise,
-            model=placement.model,
+            model=placement.model.name,
             placement=placement,
             other_uids=tuple(other.kubelet_uid for other in others),
             uncreated=tuple(other.info.pod for other in others if other.uncreated),
@@ -314,7 +316,7 @@ def _is_concerned(pod: ClusterPod) -> bool:
     return prediction.relevant(pod) or (pod.admission is not None and pod.admission.resources is not None)
 
 
-def _model(expectation: Expectation) -> models.Model:
+def _model(expectation: Expectation) -> Model:
     """The model that decides on the pod's node; the kubelet's where that is not known."""
     return models.model(expectation.model or KUBELET)
 

@@ -119,8 +119,8 @@ function details(key, summary, ...content) {
 }
 
 function reasons(key, group) {
-  const [admissible, evaluated, stale, excluded] = group.nodes;
-  const rows = group.reasons.map((reason) => [number(reason.count), reason.source, why(reason), reason.node ? nodeAnchor(reason.node) : ""]);
+  const { admissible, evaluated, unknown: stale, excluded } = group.nodes;
+  const rows = group.reasons.map((reason) => [number(reason.nodes), reason.source, why(reason), reason.example ? nodeAnchor(reason.example) : ""]);
   const summary = [
     evaluated > 0 && `${number(admissible)} of ${counted(evaluated, "node")} would admit it`,
     stale > 0 && `${number(stale)} unknown`,
@@ -130,20 +130,19 @@ function reasons(key, group) {
 }
 
 // The reason's word, and the sentence, which may begin with it.
-function why({ reason, sentence, message }) {
-  const text = sentence || message;
+function why({ reason, sentence: text }) {
   return el("span", {}, el("strong", {}, reason), text.startsWith(reason) ? text.slice(reason.length) : ` ${text}`);
 }
 
 // Who holds what on the node that comes nearest.
 function holders(key, group) {
-  const nearest = group.verdict === "Inadmissible" && group.reasons.find((reason) => reason.node && reason.source !== "Scheduler");
-  const node = nearest && all("node").get(nearest.node);
+  const nearest = group.verdict === "Inadmissible" && group.reasons.find((reason) => reason.example && reason.source !== "Scheduler");
+  const node = nearest && all("node").get(nearest.example);
   if (!node || unknown(node) || !node.pods.length) return null;
   const rows = zonesOf(node).flatMap((zone) =>
     holdersOf(node, zone.id).map((holder) => [String(zone.id), holder.pod, holder.cpus ? number(holder.cpus) : "", holder.memory ? bytes(holder.memory) : "", holder.devices.join(", ")]),
   );
-  return details(`${key} holders`, `Who holds what on ${nearest.node}, which comes nearest`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.node}`, right: [0, 2, 3] }));
+  return details(`${key} holders`, `Who holds what on ${nearest.example}, which comes nearest`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.example}`, right: [0, 2, 3] }));
 }
 
 // Bring cards in line with documents: those that did not change stay as they are.

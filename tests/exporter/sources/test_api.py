@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from numazones_exporter.observation import KUBELET_CONFIG, NODE, PODS, Observation, Problem
+from numazones_exporter.observation import KUBELET_CONFIG, NODE, PODS, Observation
 from numazones_exporter.options import Options
 from numazones_exporter.sources.reading import Sources, observe
+from numazones_node.problems import Problem
 from tests.exporter.sources.sysfs_tree import Tree
 
 CONFIGURATION = {"kubeletconfig": {"kind": "KubeletConfiguration", "topologyManagerPolicy": "restricted"}}

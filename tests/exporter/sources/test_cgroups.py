@@ -7,7 +7,7 @@ import pytest
 
 from numazones import cpuset
 from numazones_exporter.sources.cgroups import CgroupReader, ContainerGroup, PodMemory
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 UID = "0d9a6b6e-9b3c-4f4e-8f1e-6a5e0b2f7c11"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_configuration
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 CONFIGURATION: dict[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",

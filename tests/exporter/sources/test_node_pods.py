@@ -7,7 +7,7 @@ import pytest
 
 from numazones_exporter.observation import NodePod
 from numazones_exporter.sources.node_pods import FilePodsReader, pods_of
-from numazones_exporter.sources.problems import SourceError
+from numazones_node.problems import SourceError
 
 
 def pod(name: str, *, node: str = "n", phase: str = "Running", **metadata: Any) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from grpclib.server import Server
 
 from numazones.api.snapshot import KnownDevice
 from numazones.kubelet.machine_state import Block
-from numazones_exporter import podresources_pb2 as pb
 from numazones_exporter.observation import ContainerResources, PodResourcesAnswer
-from numazones_exporter.podresources_grpc import PodResourcesListerBase
 from numazones_exporter.sources.podresources import SocketReader, parse_answers, reader_for
-from numazones_exporter.sources.problems import SourceError
+from numazones_node import podresources_pb2 as pb
+from numazones_node.podresources_grpc import PodResourcesListerBase
+from numazones_node.problems import SourceError
 
 
 class Kubelet(PodResourcesListerBase):
@@ -316,7 +316,7 @@ def test_impossible_cpu_and_numa_ids_are_rejected(cpu: int) -> None:
 
 def test_the_generated_modules_are_those_of_the_definition(tmp_path: Path) -> None:
     source = Path(pb.__file__).parents[1]
-    definition = "numazones_exporter/podresources.proto"
+    definition = "numazones_node/podresources.proto"
     status = protoc.main(["protoc", f"-I{source}", f"--descriptor_set_out={tmp_path}/set", definition])
     assert status == 0
     (compiled,) = FileDescriptorSet.FromString((tmp_path / "set").read_bytes()).file

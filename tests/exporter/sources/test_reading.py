@@ -17,13 +17,13 @@ from numazones_exporter.observation import (
     NODE,
     PODRESOURCES,
     PODS,
-    SYSFS,
     Observation,
     PodResourcesAnswer,
 )
 from numazones_exporter.options import Options
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.reading import Sources, observe
+from numazones_node.problems import SourceError
+from numazones_node.sysfs import SYSFS
 from tests.event_loop import pass_time
 from tests.exporter.sources.sysfs_tree import Tree
 from tests.places import DATA

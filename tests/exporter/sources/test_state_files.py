@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.state_files import StateFiles
+from numazones_node.problems import SourceError
 from tests.places import DATA
 
 SAMPLE = DATA / "recordings/one-node/rig-b"

@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from numazones import cpuset
-from numazones_exporter.observation import Hardware, Problem
-from numazones_exporter.sources.problems import SourceError
-from numazones_exporter.sources.sysfs import SysfsReader, may_be_read
+from numazones_node.problems import Problem, SourceError
+from numazones_node.sysfs import Hardware, SysfsReader, may_be_read
 from tests.exporter.sources.sysfs_tree import CPU, NODE, Tree
 from tests.places import ROOT
 

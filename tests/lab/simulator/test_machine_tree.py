@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numazones import cpuset
 from numazones.kubelet import machines
 from numazones.kubelet.machine import CPU, Machine, NUMANode
-from numazones.kubelet.machines import Shape
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones.kubelet.machines import MachineShape
+from numazones_node.sysfs import SysfsReader
 from numazones_simulator import machine_tree
 from numazones_simulator.machine_tree import UnwritableMachine
 from tests.laws import examples
@@ -17,13 +17,13 @@ from tests.laws import examples
 GIB = 1 << 30
 
 SHAPES = {
-    "two sockets": Shape(),
-    "interleaved": Shape(cores_per_numa=12, interleaved=True, hugepages_per_numa=((2048, 512),)),
-    "four NUMA nodes on two sockets": Shape(numa_per_socket=2, cores_per_numa=8),
-    "eight NUMA nodes with split caches": Shape(
+    "two sockets": MachineShape(),
+    "interleaved": MachineShape(cores_per_numa=12, interleaved=True, hugepages_per_numa=((2048, 512),)),
+    "four NUMA nodes on two sockets": MachineShape(numa_per_socket=2, cores_per_numa=8),
+    "eight NUMA nodes with split caches": MachineShape(
         numa_per_socket=4, cores_per_numa=8, cores_per_uncore_cache=4
     ),
-    "one NUMA node without hyper-threading": Shape(sockets=1, cores_per_numa=4, threads_per_core=1),
+    "one NUMA node without hyper-threading": MachineShape(sockets=1, cores_per_numa=4, threads_per_core=1),
 }
 
 
@@ -37,7 +37,7 @@ def test_the_exporter_reads_back_the_machine(name: str, tmp_path: Path) -> None:
 
 
 def test_offline_and_isolated_cpus_are_told_apart(tmp_path: Path) -> None:
-    machine = machines.build(Shape(cores_per_numa=2))
+    machine = machines.build(MachineShape(cores_per_numa=2))
     tree = machine_tree.write(machine, tmp_path, offline={8: 0, 11: 1}, isolated=cpuset.of([3, 7]))
     hardware = SysfsReader(tree.sysfs, tree.procfs).read().value
     assert hardware.machine == machine
@@ -59,7 +59,7 @@ def test_numa_nodes_may_lack_cpus_or_memory_and_ids_may_have_gaps(tmp_path: Path
 
 
 def test_the_kernels_file_formats_are_kept(tmp_path: Path) -> None:
-    tree = machine_tree.write(machines.build(Shape(cores_per_numa=20)), tmp_path)
+    tree = machine_tree.write(machines.build(MachineShape(cores_per_numa=20)), tmp_path)
     cpu = tree.sysfs / "devices/system/cpu/cpu3"
     assert (cpu / "topology/core_cpus").read_text() == "00000000,00000800,00000008\n"
     assert (cpu / "topology/core_cpus_list").read_text() == "3,43\n"
@@ -94,7 +94,7 @@ def test_machines_that_sysfs_cannot_describe_are_rejected(
 
 def test_offline_cpus_must_not_be_online(tmp_path: Path) -> None:
     with pytest.raises(UnwritableMachine, match="offline CPU 0"):
-        machine_tree.write(machines.build(Shape()), tmp_path, offline={0: 0})
+        machine_tree.write(machines.build(MachineShape()), tmp_path, offline={0: 0})
 
 
 @st.composite

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from numazones.kubelet import machines
-from numazones.kubelet.machines import Shape
+from numazones.kubelet.machines import MachineShape
 from numazones_simulator import machine_tree, recordings
 from numazones_simulator.recordings import BadRecording
 
@@ -16,7 +16,7 @@ def cluster(tmp_path: Path) -> Path:
     directory = tmp_path / "recordings" / "two-nodes"
     for name in ("b", "a"):
         node = directory / name
-        tree = machine_tree.write(machines.build(Shape(cores_per_numa=2)), tmp_path / name)
+        tree = machine_tree.write(machines.build(MachineShape(cores_per_numa=2)), tmp_path / name)
         node.mkdir(parents=True)
         with tarfile.open(node / "sys.tar.gz", "w:gz") as archive:
             archive.add(tree.sysfs, "sys")

@@ -5,16 +5,16 @@ from numazones.cluster.requests import effective_requests
 from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.pod import Pod
 from numazones_simulator import node_kinds
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 
 def test_equal_seeds_give_equal_pods() -> None:
-    assert list(islice(Workload(3).pods(), 50)) == list(islice(Workload(3).pods(), 50))
-    assert list(islice(Workload(3).pods(), 50)) != list(islice(Workload(4).pods(), 50))
+    assert list(islice(PodStream(3).pods(), 50)) == list(islice(PodStream(3).pods(), 50))
+    assert list(islice(PodStream(3).pods(), 50)) != list(islice(PodStream(4).pods(), 50))
 
 
 def test_pods_come_in_every_form_that_kubelets_treat_differently() -> None:
-    bodies = list(islice(Workload(1).pods(), 400))
+    bodies = list(islice(PodStream(1).pods(), 400))
     assert len({body["metadata"]["name"] for body in bodies}) == 400
     forms = Counter(body["metadata"]["labels"]["app"] for body in bodies)
     assert len(forms) == 11

@@ -7,7 +7,7 @@ from numazones.errors import UnmodelledFeature
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones_topology_aware.admission import admit, create_missing, overlay, remove
+from numazones_topology_aware.admission import admit, create_missing, remove
 from numazones_topology_aware.explanation import explain
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node
@@ -192,24 +192,6 @@ def test_nodes_that_decide_alike_have_equal_keys() -> None:
 def test_a_pod_admitted_again_does_not_count_twice() -> None:
     once = admit(node(), guaranteed("a", "2"))
     assert admit(once.node, guaranteed("a", "2")).node.cpus == once.node.cpus
-
-
-def test_pods_are_overlaid_in_the_order_of_their_creation() -> None:
-    older = Pod.from_manifest(
-        {
-            "metadata": {"name": "old", "uid": "uid-old", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"containers": [{"name": "c"}]},
-        }
-    )
-    younger = Pod.from_manifest(
-        {
-            "metadata": {"name": "new", "uid": "uid-new", "creationTimestamp": "2026-01-02T00:00:00Z"},
-            "spec": {"containers": [{"name": "c"}]},
-        }
-    )
-    laid = overlay(admit(node(), guaranteed("a", "1")).node, [younger, older, guaranteed("a", "1")])
-    assert [one.pod.name for one in laid.admissions] == ["old", "new"]
-    assert laid.node.pods == {"uid-a", "uid-old", "uid-new"}
 
 
 def device_pod(**annotations: str) -> Pod:

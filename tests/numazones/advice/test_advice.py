@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from numazones.advice.changes import Advice, Around, Change, advise_on
+from numazones.advice.changes import Advice, Change, NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
@@ -35,7 +35,7 @@ REQUIRES_SSD = {
 SAMPLE = DATA / "conformance/sample.jsonl.gz"
 
 
-def advised(node: Node, pod: Pod, around: Around | None = None, **movable: str) -> list[Advice]:
+def advised(node: Node, pod: Pod, around: NodeContext | None = None, **movable: str) -> list[Advice]:
     """What is advised about a pod on a node whose pods have the names given by UID."""
     allocatable = {"cpu": 100_000, "memory": 1 << 40, "vendor/gpu": 9}
     pods = [
@@ -115,7 +115,7 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
     protected = advised(
         node,
         building.pod("p", building.container("main", 3)),
-        Around(objection=lambda _: "it is bare"),
+        NodeContext(objection=lambda _: "it is bare"),
         small="team/small",
     )
     assert [item.sentence for item in protected][-1] == (

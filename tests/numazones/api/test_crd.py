@@ -11,7 +11,8 @@ import yaml
 from pydantic import Field
 
 from numazones.api import crd
-from numazones.api.meta import APIModel, APIObject, ResourceType, json_name
+from numazones.api.meta import APIModel, APIObject, ResourceType
+from numazones.apimachinery.answer import json_name
 from tests import real_apiserver
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer

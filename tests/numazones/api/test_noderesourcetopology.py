@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from numazones.api.meta import InvalidObject, OwnerReference
+from numazones.api.meta import InvalidResource, OwnerReference
 from numazones.api.noderesourcetopology import (
     NodeResourceTopology,
     from_zones,
@@ -218,7 +218,7 @@ def test_what_cannot_be_is_rejected(body: dict[str, Any], message: str) -> None:
 
 
 def test_an_object_of_another_form_is_named() -> None:
-    with pytest.raises(InvalidObject, match=r"NodeResourceTopology \(unnamed\): metadata: Field required"):
+    with pytest.raises(InvalidResource, match=r"NodeResourceTopology \(unnamed\): metadata: Field required"):
         NodeResourceTopology.from_api({})
 
 
@@ -228,7 +228,7 @@ def test_zones_of_other_writers_do_not_keep_numa_nodes_from_being_read(kind: str
     strange = {"name": f"{kind} #0", "type": kind, "resources": "whatever", "costs": [{"name": 7}], "x": None}
     body["zones"].insert(0, strange)
     assert state(node_from_topology(body)) == state(node_from_topology(topology(**ZONES)))
-    with pytest.raises(InvalidObject, match=f"has no zones of type Node, but {kind or 'none'}"):
+    with pytest.raises(InvalidResource, match=f"has no zones of type Node, but {kind or 'none'}"):
         node_from_topology({**body, "zones": [strange]})
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from numazones.api.meta import API_VERSION, Condition, InvalidObject, ObjectMeta
-from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, Resource, zone_name
+from numazones.api.meta import API_VERSION, Condition, InvalidResource, ObjectMeta
+from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
 from numazones.api.prediction import AdmissionPrediction
 from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
 from numazones.apimachinery import duration
@@ -16,7 +16,7 @@ def test_an_object_is_written_with_its_type_and_without_what_is_empty() -> None:
     zone = NUMAZone(
         metadata=ObjectMeta(name=zone_name("worker", 3)),
         spec=NUMAZoneSpec(node_name="worker", numa_id=3),
-        status=NUMAZoneStatus(resources=(Resource(name="cpu", capacity="4"),)),
+        status=NUMAZoneStatus(resources=(ZoneResource(name="cpu", capacity="4"),)),
     )
     assert zone.to_api() == {
         "apiVersion": "numazones.io/v1alpha1",
@@ -51,7 +51,7 @@ def test_a_newer_writers_fields_and_policies_are_read() -> None:
 
 
 def test_numbers_stand_for_quantities() -> None:
-    assert Resource.model_validate({"name": "cpu", "capacity": 4}).capacity == "4"
+    assert ZoneResource.model_validate({"name": "cpu", "capacity": 4}).capacity == "4"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_numbers_stand_for_quantities() -> None:
     ],
 )
 def test_what_is_wrong_with_an_object_is_named(body: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidObject, match=message):
+    with pytest.raises(InvalidResource, match=message):
         NUMAZone.from_api(body)
 
 

@@ -14,7 +14,7 @@ from numazones import cpuset
 from numazones.api.amounts import in_gibibytes
 from numazones.api.meta import Condition
 from numazones.api.numazone import NUMAZone
-from numazones.api.snapshot import Holder, KnownCache, KnownDevice, NodeSnapshot
+from numazones.api.snapshot import ContainerHolding, KnownCache, KnownDevice, NodeSnapshot
 from numazones.api.zones import (
     IncompleteZones,
     ZonesNotReady,
@@ -331,7 +331,9 @@ def test_dynamic_resources_are_shown_and_do_not_count_as_devices() -> None:
     snapshot = NodeSnapshot(
         "worker",
         Machine((CPU(0, 0, 0, 0, 0),), (NUMANode(0, GIB),)),
-        holders=(Holder("default", "p", "a", "c", claims=frozenset({("gpu.example.com", "pool/gpu-0")})),),
+        holders=(
+            ContainerHolding("default", "p", "a", "c", claims=frozenset({("gpu.example.com", "pool/gpu-0")})),
+        ),
     )
     (zone,) = build_zones(snapshot)
     assert zone.to_api()["status"]["assignments"] == [
@@ -379,7 +381,7 @@ def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
         f"2529f0d2-7238-4968-be18-c3ece3aa5{n:03}": ("prod", f"web-7d4b9c6f5-x2x{n:02}") for n in range(30)
     }
     holders = tuple(
-        Holder(
+        ContainerHolding(
             *names[uid],
             uid,
             "app",

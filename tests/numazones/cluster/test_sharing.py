@@ -14,13 +14,13 @@ from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones_simulator import node_kinds
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 
 @given(seed=st.integers(0, 1000))
 def test_pods_read_with_shared_parts_equal_those_read_alone(seed: int) -> None:
     sharing = Sharing()
-    for number, body in enumerate(islice(Workload(seed).pods(), 60)):
+    for number, body in enumerate(islice(PodStream(seed).pods(), 60)):
         body["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": f"2026-01-31T08:00:{number:02}Z"}
         if number % 5 == 0:
             body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": f"static-{number}"}

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from numazones.dra.amounts import Counts, DriverAmounts, NodeDevices, node_devices
+from numazones.api.dynamic_resources import DynamicDriver, by_numa
+from numazones.dra.amounts import NodeDevices, node_devices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice, pools_of
@@ -15,52 +16,59 @@ def devices_of(slices: list[Any], claims: list[Any] | None = None) -> NodeDevice
     return node_devices(NODE, pools_of(map(Slice.from_api, slices)), map(DeviceClaim.from_api, claims or ()))
 
 
-def amounts(slices: list[Any], claims: list[Any] | None = None, *classes: Any) -> dict[Any, DriverAmounts]:
-    found = devices_of(slices, claims).by_numa(map(DeviceClass.from_api, classes), range(2))
+def amounts(slices: list[Any], claims: list[Any] | None = None, *classes: Any) -> dict[Any, DynamicDriver]:
+    found = by_numa(devices_of(slices, claims), map(DeviceClass.from_api, classes), range(2))
     return {numa: row for numa, (row,) in found.items()}
 
 
-def counts(slices: list[Any], claims: list[Any] | None = None) -> dict[Any, Counts | None]:
-    return {numa: row.counts for numa, row in amounts(slices, claims).items()}
+def counted(row: Any) -> tuple[int | None, ...]:
+    return row.devices, row.allocated, row.available
 
 
+def counts(slices: list[Any], claims: list[Any] | None = None) -> dict[Any, tuple[int | None, ...]]:
+    return {numa: counted(row) for numa, row in amounts(slices, claims).items()}
+
+
+UNKNOWN = (None, None, None)
 TWO_AND_ONE = resource_slice(device("gpu-0", 0), device("gpu-1", 0), device("gpu-2", 1))
 
 
 @pytest.mark.parametrize(
     ("slices", "claims", "expected"),
     [
-        ([TWO_AND_ONE], [], {0: Counts(2, 0, 2), 1: Counts(1, 0, 1)}),
-        ([TWO_AND_ONE], [claim(result("gpu-1"))], {0: Counts(2, 1, 1), 1: Counts(1, 0, 1)}),
+        ([TWO_AND_ONE], [], {0: (2, 0, 2), 1: (1, 0, 1)}),
+        ([TWO_AND_ONE], [claim(result("gpu-1"))], {0: (2, 1, 1), 1: (1, 0, 1)}),
         # A claim that waits, access for administration, and devices of others take nothing.
-        ([TWO_AND_ONE], [claim()], {0: Counts(2, 0, 2), 1: Counts(1, 0, 1)}),
-        ([TWO_AND_ONE], [claim(result("gpu-1", adminAccess=True))], {0: Counts(2, 0, 2), 1: Counts(1, 0, 1)}),
-        ([TWO_AND_ONE], [claim(result("gpu-1", pool="worker-2"))], {0: Counts(2, 0, 2), 1: Counts(1, 0, 1)}),
-        ([TWO_AND_ONE], [claim(result("gone"))], {0: Counts(2, 0, 2), 1: Counts(1, 0, 1)}),
+        ([TWO_AND_ONE], [claim()], {0: (2, 0, 2), 1: (1, 0, 1)}),
+        ([TWO_AND_ONE], [claim(result("gpu-1", adminAccess=True))], {0: (2, 0, 2), 1: (1, 0, 1)}),
+        ([TWO_AND_ONE], [claim(result("gpu-1", pool="worker-2"))], {0: (2, 0, 2), 1: (1, 0, 1)}),
+        ([TWO_AND_ONE], [claim(result("gone"))], {0: (2, 0, 2), 1: (1, 0, 1)}),
         # Nobody says where it is: it counts, for no NUMA node.
         (
             [resource_slice(device("gpu-0"), device("gpu-1", 1))],
             [],
-            {1: Counts(1, 0, 1), None: Counts(1, 0, 1)},
+            {1: (1, 0, 1), None: (1, 0, 1)},
         ),
         (
             [resource_slice(device("gpu-0", 0, taints=[{"key": "t", "effect": "NoSchedule"}]))],
             [],
-            {0: Counts(1, 0, 0)},
+            {0: (1, 0, 0)},
         ),
         (
             [resource_slice(device("gpu-0", 7))],
             [],
-            {None: Counts(1, 0, 1)},
+            {None: (1, 0, 1)},
         ),
         # Devices of other nodes, or of none.
         ([resource_slice(device("gpu-0", 0), node="worker-2")], [], {}),
         ([resource_slice(device("gpu-0", 0), node="", allNodes=True)], [], {}),
         # The scheduler allocates nothing from a pool that is incomplete.
-        ([resource_slice(device("gpu-0", 0), count=2)], [], {0: None}),
+        ([resource_slice(device("gpu-0", 0), count=2)], [], {0: UNKNOWN}),
     ],
 )
-def test_counts_by_numa_node(slices: list[Any], claims: list[Any], expected: dict[Any, Counts]) -> None:
+def test_counts_by_numa_node(
+    slices: list[Any], claims: list[Any], expected: dict[Any, tuple[int, ...]]
+) -> None:
     assert counts(slices, claims) == expected
 
 
@@ -84,11 +92,11 @@ def share(cpus: str, name: str) -> dict[str, Any]:
 def test_shared_devices_count_what_is_left_of_them(taken: list[str], available: int, left: int) -> None:
     claims = [share(cpus, f"share-{number}") for number, cpus in enumerate(taken)]
     row = amounts([shared()], claims)[0]
-    assert row.counts == Counts(1, bool(taken), available)
+    assert counted(row) == (1, bool(taken), available)
     (capacity,) = row.shared
     assert capacity.name == "dra.cpu/cpu"
-    assert (capacity.capacity.value(), capacity.available.value()) == (32, left)
-    assert capacity.allocated.value() == sum(map(int, taken))
+    assert (capacity.capacity, capacity.available) == ("32", str(left))
+    assert capacity.allocated == str(sum(map(int, taken)))
 
 
 def test_partitions_are_available_as_far_as_their_counters_last() -> None:
@@ -127,4 +135,4 @@ def test_classes_count_the_devices_that_they_mean() -> None:
         device_class("unclear", own, "device.attributes.exists(a, true)"),
     ]
     row = amounts(slices, [claim(result("vf-0"))], *classes)[0]
-    assert [(one.name, one.counts) for one in row.classes] == [("gpus", Counts(1, 0, 1)), ("unclear", None)]
+    assert [(one.name, counted(one)) for one in row.classes] == [("gpus", (1, 0, 1)), ("unclear", UNKNOWN)]

@@ -3,10 +3,10 @@
 import pytest
 
 from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import Device
+from numazones.dra.devices import PublishedDevice
 from tests.numazones.dra.building import device_class
 
-GPU = Device(
+GPU = PublishedDevice(
     "gpu.example",
     "worker-1",
     "gpu-0",

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.api.dynamic_resources import by_numa
 from numazones.apimachinery.api_object import InvalidObject
 from numazones.dra.amounts import node_devices
 from numazones.dra.claims import DeviceClaim
@@ -66,11 +67,13 @@ def test_any_value_at_any_place_is_read_or_named(data: st.DataObject) -> None:
     except InvalidObject:
         return
     found = node_devices(NODE, pools_of([one]), [asked])
-    for rows in found.by_numa([meant], range(4)).values():
+    for rows in by_numa(found, [meant], range(4)).values():
         for row in rows:
-            if row.counts is not None:
-                assert row.counts.allocated <= row.counts.devices
-                assert 0 <= row.counts.available <= row.counts.devices
+            if row.devices is not None:
+                assert row.allocated is not None
+                assert row.available is not None
+                assert row.allocated <= row.devices
+                assert 0 <= row.available <= row.devices
     assert found.allocated.keys() <= found.devices.keys()
 
 
@@ -88,6 +91,6 @@ def test_devices_are_free_or_allocated_and_access_for_administration_takes_none(
     found = node_devices(NODE, pools_of([Slice.from_api(body)]), map(DeviceClaim.from_api, asked))
     taken = {f"gpu-{at}" for at, admin in results if not admin}
     assert {name for *_, name in found.available} == {f"gpu-{at}" for at in range(len(devices))} - taken
-    rows = [row.counts for rows in found.by_numa([], range(4)).values() for row in rows]
-    assert sum(row.devices for row in rows if row) == len(devices)
-    assert sum(row.allocated + row.available for row in rows if row) == len(devices)
+    rows = [row for rows in by_numa(found, [], range(4)).values() for row in rows]
+    assert sum(row.devices or 0 for row in rows) == len(devices)
+    assert sum((row.allocated or 0) + (row.available or 0) for row in rows) == len(devices)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from numazones.apimachinery import quantity
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
@@ -154,8 +153,3 @@ def sidecar(name: str, cpu: str | int = 1, memory: str = "1Gi", **limits: str) -
 def gpus(*numas: tuple[int, ...]) -> dict[str, tuple[Device, ...]]:
     """vendor/gpu: one device per set of NUMA nodes."""
     return {"vendor/gpu": tuple(Device(f"gpu-{index}", numa) for index, numa in enumerate(numas))}
-
-
-def mib(amount: str) -> int:
-    """Bytes of a quantity."""
-    return quantity.parse(amount).value()

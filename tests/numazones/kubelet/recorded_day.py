@@ -21,7 +21,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 
 REJECTED = "Pod was rejected: "
 

@@ -17,10 +17,10 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.versions import NEWEST, Release
 from numazones.placement.fragmentation import zones_of
-from numazones.prediction.forecast import Forecast, Kind, ask
+from numazones.prediction.forecast import Forecast, PodKind, ask
 from tests.laws import examples
 from tests.numazones.kubelet.building import (
     configuration,
@@ -53,7 +53,7 @@ def configurations(draw: st.DrawFn) -> tuple[Machine, KubeletConfiguration]:
 
 
 @st.composite
-def fillings(draw: st.DrawFn, hardware: Machine, kubelet: Kubelet) -> tuple[Node, Node]:
+def fillings(draw: st.DrawFn, hardware: Machine, kubelet: KubeletManagers) -> tuple[Node, Node]:
     """Two nodes with as many CPUs given away on each NUMA node, but others."""
     given: list[dict[str, dict[str, int]]] = [{}, {}]
     for numa, cpus in hardware.cpus_of_numa.items():
@@ -92,7 +92,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 def told(found: Node, newcomer: Pod) -> Any:
     """What a verdict tells of a node."""
-    kind = Kind.of(replace(ClusterPod("default", "new", "new"), admission=newcomer))
+    kind = PodKind.of(replace(ClusterPod("default", "new", "new"), admission=newcomer))
     assert kind is not None
     return ask(kind, ClusterNode("n", allocatable={}).with_state(found))
 
@@ -102,7 +102,7 @@ def told(found: Node, newcomer: Pod) -> Any:
 def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]
-    kubelet = Kubelet.start(config, hardware, {NIC: nics})
+    kubelet = KubeletManagers.start(config, hardware, {NIC: nics})
     one, other = data.draw(fillings(hardware, kubelet))
     newcomer = data.draw(pods())
     said, elsewhere = told(one, newcomer), told(other, newcomer)
@@ -116,14 +116,14 @@ def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.
 def test_a_forecast_of_many_nodes_says_what_each_says_alone(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]
-    kubelet = Kubelet.start(config, hardware, {NIC: nics})
+    kubelet = KubeletManagers.start(config, hardware, {NIC: nics})
     pairs = [data.draw(fillings(hardware, kubelet)) for _ in range(3)]
     nodes = [
         ClusterNode(f"{number}-{which}", allocatable={}).with_state(state)
         for number, pair in enumerate(pairs)
         for which, state in enumerate(pair)
     ]
-    kind = Kind.of(replace(ClusterPod("default", "new", "new"), admission=data.draw(pods())))
+    kind = PodKind.of(replace(ClusterPod("default", "new", "new"), admission=data.draw(pods())))
     assert kind is not None
     forecast = Forecast(kind)
     forecast.renew(nodes)
@@ -132,7 +132,7 @@ def test_a_forecast_of_many_nodes_says_what_each_says_alone(data: st.DataObject)
 
 def filled(*taken: tuple[str, tuple[int, ...]], **config: Any) -> Node:
     """A node of 8 CPUs per NUMA node, CPU 0 reserved, of which pods hold some."""
-    kubelet = Kubelet.start(configuration(**config), machine(), {})
+    kubelet = KubeletManagers.start(configuration(**config), machine(), {})
     return Node.restore(kubelet, cpu_assignments={uid: {"c": cpuset.of(cpus)} for uid, cpus in taken})
 
 

@@ -5,7 +5,7 @@ import pytest
 from numazones.apimachinery import quantity
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.machine import InvalidMachine, Machine
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.versions import UnsupportedVersion
 from tests.numazones.kubelet.building import configuration, machine
 
@@ -146,7 +146,7 @@ def test_rejections_are_in_the_kubelets_words(fields: dict[str, object], message
 def test_the_configuration_is_checked_before_the_machine_and_the_managers_in_their_order() -> None:
     def rejection(**fields: object) -> str:
         with pytest.raises(InvalidConfiguration) as rejected:
-            Kubelet.start(configuration(**fields), machine(), {})  # type: ignore[arg-type]
+            KubeletManagers.start(configuration(**fields), machine(), {})  # type: ignore[arg-type]
         return str(rejected.value)
 
     broken: dict[str, object] = {
@@ -169,7 +169,7 @@ def test_the_configuration_is_checked_before_the_machine_and_the_managers_in_the
 
 def test_a_machine_without_cpus_is_no_node() -> None:
     with pytest.raises(InvalidMachine, match="at least one CPU"):
-        Kubelet.start(configuration(), Machine((), machine().numa_nodes), {})
+        KubeletManagers.start(configuration(), Machine((), machine().numa_nodes), {})
 
 
 def test_fields_of_the_wrong_shape_are_named() -> None:

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from numazones import cpuset
 from numazones.kubelet.cpu_assignment import take
-from numazones.kubelet.cpu_packing import Strategy
+from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.rejection import KubeletHang, Rejection
 from tests.laws import examples
 from tests.numazones.kubelet.building import machine
 
-PACKED = Strategy()
-SPREAD = Strategy(spread=True)
-UNCORE = Strategy(align_uncore_caches=True)
-DISTRIBUTED = Strategy(distributed=True)
-BY_CORE = Strategy(distributed=True, group=2)
+PACKED = PackingStrategy()
+SPREAD = PackingStrategy(spread=True)
+UNCORE = PackingStrategy(align_uncore_caches=True)
+DISTRIBUTED = PackingStrategy(distributed=True)
+BY_CORE = PackingStrategy(distributed=True, group=2)
 
 # 2 NUMA nodes of 4 cores of 2 threads: node 0 holds 0-3,8-11, node 1 holds 4-7,12-15.
 TWO = machine(2, cores=4)
@@ -27,7 +27,7 @@ CACHES = machine(2, cores=4, cores_per_uncore_cache=2)
 ONE_SOCKET = machine(2, cores=2, sockets=1)
 
 
-def taken(hardware: Machine, strategy: Strategy, available: str, count: int) -> str:
+def taken(hardware: Machine, strategy: PackingStrategy, available: str, count: int) -> str:
     return cpuset.format(take(CPUTopology(hardware), strategy, cpuset.parse(available), count))
 
 
@@ -59,7 +59,7 @@ def taken(hardware: Machine, strategy: Strategy, available: str, count: int) -> 
     ],
 )
 def test_the_same_cpus_are_taken_as_by_the_kubelet(
-    hardware: Machine, strategy: Strategy, available: str, count: int, expected: str
+    hardware: Machine, strategy: PackingStrategy, available: str, count: int, expected: str
 ) -> None:
     assert taken(hardware, strategy, available, count) == expected
 
@@ -137,7 +137,7 @@ strategies = st.sampled_from([PACKED, SPREAD, UNCORE, DISTRIBUTED])
 @settings(max_examples=examples(300))
 @given(machines(), strategies, st.integers(0), st.data())
 def test_exactly_the_number_wanted_is_taken_from_what_is_free(
-    hardware: Machine, strategy: Strategy, free: int, data: st.DataObject
+    hardware: Machine, strategy: PackingStrategy, free: int, data: st.DataObject
 ) -> None:
     available = hardware.all_cpus & free
     count = data.draw(st.integers(0, available.bit_count()))

@@ -6,7 +6,7 @@ from numazones import cpuset
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.cpu_manager import CPUManager, CPUState
-from numazones.kubelet.cpu_packing import Strategy
+from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import Hint
 from tests.numazones.kubelet.building import configuration, container, machine, node, pod, sidecar
@@ -171,20 +171,20 @@ def test_hints_are_told_to_be_of_cpus() -> None:
 @pytest.mark.parametrize(
     ("options", "strategy"),
     [
-        ({}, Strategy()),
-        ({"full-pcpus-only": "true"}, Strategy(group=2)),
-        ({"full-pcpus-only": "false"}, Strategy()),
-        ({"distribute-cpus-across-numa": "true"}, Strategy(distributed=True)),
+        ({}, PackingStrategy()),
+        ({"full-pcpus-only": "true"}, PackingStrategy(group=2)),
+        ({"full-pcpus-only": "false"}, PackingStrategy()),
+        ({"distribute-cpus-across-numa": "true"}, PackingStrategy(distributed=True)),
         (
             {"distribute-cpus-across-numa": "true", "full-pcpus-only": "true"},
-            Strategy(distributed=True, group=2),
+            PackingStrategy(distributed=True, group=2),
         ),
-        ({"distribute-cpus-across-cores": "1"}, Strategy(spread=True)),
-        ({"prefer-align-cpus-by-uncorecache": "t"}, Strategy(align_uncore_caches=True)),
-        ({"strict-cpu-reservation": "true"}, Strategy()),
+        ({"distribute-cpus-across-cores": "1"}, PackingStrategy(spread=True)),
+        ({"prefer-align-cpus-by-uncorecache": "t"}, PackingStrategy(align_uncore_caches=True)),
+        ({"strict-cpu-reservation": "true"}, PackingStrategy()),
     ],
 )
-def test_options_say_how_cpus_are_chosen(options: dict[str, str], strategy: Strategy) -> None:
+def test_options_say_how_cpus_are_chosen(options: dict[str, str], strategy: PackingStrategy) -> None:
     config = configuration("restricted", cpu_options=options)
     started = CPUManager.start(config, CPUTopology(TWO))
     assert started.strategy == strategy

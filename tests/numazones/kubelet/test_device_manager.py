@@ -16,7 +16,7 @@ from numazones.kubelet.hints import Hint, ResourceHints, unsatisfiable
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import Rejection
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from tests.numazones.kubelet.building import configuration, container, gpus, machine, node, pod, sidecar
 
 
@@ -336,7 +336,7 @@ def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
     devices = {"vendor/gpu": (Device("gpu-0", (0,), healthy=healthy), Device("gpu-1", (1,)))}
     start = device_node("none", devices)
     held = {"u": {"c": {"vendor/gpu": ("gpu-0",)}}}
-    again = Node.restore(Kubelet.start(start.config, start.machine, devices), device_assignments=held)
+    again = Node.restore(KubeletManagers.start(start.config, start.machine, devices), device_assignments=held)
     admission = admit(again, pod("u", container("c", vendor_gpu=str(count))))
     assert rejection(admission).startswith(message)
     assert admission.admitted is (message == "")

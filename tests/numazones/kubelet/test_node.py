@@ -13,7 +13,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.node import InvalidNodeState, Node
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from tests.laws import examples
 from tests.numazones.kubelet.building import GI, configuration, container, gpus, machine, node, pod
 from tests.numazones.kubelet.days import days, play
@@ -36,7 +36,7 @@ def snapshot(state: Node) -> dict[str, Any]:
 
 
 def restored(**parts: Any) -> Node:
-    return Node.restore(Kubelet.start(configuration("none"), HARDWARE, DEVICES), **parts)
+    return Node.restore(KubeletManagers.start(configuration("none"), HARDWARE, DEVICES), **parts)
 
 
 def changed(**fields: Any) -> dict[int, NUMANodeState]:
@@ -58,7 +58,7 @@ def test_restoring_nothing_is_a_fresh_node() -> None:
 def test_a_snapshot_restores_the_node(day: tuple[Node, list[Any]]) -> None:
     _, after = play(*day)
     devices = {name: item.devices for name, item in after.kubelet.devices.resources.items()}
-    again = Node.restore(Kubelet.start(after.config, after.machine, devices), **snapshot(after))
+    again = Node.restore(KubeletManagers.start(after.config, after.machine, devices), **snapshot(after))
     assert (again.cpus, again.memory, again.devices) == (after.cpus, after.memory, after.devices)
     assert again.state_key == after.state_key
 
@@ -69,7 +69,7 @@ def test_a_restored_node_decides_alike(day: tuple[Node, list[Any]], data: st.Dat
     start, arrivals = day
     _, after = play(start, arrivals[:-1])
     devices = {name: item.devices for name, item in after.kubelet.devices.resources.items()}
-    again = Node.restore(Kubelet.start(after.config, after.machine, devices), **snapshot(after))
+    again = Node.restore(KubeletManagers.start(after.config, after.machine, devices), **snapshot(after))
     assert [one.message for one in play(after, arrivals[-1:])[0]] == [
         one.message for one in play(again, arrivals[-1:])[0]
     ]
@@ -132,7 +132,7 @@ def test_impossible_snapshots_are_rejected_and_name_the_zone(parts: Mapping[str,
 
 def test_memory_is_left_aside_where_the_memory_manager_is_off() -> None:
     state = Node.restore(
-        Kubelet.start(configuration(memory="None"), HARDWARE, {}), machine_state={0: changed()[0]}
+        KubeletManagers.start(configuration(memory="None"), HARDWARE, {}), machine_state={0: changed()[0]}
     )
     assert state.machine_state == {}
 
@@ -148,7 +148,7 @@ def test_devices_that_nobody_announces_any_more_stay_assigned() -> None:
 
 
 def test_a_resource_registered_without_devices_has_none_that_is_healthy() -> None:
-    state = Node.restore(Kubelet.start(configuration("none"), HARDWARE, {"vendor/gpu": ()}))
+    state = Node.restore(KubeletManagers.start(configuration("none"), HARDWARE, {"vendor/gpu": ()}))
     assert "no healthy devices present" in admit(state, pod("u", container("c", vendor_gpu="1"))).message
 
 

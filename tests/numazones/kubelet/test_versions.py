@@ -9,7 +9,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.versions import UnsupportedVersion, release
 from tests.numazones.kubelet.building import configuration, container, machine, node, pod
 
@@ -60,10 +60,10 @@ def test_options_mature_over_releases(version: str, option: str, rejection: str 
         gates={"CPUManagerPolicyAlphaOptions": False},
     )
     if rejection is None:
-        assert Kubelet.start(config, machine(), {}).cpus.static
+        assert KubeletManagers.start(config, machine(), {}).cpus.static
     else:
         with pytest.raises(InvalidConfiguration, match=rejection):
-            Kubelet.start(config, machine(), {})
+            KubeletManagers.start(config, machine(), {})
 
 
 def test_device_hints_are_narrowed_since_1_36() -> None:
@@ -105,7 +105,7 @@ def test_devices_that_are_claimed_are_left_out_since_1_35(
     skips: bool,  # noqa: FBT001
 ) -> None:
     config = configuration(version=version, gates=gates)
-    assert Kubelet.start(config, machine(), {}).devices.skips_claimed == skips
+    assert KubeletManagers.start(config, machine(), {}).devices.skips_claimed == skips
 
 
 ALPHA = {"TopologyManagerPolicyAlphaOptions": False, "CPUManagerPolicyAlphaOptions": False}
@@ -157,12 +157,12 @@ def test_kubelets_that_would_not_start_say_so_in_the_words_of_their_release(
     version: str, changes: dict[str, Any], rejection: str
 ) -> None:
     with pytest.raises(InvalidConfiguration, match=rejection):
-        Kubelet.start(configuration("best-effort", version=version, **changes), machine(), {})
+        KubeletManagers.start(configuration("best-effort", version=version, **changes), machine(), {})
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35"])
 def test_gates_that_need_each_other_are_looked_at_where_they_are_on(version: str) -> None:
-    Kubelet.start(configuration(version=version, gates={"PodLevelResources": False}), machine(), {})
+    KubeletManagers.start(configuration(version=version, gates={"PodLevelResources": False}), machine(), {})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Fragmentation, InvalidShape, Shape
 
@@ -34,7 +34,7 @@ def node(taken: dict[str, str] | None = None, nics: int = 0, **config: Any) -> N
     )
     assignments = {uid: {"main": cpuset.parse(cpus)} for uid, cpus in (taken or {}).items()}
     devices = {NIC: [Device(f"nic-{number}", numa=(number % 2,)) for number in range(nics)]} if nics else {}
-    return Node.restore(Kubelet.start(configuration, machine(), devices), cpu_assignments=assignments)
+    return Node.restore(KubeletManagers.start(configuration, machine(), devices), cpu_assignments=assignments)
 
 
 MEMORY: dict[str, Any] = {

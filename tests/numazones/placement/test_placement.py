@@ -14,21 +14,22 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
 from numazones.placement.kubelet import KUBELET
-from numazones.placement.models import NodeObjects, model, model_shown
+from numazones.placement.model import NodeObjects
+from numazones.placement.models import model, model_shown
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
-    Kind,
-    Standing,
+    NodeAnswer,
+    PodKind,
     ask,
     predict,
     relevant,
 )
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.dump import situation_of
-from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.moves import place
 from numazones.rebalance.policy import Policy
@@ -83,7 +84,7 @@ def mixed() -> list[ClusterNode]:
 def test_every_node_of_a_mixed_cluster_decides_with_its_own_model() -> None:
     result = predict(pod("a", "2", annotations=ALIGNED), mixed())
     assert result.verdict == ADMISSIBLE
-    assert (result.evaluated, result.admissible, result.stale) == (3, 3, 0)
+    assert (result.nodes.evaluated, result.nodes.admissible, result.nodes.stale) == (3, 3, 0)
     assert {one.node: one.model for one in result.candidates} == {
         "kubelet": KUBELET,
         "koordinator": KOORDINATOR,
@@ -122,8 +123,8 @@ def test_a_kind_tells_namespaces_apart_only_where_that_is_asked_for() -> None:
     one, other = pod("a", "4"), replace(pod("b", "4"), namespace="e")
     assert other.admission is not None
     other = replace(other, admission=replace(other.admission, namespace="e"))
-    assert Kind.of(one) == Kind.of(other)
-    assert Kind.of(one, by_namespace=True) != Kind.of(other, by_namespace=True)
+    assert PodKind.of(one) == PodKind.of(other)
+    assert PodKind.of(one, by_namespace=True) != PodKind.of(other, by_namespace=True)
 
 
 def test_a_pod_that_carries_another_models_marks_concerns_placement() -> None:
@@ -140,31 +141,31 @@ def test_a_pod_that_carries_another_models_marks_concerns_placement() -> None:
 def test_what_a_model_does_not_decide_is_unknown_never_fitting() -> None:
     node = worker("n", TopologyAwareNode.fresh(hardware(), configuration()))
     result = predict(pod("a", "1", nics=1), [node])
-    assert (result.verdict, result.admissible, result.stale) == (UNKNOWN, 0, 1)
+    assert (result.verdict, result.nodes.admissible, result.nodes.stale) == (UNKNOWN, 0, 1)
     assert result.reasons[0].reason == UNDECIDED
     assert "which ones it gets is not known" in result.reasons[0].message
 
 
 def test_a_forecast_says_of_each_node_what_asking_it_says() -> None:
-    kind = Kind.of(pod("a", "4", annotations=ALIGNED))
+    kind = PodKind.of(pod("a", "4", annotations=ALIGNED))
     assert kind is not None
     forecast = Forecast(kind)
     forecast.renew([*mixed(), *(replace(node, name=f"{node.name}-2") for node in mixed())])
-    admitting = {node.name for node in mixed() if ask(kind, node).standing is Standing.ADMITS}
+    admitting = {node.name for node in mixed() if ask(kind, node).standing is NodeAnswer.ADMITS}
     assert set(forecast.admitting) == admitting | {f"{name}-2" for name in admitting}
 
 
 def test_pods_that_another_model_tells_apart_are_of_different_kinds() -> None:
-    plain, aligned = Kind.of(pod("a", "4")), Kind.of(pod("b", "4", annotations=ALIGNED))
+    plain, aligned = PodKind.of(pod("a", "4")), PodKind.of(pod("b", "4", annotations=ALIGNED))
     assert plain != aligned
-    assert Kind.of(pod("c", "4", annotations=ALIGNED)) == aligned
-    assert Kind.of(pod("d", "4", annotations={"example.com/note": "x"})) == plain
+    assert PodKind.of(pod("c", "4", annotations=ALIGNED)) == aligned
+    assert PodKind.of(pod("d", "4", annotations={"example.com/note": "x"})) == plain
 
 
 def test_no_pod_is_moved_on_nodes_of_other_models_and_the_rule_says_why() -> None:
     running = replace(pod("a", "2"), node="koordinator", phase="Running")
     node = mixed()[1].with_pod(running)
-    found = why_not(running, Situation(Cluster({node.name: node}), Surroundings(now=NOW)), Policy())
+    found = why_not(running, Situation(Cluster({node.name: node}), EvictionContext(now=NOW)), Policy())
     (objection,) = [one for one in found if one.rule == OTHER_MODEL]
     assert objection.message == (
         "pods are not moved from or to node koordinator yet: "

@@ -9,7 +9,7 @@ from numazones import build
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.prediction.arrivals import MAX_STATES, Arrivals
-from numazones.prediction.forecast import Kind, ask, beside
+from numazones.prediction.forecast import PodKind, ask, beside
 from numazones.prediction.held_room import with_held
 
 SETTINGS: dict[str, Any] = {
@@ -48,8 +48,8 @@ def pod(name: str, *containers: tuple[Any, str], init: tuple[tuple[Any, str], ..
     return ClusterPod.from_api(body)
 
 
-def kind(pod: ClusterPod) -> Kind:
-    found = Kind.of(pod)
+def kind(pod: ClusterPod) -> PodKind:
+    found = PodKind.of(pod)
     assert found is not None
     return found
 

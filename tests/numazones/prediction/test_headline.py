@@ -11,7 +11,7 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.constraints import Taint, Toleration
 from numazones.placement import Unknown
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Forecast, Kind, Prediction, predict
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Forecast, PodKind, Prediction, predict
 from tests.numazones.prediction.test_prediction import GIB, NIC, STALE, node_state, pod
 
 CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
@@ -182,7 +182,7 @@ def test_of_numa_nodes_that_have_half_of_it_each_none_counts_as_near() -> None:
 
 def test_the_nodes_come_in_the_order_in_which_they_come_near() -> None:
     cluster = nodes("", "tainted", "busy", "full", "stale")
-    kind = Kind.of(pod("p", cpu=10, nodeSelector=SSD))
+    kind = PodKind.of(pod("p", cpu=10, nodeSelector=SSD))
     assert kind is not None
     selected = [replace(one, labels=SSD) for one in cluster[1:]]
     forecast = Forecast(kind)

@@ -14,7 +14,7 @@ from numazones.prediction.forecast import predict
 from numazones.prediction.held_room import (
     MAX_NODES,
     RELEASE_SECONDS,
-    Way,
+    ArrivalPath,
     by_node,
     held,
     in_the_way,
@@ -80,25 +80,26 @@ def held_by(
 @pytest.mark.parametrize(
     ("pod", "found"),
     [
-        (waiting("p", released=NOW - 10, to=("a",)), [(("a",), Way.RELEASED, NOW + 50)]),
-        (waiting("p", released=NOW - 10), [(("a", "b"), Way.RELEASED, NOW + 50)]),
+        (waiting("p", released=NOW - 10, to=("a",)), [(("a",), ArrivalPath.RELEASED, NOW + 50)]),
+        (waiting("p", released=NOW - 10), [(("a", "b"), ArrivalPath.RELEASED, NOW + 50)]),
         (waiting("p", released=NOW - 60, to=("a",)), []),
         (waiting("p", released=NOW - 10, to=("gone",)), []),
         (waiting("p", released=NOW - 10, to=("a",), gate=True), []),
-        (waiting("p", nominated="b"), [(("b",), Way.NOMINATED, None)]),
+        (waiting("p", nominated="b"), [(("b",), ArrivalPath.NOMINATED, None)]),
         (waiting("p"), []),
     ],
     ids=["released", "to any", "long ago", "to no node", "gated again", "nominated", "neither"],
 )
 def test_who_holds_room_where_and_until_when(
-    pod: ClusterPod, found: list[tuple[tuple[str, ...], Way, float | None]]
+    pod: ClusterPod, found: list[tuple[tuple[str, ...], ArrivalPath, float | None]]
 ) -> None:
     held_now = held([pod], list(NODES.values()), now=NOW)
     assert [(item.nodes, item.way, item.until) for item in held_now] == found
 
 
 @pytest.mark.parametrize(
-    ("seconds", "holds"), [(0, True), (RELEASE_SECONDS - 1, True), (RELEASE_SECONDS, False), (3600, False), (-1, False)]
+    ("seconds", "holds"),
+    [(0, True), (RELEASE_SECONDS - 1, True), (RELEASE_SECONDS, False), (3600, False), (-1, False)],
 )
 def test_a_release_holds_room_for_a_minute(seconds: float, *, holds: bool) -> None:
     assert bool(held_by(waiting("p", released=NOW - seconds, to=("b",)))) is holds

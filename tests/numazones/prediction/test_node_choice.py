@@ -12,7 +12,7 @@ from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Forecast, Kind, Standing, ask, beside, predict
+from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, ask, beside, predict
 from numazones.prediction.node_choice import ASKING, Chooser, NodeChoice, Ranking, choose
 from numazones.prediction.room import pod_of_shape
 from numazones.whatif import trial
@@ -161,7 +161,7 @@ def test_scarce_keeps_what_is_beside_idle_devices(
 def test_whoever_is_told_no_way_prefers_as_the_default_way_does() -> None:
     gpus = node("gpus", "cpu=14", "cpu=11", machine=f"{MACHINE},vendor.example/gpu=4")
     nodes = [gpus, node("plain", "cpu=14", "cpu=10"), HALVES, WHOLE]
-    kind = Kind.of(pod("cpu=4"))
+    kind = PodKind.of(pod("cpu=4"))
     assert kind is not None
     forecast = Forecast(kind)
     forecast.renew(nodes)
@@ -188,17 +188,17 @@ def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would
     assert (len(begun.pods), len(busy.pods)) == (2, 2)
     large = "cpu=11"
     assert chosen(large, [begun, busy], NodeChoice.DEFAULT) == "begun"
-    kind = Kind.of(pod(large))
+    kind = PodKind.of(pod(large))
     assert kind is not None
-    assert ask(kind, begun).standing is Standing.REJECTS
+    assert ask(kind, begun).standing is NodeAnswer.REJECTS
     assert {chosen(large, [begun, busy], choice) for choice in EXACT} == {"busy"}
 
 
 def test_the_plugin_that_reads_amounts_looks_only_at_single_numa_node() -> None:
     restricted = node("restricted", policy="restricted")
-    kind = Kind.of(pod("cpu=17"))
+    kind = PodKind.of(pod("cpu=17"))
     assert kind is not None
-    assert ask(kind, node("other", "cpu=10", policy="restricted")).standing is Standing.REJECTS
+    assert ask(kind, node("other", "cpu=10", policy="restricted")).standing is NodeAnswer.REJECTS
     assert chosen("cpu=17", [node("other", "cpu=10", policy="restricted")], NodeChoice.NRT) == "other"
     assert chosen("cpu=4", [restricted], NodeChoice.NRT) == "restricted"
 
@@ -256,9 +256,9 @@ def test_no_kubelet_rejects_a_pod_for_which_it_was_asked(
 def test_a_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]], cpus: int) -> None:
     nodes = [node(f"n{number}", *(f"cpu={count}" for count in counts)) for number, counts in enumerate(held)]
     text = f"cpu={cpus}"
-    kind = Kind.of(pod(text))
+    kind = PodKind.of(pod(text))
     assert kind is not None
-    admitting = {one.name for one in nodes if ask(kind, one).standing is Standing.ADMITS}
+    admitting = {one.name for one in nodes if ask(kind, one).standing is NodeAnswer.ADMITS}
     for choice in EXACT:
         found = chosen(text, nodes, choice)
         assert found in admitting if admitting else found is None

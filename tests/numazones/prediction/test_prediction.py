@@ -16,7 +16,7 @@ from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.kubelet.startup import Kubelet
+from numazones.kubelet.startup import KubeletManagers
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import SOURCE
 from numazones.prediction import forecast as prediction
@@ -25,8 +25,8 @@ from numazones.prediction.forecast import (
     INADMISSIBLE,
     UNKNOWN,
     Forecast,
-    Kind,
-    Standing,
+    NodeAnswer,
+    PodKind,
     ask,
     predict,
 )
@@ -64,7 +64,7 @@ def node_state(
         if cpus
     }
     devices = {NIC: [Device(f"nic-{number}", numa=(1,)) for number in range(nics)]} if nics else {}
-    return Node.restore(Kubelet.start(configuration, machine(), devices), cpu_assignments=taken)
+    return Node.restore(KubeletManagers.start(configuration, machine(), devices), cpu_assignments=taken)
 
 
 def worker(name: str, state: Node | None = None, **values: Any) -> ClusterNode:
@@ -87,7 +87,12 @@ def test_the_verdict_is_admissible_if_one_node_admits() -> None:
     full, empty = worker("worker-1", node_state(held=(14, 16))), worker("worker-2", node_state())
     result = predict(pod("big", cpu=16), [full, empty])
     assert result.verdict == ADMISSIBLE
-    assert (result.evaluated, result.admissible, result.stale, result.excluded) == (2, 1, 0, 0)
+    assert (result.nodes.evaluated, result.nodes.admissible, result.nodes.stale, result.nodes.excluded) == (
+        2,
+        1,
+        0,
+        0,
+    )
     assert [(item.node, item.zones) for item in result.candidates] == [("worker-2", (1,))]
     assert result.sentence == "1 of 2 nodes would admit it; best is worker-2 on NUMA node 1"
 
@@ -122,7 +127,7 @@ def test_a_rejection_is_told_with_the_kubelets_words_and_in_plain_ones() -> None
 def test_a_node_whose_state_is_unknown_never_counts_as_fitting() -> None:
     result = predict(pod("a"), [worker("worker-1")])
     assert result.verdict == UNKNOWN
-    assert (result.evaluated, result.stale, result.admissible) == (1, 1, 0)
+    assert (result.nodes.evaluated, result.nodes.stale, result.nodes.admissible) == (1, 1, 0)
     assert result.reasons[0].reason == "LeaseExpired"
     assert result.reasons[0].message == STALE.message
 
@@ -142,7 +147,7 @@ def test_nodes_that_the_scheduler_passes_over_are_not_asked() -> None:
     stale_but_cordoned = worker("worker-2", unschedulable=True)
     result = predict(pod("a", cpu=4), [cordoned, stale_but_cordoned])
     assert result.verdict == INADMISSIBLE
-    assert (result.evaluated, result.excluded, result.stale) == (0, 2, 0)
+    assert (result.nodes.evaluated, result.nodes.excluded, result.nodes.stale) == (0, 2, 0)
     assert [(item.reason, item.count) for item in result.reasons] == [("node(s) were unschedulable", 2)]
 
 
@@ -306,7 +311,7 @@ def test_candidates_are_limited_and_in_a_stable_order() -> None:
     nodes = [worker(f"worker-{number:02}", state) for number in range(20)]
     result = predict(pod("p", cpu=4), reversed(nodes), candidates=3)
     assert [item.node for item in result.candidates] == ["worker-00", "worker-01", "worker-02"]
-    assert result.admissible == 20
+    assert result.nodes.admissible == 20
 
 
 def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +325,7 @@ def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(prediction, "ask_placement", counting)
     # Other pods, in the same places: to a newcomer the nodes are the same.
     one, other = (
-        admit(node_state(), prediction.Kind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]
+        admit(node_state(), prediction.PodKind.of(pod(name, cpu=4)).admission).node  # type: ignore[union-attr]
         for name in ("one", "other")
     )
     predict(pod("p", cpu=4), [worker("a", one), worker("b", other), worker("c", one)])
@@ -328,7 +333,7 @@ def test_nodes_in_equal_states_are_decided_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def forecast(wanted: ClusterPod) -> Forecast:
-    kind = Kind.of(wanted)
+    kind = PodKind.of(wanted)
     assert kind is not None
     return Forecast(kind)
 
@@ -336,7 +341,7 @@ def forecast(wanted: ClusterPod) -> Forecast:
 def test_a_forecast_follows_the_nodes_that_change() -> None:
     outlook = forecast(pod("p", cpu=16))
     assert outlook.renew([worker("a", node_state()), worker("b", node_state(held=(4, 4)))])
-    assert outlook.prediction().admissible == 1
+    assert outlook.prediction().nodes.admissible == 1
     assert not outlook.renew([worker("a", node_state())])
     assert outlook.renew([worker("a", node_state(held=(0, 2)))])
     assert outlook.prediction().verdict == INADMISSIBLE
@@ -344,7 +349,7 @@ def test_a_forecast_follows_the_nodes_that_change() -> None:
     assert outlook.admitting == ("b",)
     assert outlook.forget("b")
     assert not outlook.forget("b")
-    assert outlook.prediction().evaluated == 1
+    assert outlook.prediction().nodes.evaluated == 1
 
 
 def test_a_pod_of_the_kind_that_a_node_holds_already_does_not_count_as_the_newcomer() -> None:
@@ -355,10 +360,10 @@ def test_a_pod_of_the_kind_that_a_node_holds_already_does_not_count_as_the_newco
 
 
 def test_pods_of_one_template_are_of_one_kind() -> None:
-    assert Kind.of(pod("a", cpu=4)) == Kind.of(pod("b", cpu=4))
-    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=5))
-    assert Kind.of(pod("a", cpu=4)) != Kind.of(pod("a", cpu=4, nodeSelector={"zone": "a"}))
-    assert Kind.of(pod("a", cpu="x")) is None
+    assert PodKind.of(pod("a", cpu=4)) == PodKind.of(pod("b", cpu=4))
+    assert PodKind.of(pod("a", cpu=4)) != PodKind.of(pod("a", cpu=5))
+    assert PodKind.of(pod("a", cpu=4)) != PodKind.of(pod("a", cpu=4, nodeSelector={"zone": "a"}))
+    assert PodKind.of(pod("a", cpu="x")) is None
 
 
 HELD = st.tuples(st.integers(0, 14), st.integers(0, 16))
@@ -384,16 +389,16 @@ def test_a_renewed_forecast_equals_one_made_afresh(steps: list[tuple[str, Any]],
 @pytest.mark.parametrize(
     ("node", "standing", "obstacles"),
     [
-        (worker("n", node_state()), Standing.ADMITS, ()),
-        (worker("n", node_state(), unschedulable=True), Standing.EXCLUDED, ("node(s) were unschedulable",)),
-        (worker("n", node_state(held=(10, 10))), Standing.REJECTS, ("TopologyAffinityError",)),
-        (worker("n"), Standing.UNKNOWN, ("LeaseExpired",)),
+        (worker("n", node_state()), NodeAnswer.ADMITS, ()),
+        (worker("n", node_state(), unschedulable=True), NodeAnswer.EXCLUDED, ("node(s) were unschedulable",)),
+        (worker("n", node_state(held=(10, 10))), NodeAnswer.REJECTS, ("TopologyAffinityError",)),
+        (worker("n"), NodeAnswer.UNKNOWN, ("LeaseExpired",)),
     ],
 )
 def test_one_node_asked_alone_answers_as_in_a_forecast(
-    node: ClusterNode, standing: Standing, obstacles: tuple[str, ...]
+    node: ClusterNode, standing: NodeAnswer, obstacles: tuple[str, ...]
 ) -> None:
-    kind = Kind.of(pod("a", cpu=8))
+    kind = PodKind.of(pod("a", cpu=8))
     assert kind is not None
     verdict = ask(kind, node)
     assert verdict.standing is standing
@@ -430,7 +435,7 @@ def test_the_counts_of_reasons_add_up_to_the_nodes_that_do_not_admit(
         for number, (cordoned, tainted, used, held) in enumerate(pools)
     ]
     found = predict(pod("p", cpu=cpus), nodes)
-    assert sum(reason.count for reason in found.reasons) == len(nodes) - found.admissible
+    assert sum(reason.count for reason in found.reasons) == len(nodes) - found.nodes.admissible
 
 
 def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_nearest() -> None:
@@ -465,11 +470,11 @@ def test_a_node_that_is_overcommitted_many_times_over_is_named_too() -> None:
 )
 def test_a_rejection_names_who_holds_what_is_missing(asked: dict[str, Any], holders: Any) -> None:
     start = node_state(held=(10, 4), nics=4)
-    holder = Kind.of(pod("nics", cpu=1, nics=2))
+    holder = PodKind.of(pod("nics", cpu=1, nics=2))
     assert holder is not None
     state = admit(start, replace(holder.admission, uid="nics")).node if "nics" in asked else start
     result = predict(pod("big", **asked), [worker("worker-2", state)])
-    assert result.reasons[0].holders == holders
+    assert result.reasons[0].held_by == holders
 
 
 def test_a_rejection_has_a_few_words_for_tables() -> None:
@@ -521,7 +526,7 @@ def test_an_extended_resource_of_dynamic_resource_allocation_is_unknown_not_lack
     result = predict(asking(resource), [node])
     assert result.verdict == verdict
     if verdict == UNKNOWN:
-        assert (result.admissible, result.stale, result.candidates) == (0, 1, ())
+        assert (result.nodes.admissible, result.nodes.stale, result.candidates) == (0, 1, ())
         assert result.sentence == (
             f"it asks for {resource}, which dynamic resource allocation serves (DeviceClass gpus): which "
             "nodes have such devices free is for the scheduler's allocator to say"
@@ -534,9 +539,9 @@ def test_a_pod_with_resource_claims_is_unknown_until_the_scheduler_has_allocated
     result = predict(wanted, [node])
     assert result.verdict == UNKNOWN
     assert "it claims devices by resourceClaims" in result.sentence
-    after = Kind.of(wanted, allocated=True)
+    after = PodKind.of(wanted, allocated=True)
     assert after is not None
-    assert ask(after, node).standing is Standing.ADMITS
+    assert ask(after, node).standing is NodeAnswer.ADMITS
 
 
 def test_what_the_kubelet_rejects_stays_inadmissible_whatever_is_claimed() -> None:
@@ -581,7 +586,7 @@ def test_the_headline_says_of_its_node_what_that_node_says_alone(
         return
     first = found.reasons[0]
     alone = predict(wanted, [next(node for node in nodes if node.name == first.node)]).reasons[0]
-    assert (first.sentence, first.holders) == (alone.sentence, alone.holders)
+    assert (first.sentence, first.held_by) == (alone.sentence, alone.held_by)
 
 
 def test_of_nodes_that_are_equally_near_the_named_one_is_described_and_no_other() -> None:
@@ -590,4 +595,4 @@ def test_of_nodes_that_are_equally_near_the_named_one_is_described_and_no_other(
     for nodes in ([one, other], [other, one]):
         first = predict(pod("big", cpu=16), nodes).reasons[0]
         assert first.sentence.endswith("the fullest offer is 10, on NUMA node 0 of a")
-        assert first.holders == (("uid-held-0-a", "4 exclusive CPUs"),)
+        assert first.held_by == (("uid-held-0-a", "4 exclusive CPUs"),)

@@ -11,7 +11,7 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Fragmentation, Shape
-from numazones.placement.kubelet import KubeletPlacement
+from numazones.placement.kubelet import KubeletPlacement, fitting_by_amounts
 from numazones.prediction.room import FittingPods, copy_of, fitting, pod_of_shape
 from tests.numazones.kubelet.building import node
 from tests.numazones.kubelet.days import days, play
@@ -48,7 +48,7 @@ def test_where_amounts_tell_how_many_fit_admitting_one_by_one_says_the_same(
 ) -> None:
     _, state = play(*day)  # type: ignore[arg-type]
     asked = Shape(tuple(sorted({"memory": 1 << 20, **dict(shape.resources)}.items())))
-    told = KubeletPlacement(state).fitting_by_amounts(asked)
+    told = fitting_by_amounts(state, asked)
     if told is not None:
         assert told == counted(state, shape)
 
@@ -78,7 +78,7 @@ def test_sums_of_requests_and_slots_bound_what_fits() -> None:
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted"])
 def test_amounts_tell_nothing_where_pods_may_lie_across_numa_nodes(policy: str) -> None:
     placement = KubeletPlacement(node(policy=policy))
-    assert placement.fitting_by_amounts(Shape.parse("cpu=1,memory=1Mi")) is None
+    assert fitting_by_amounts(placement.node, Shape.parse("cpu=1,memory=1Mi")) is None
 
 
 def test_of_devices_that_the_scheduler_allocates_it_is_not_known_how_many_pods_fit() -> None:

@@ -13,7 +13,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.rebalance.candidates import Situation
-from numazones.rebalance.filter import Surroundings
+from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.moves import evict, place
 
 NOW = datetime.fromisoformat("2026-01-31T12:00:00Z")
@@ -93,7 +93,7 @@ def situation(nodes: Iterable[ClusterNode], *, now: datetime = NOW, **surroundin
     """The situation of a cluster in which every owner seems to have ten replicas."""
     cluster = Cluster({each.name: each for each in nodes})
     owners = {owner.uid: 10 for each in nodes for held in each.pods.values() for owner in held.owners}
-    return Situation(cluster, Surroundings(now=now, **{"replicas": owners, **surroundings}))
+    return Situation(cluster, EvictionContext(now=now, **{"replicas": owners, **surroundings}))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, Plan, evict, place, replacement
-from numazones.rebalance.planner import Outcome, plan
-from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.planner import PlanningResult, plan
+from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.proof import prove
 from tests.laws import examples
 from tests.numazones.rebalance.uncertain_nodes import not_ready
@@ -26,11 +26,11 @@ def never() -> bool:
     return False
 
 
-def found(situation: Situation, policy: Policy | None = None) -> Outcome:
+def found(situation: Situation, policy: Policy | None = None) -> PlanningResult:
     return plan(Align(), situation, policy or Policy(), expired=never)
 
 
-def moves(outcome: Outcome) -> list[tuple[str, str, str, tuple[int, ...]]]:
+def moves(outcome: PlanningResult) -> list[tuple[str, str, str, tuple[int, ...]]]:
     assert outcome.plan is not None, outcome.reason
     return [(move.pod.name, move.pod.node, move.node, move.target_zones) for move in outcome.plan.moves]
 
@@ -199,9 +199,9 @@ def misaligned(node: ClusterNode) -> set[str]:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.integers(0, 1 << 30), st.sampled_from(list(Target)))
+@given(st.integers(0, 1 << 30), st.sampled_from(list(ReplacementTarget)))
 def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
-    build: Any, seed: int, target: Target
+    build: Any, seed: int, target: ReplacementTarget
 ) -> None:
     nodes = {node.name: node for node in drawn(random.Random(seed), build)}
     policy = Policy(limits=Limits(total=4), target=target)
@@ -212,7 +212,7 @@ def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
         for node in nodes.values():
             for pod in [pod for pod in node.pods.values() if pod.uid in misaligned(node)]:
                 for to in nodes.values():
-                    if target is (Target.SAME if to is not node else Target.OTHER):
+                    if target is (ReplacementTarget.SAME if to is not node else ReplacementTarget.OTHER):
                         continue
                     freed = evict(node, pod)
                     placed = place(freed if to is node else to, pod).node

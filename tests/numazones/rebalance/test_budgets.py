@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 
 
 def pod(name: str = "web-1", *, app: str = "web", ready: bool = True, **fields: Any) -> ClusterPod:
@@ -28,8 +28,8 @@ def budget(name: str = "web", *, allowed: int = 1, **changes: Any) -> dict[str, 
     }
 
 
-def headroom_of(*bodies: dict[str, Any]) -> Headroom:
-    return Headroom.of(map(Budget.from_api, bodies))
+def headroom_of(*bodies: dict[str, Any]) -> BudgetHeadroom:
+    return BudgetHeadroom.of(map(Budget.from_api, bodies))
 
 
 AT_LIMIT = "blocked by PodDisruptionBudget shop/web: needs 2 healthy pods, has 2"

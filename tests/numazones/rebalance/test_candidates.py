@@ -7,7 +7,7 @@ import pytest
 
 from numazones.cluster.cluster import ClusterPod, Owner
 from numazones.placement import Unknown
-from numazones.rebalance.candidates import Candidate, candidates, why_not
+from numazones.rebalance.candidates import EvictionCandidate, candidates, why_not
 from numazones.rebalance.moves import Disruption
 from numazones.rebalance.policy import Policy
 
@@ -67,7 +67,9 @@ def test_what_replaces_a_pod_is_made_when_it_is_asked_for_and_once(build: Any) -
             return super().get(owner, default)
 
     pod = build.pod("p", 1)
-    one, _other = (Candidate(pod, Disruption.of(pod), index, templates=Templates()) for index in range(2))
+    one, _other = (
+        EvictionCandidate(pod, Disruption.of(pod), index, templates=Templates()) for index in range(2)
+    )
     assert asked == []
     assert one.replacement is one.replacement
     assert one.replacement.uid == "p~"

@@ -11,7 +11,7 @@ from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import InvalidShape
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of, title
 from numazones.rebalance.goals import Align, Vacate, pending_goals
-from numazones.rebalance.policy import InvalidPolicy, Target
+from numazones.rebalance.policy import InvalidPolicy, ReplacementTarget
 from numazones.rebalance.protections import InvalidProtections
 
 
@@ -30,7 +30,7 @@ def test_settings_are_taken_over() -> None:
         ),
         {"gold": 1000},
     )
-    assert (policy.target, policy.min_gain, policy.max_evictions) == (Target.SAME, 3, 7)
+    assert (policy.target, policy.min_gain, policy.max_evictions) == (ReplacementTarget.SAME, 3, 7)
     assert policy.cooldown == timedelta(minutes=90)
     assert policy.protections.min_pod_age == timedelta(seconds=90)
     assert policy.protections.priority_threshold == 1000

@@ -9,10 +9,10 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.label_selector import InvalidSelector
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.filter import (
     EVICT,
-    Surroundings,
+    EvictionContext,
     eviction_cost,
     objections,
     order,
@@ -110,10 +110,10 @@ UNREADABLE_BUDGET = Budget.from_api(
         "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}},
     }
 )
-SURROUNDINGS = Surroundings(
+SURROUNDINGS = EvictionContext(
     now=NOW,
     replicas={"rs": 2, "job": 5},
-    headroom=Headroom.of([BUDGET, UNREADABLE_BUDGET]),
+    headroom=BudgetHeadroom.of([BUDGET, UNREADABLE_BUDGET]),
     storage_classes={("shop", "data"): "fast", ("shop", "archive"): "slow"},
     namespace_labels={"shop": {"team": "shop"}},
 )
@@ -462,8 +462,8 @@ def test_each_objection_names_its_rule() -> None:
 def test_the_pods_of_each_owner_are_counted() -> None:
     pods = [pod(name="a"), pod(name="b"), pod(name="c", owners=())]
     (owner,) = {one.uid for one in pods[0].owners}
-    assert Surroundings.count_replicas(pods) == {owner: 2}
-    assert Surroundings.count_replicas([]) == {}
+    assert EvictionContext.count_replicas(pods) == {owner: 2}
+    assert EvictionContext.count_replicas([]) == {}
 
 
 @pytest.mark.parametrize(

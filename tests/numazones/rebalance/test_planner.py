@@ -10,14 +10,14 @@ import pytest
 from numazones.cluster.cluster import Cluster
 from numazones.placement import Unknown, fragmentation
 from numazones.placement.fragmentation import Shape
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals
-from numazones.rebalance.history import Emptied, History, Relocation
+from numazones.rebalance.history import Emptied, MoveHistory, Relocation
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, relocation
-from numazones.rebalance.planner import Outcome, plan
-from numazones.rebalance.policy import InvalidPolicy, Policy, Target
+from numazones.rebalance.planner import PlanningResult, plan
+from numazones.rebalance.policy import InvalidPolicy, Policy, ReplacementTarget
 from numazones.rebalance.proof import prove
 from numazones.rebalance.whatif import Effort, situation_after
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
@@ -31,7 +31,7 @@ def shape(cpus: int, count: int | None = None) -> FitMore:
     return FitMore((Wanted.shape("big", Shape.parse(f"cpu={cpus},memory=1Gi"), count=count),))
 
 
-def moves(outcome: Outcome) -> list[tuple[str, str, str]]:
+def moves(outcome: PlanningResult) -> list[tuple[str, str, str]]:
     assert outcome.plan is not None, outcome.reason
     return [(move.pod.name, move.pod.node, move.node) for move in outcome.plan.moves]
 
@@ -84,7 +84,7 @@ def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: C
     first = plan(goal, situation, policy, expired=never).plan
     assert first is not None
     moved = first.moves[0]
-    history = History().after_move(moved.pod, moved.node, build.now - timedelta(minutes=59))
+    history = MoveHistory().after_move(moved.pod, moved.node, build.now - timedelta(minutes=59))
     again = plan(goal, replace(situation, history=history), policy, expired=never)
     assert (again.plan, again.reason) == (None, "no plan was found within 5 evictions")
     objections = why_not(moved.pod, replace(situation, history=history), policy)
@@ -92,7 +92,7 @@ def test_the_same_move_again_is_suppressed_by_the_cooldown(build: Any, broken: C
     assert objection.message == (
         "a pod of the same owner was moved from or to node n1; its pods there stay until 2026-01-31T12:01:00Z"
     )
-    later = History().after_move(moved.pod, moved.node, build.now - timedelta(minutes=61))
+    later = MoveHistory().after_move(moved.pod, moved.node, build.now - timedelta(minutes=61))
     assert plan(goal, replace(situation, history=later), policy, expired=never).plan is not None
 
 
@@ -137,7 +137,7 @@ def test_a_budget_of_one_lets_a_plan_evict_one(build: Any) -> None:
             "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1},
         }
     )
-    situation = build.situation([*labelled, nodes[2]], headroom=Headroom.of([budget]))
+    situation = build.situation([*labelled, nodes[2]], headroom=BudgetHeadroom.of([budget]))
     goal = shape(5, count=2)
     outcome = plan(goal, situation, Policy(), expired=never)
     assert outcome.plan is not None
@@ -177,9 +177,12 @@ def _without(node: Any, uid: str) -> Any:
     return evict(node, node.pods[uid])
 
 
-@pytest.mark.parametrize(("target", "node"), [(Target.SAME, "n1"), (Target.OTHER, "n2"), (Target.ANY, "n2")])
+@pytest.mark.parametrize(
+    ("target", "node"),
+    [(ReplacementTarget.SAME, "n1"), (ReplacementTarget.OTHER, "n2"), (ReplacementTarget.ANY, "n2")],
+)
 def test_replacements_go_where_the_policy_lets_them(
-    build: Any, two_ways: Any, target: Target, node: str
+    build: Any, two_ways: Any, target: ReplacementTarget, node: str
 ) -> None:
     outcome = plan(shape(4), build.situation(two_ways), Policy(target=target), expired=never)
     assert moves(outcome) == [("y", "n1", node)]
@@ -258,7 +261,7 @@ def test_a_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
     daemon = replace(daemon, owners=(owner._replace(kind="DaemonSet"),))
     node = build.put(build.node("n1", cpus=4), build.pod("a", 2), daemon)
     situation = build.situation([node, build.node("n2", zones=1, cpus=4)])
-    outcome = plan(Vacate("n1"), situation, Policy(target=Target.OTHER), expired=never)
+    outcome = plan(Vacate("n1"), situation, Policy(target=ReplacementTarget.OTHER), expired=never)
     assert moves(outcome) == [("a", "n1", "n2")]
 
 
@@ -296,7 +299,7 @@ def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any,
     situation, policy = build.situation(two_ways), Policy(cooldown=timedelta(hours=1))
     failed: set[Relocation] = set()
     while True:
-        history = History(failed=dict.fromkeys(failed, build.now - timedelta(minutes=59)))
+        history = MoveHistory(failed=dict.fromkeys(failed, build.now - timedelta(minutes=59)))
         outcome = plan(shape(4), replace(situation, history=history), policy, expired=never)
         if outcome.plan is None:
             break
@@ -309,7 +312,7 @@ def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any,
         f"besides {len(failed)} moves of plans that failed or were rejected, barred for the cooldown"
         in outcome.reason
     )
-    over = History(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
+    over = MoveHistory(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
     assert plan(shape(4), replace(situation, history=over), policy, expired=never).plan is not None
 
 
@@ -324,7 +327,7 @@ def test_a_failed_move_is_barred_for_the_replacement_too_and_its_owner_may_go_el
     assert first is not None
     owner = first.moves[0].pod.controller
     assert owner is not None
-    history = History(failed={(owner.uid, "n1", "n2"): build.now - timedelta(minutes=minutes)})
+    history = MoveHistory(failed={(owner.uid, "n1", "n2"): build.now - timedelta(minutes=minutes)})
     situation = replace(situation, history=history)
     assert moves(plan(goal, situation, policy, expired=never)) == [move]
     proof = prove(first, goal, situation, policy)
@@ -337,7 +340,7 @@ def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(
     node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
     goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     failed = {("p-rs", "n1", "n1"): build.now}
-    situation = replace(build.situation([node]), history=History(failed=failed))
+    situation = replace(build.situation([node]), history=MoveHistory(failed=failed))
     assert plan(goal, situation, Policy(), expired=never).plan is None
 
 
@@ -349,7 +352,7 @@ def test_room_that_another_policys_plan_made_is_filled_after_a_day_and_no_sooner
     made: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     emptied = {"n2": Emptied("other", build.now - timedelta(hours=hours))}
-    situation = replace(build.situation(broken()), history=History(emptied=emptied))
+    situation = replace(build.situation(broken()), history=MoveHistory(emptied=emptied))
     careless = plan(shape(4), build.situation(broken()), Policy(), expired=never)
     assert moves(careless) == [("b", "n1", "n2")]
     outcome = plan(shape(4), situation, Policy(), expired=never)
@@ -370,7 +373,9 @@ def test_a_plan_goes_elsewhere_than_to_where_another_policys_plan_made_room(
     build: Any, broken: Callable[..., Any]
 ) -> None:
     nodes = [*broken(), build.node("n3", zones=1, cpus=3)]
-    situation = replace(build.situation(nodes), history=History(emptied={"n2": Emptied("other", build.now)}))
+    situation = replace(
+        build.situation(nodes), history=MoveHistory(emptied={"n2": Emptied("other", build.now)})
+    )
     outcome = plan(shape(4), situation, Policy(), expired=never)
     assert moves(outcome) == [("b", "n1", "n3")]
     assert outcome.undoes == {}
@@ -381,7 +386,7 @@ def test_for_a_pod_that_waits_the_room_that_another_policys_plan_made_is_filled(
 ) -> None:
     goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     situation = replace(
-        build.situation(broken()), history=History(emptied={"n2": Emptied("other", build.now)})
+        build.situation(broken()), history=MoveHistory(emptied={"n2": Emptied("other", build.now)})
     )
     assert moves(plan(goal, situation, Policy(), expired=never)) == [("b", "n1", "n2")]
 
@@ -390,7 +395,7 @@ def test_a_goal_that_no_plan_reaches_anyhow_contradicts_nobody(
     build: Any, broken: Callable[..., Any]
 ) -> None:
     emptied = {"n2": Emptied("other", build.now)}
-    situation = replace(build.situation(broken()), history=History(emptied=emptied))
+    situation = replace(build.situation(broken()), history=MoveHistory(emptied=emptied))
     outcome = plan(shape(40), situation, Policy(), expired=never)
     assert (outcome.plan, outcome.undoes) == (None, {})
     assert "policy other" not in outcome.reason
@@ -414,7 +419,7 @@ def test_nodes_that_are_not_known_for_certain_take_part_in_no_plan(build: Any, b
         build.node("n2", zones=1, cpus=3),
     ]
     situation = build.situation([nodes[0], blind(nodes[1])])
-    assert plan(shape(5), situation, Policy(target=Target.OTHER), expired=never).plan is None
+    assert plan(shape(5), situation, Policy(target=ReplacementTarget.OTHER), expired=never).plan is None
     situation = build.situation([blind(nodes[0]), nodes[1]])
     objections = why_not(nodes[0].pods["p"], situation, Policy())
     assert [objection.rule for objection in objections] == ["NodeState"]
@@ -449,14 +454,14 @@ FORESEEN = "where its replacement will run cannot be foreseen: "
 @pytest.mark.parametrize(
     ("spec", "target", "message"),
     [
-        (ANTI_AFFINITY, Target.ANY, f"{FORESEEN}podAntiAffinity"),
-        (SPREAD, Target.ANY, f"{FORESEEN}topologySpreadConstraints"),
-        (CLAIM, Target.ANY, "volumes may bind it to nodes (PVC data); target Same moves it"),
-        (CLAIM, Target.SAME, ""),
+        (ANTI_AFFINITY, ReplacementTarget.ANY, f"{FORESEEN}podAntiAffinity"),
+        (SPREAD, ReplacementTarget.ANY, f"{FORESEEN}topologySpreadConstraints"),
+        (CLAIM, ReplacementTarget.ANY, "volumes may bind it to nodes (PVC data); target Same moves it"),
+        (CLAIM, ReplacementTarget.SAME, ""),
     ],
 )
 def test_pods_stay_where_nobody_can_say_where_they_would_land(
-    build: Any, spec: dict[str, Any], target: Target, message: str
+    build: Any, spec: dict[str, Any], target: ReplacementTarget, message: str
 ) -> None:
     """Inter-pod rules and volumes are beyond the filters that plans are proven with."""
     node = build.put(build.node("n1"), build.pod("p", 1, spec=spec))
@@ -481,7 +486,7 @@ def test_three_and_three_free_cpus_become_four(build: Any) -> None:
     nodes = [node, build.put(build.node("n2", zones=1, cpus=4), build.pod("d", 2))]
     big = replace(build.pod("big", 4), phase="Pending")
     outcome = plan(
-        pending_goals([big])[0], build.situation(nodes), Policy(target=Target.OTHER), expired=never
+        pending_goals([big])[0], build.situation(nodes), Policy(target=ReplacementTarget.OTHER), expired=never
     )
     assert moves(outcome) == [("a", "n1", "n2")]
     assert outcome.plan is not None

@@ -8,14 +8,14 @@ import pytest
 
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement.fragmentation import Shape
-from numazones.rebalance.budgets import Budget, Headroom
+from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
-from numazones.rebalance.history import Emptied, History
+from numazones.rebalance.history import Emptied, MoveHistory
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, Placement, Plan, evict, relocation, replacement
+from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, relocation, replacement
 from numazones.rebalance.planner import plan
-from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.proof import choices, prove
 
 
@@ -51,7 +51,7 @@ def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -
     (move,) = good.moves
     elsewhere = prove(replace(good, moves=(replace(move, affinity=("n3",)),)), goal, situation, policy)
     assert elsewhere.reason == "no node that the scheduler could choose is left for default/y"
-    wrong = prove(good, goal, situation, Policy(target=Target.SAME))
+    wrong = prove(good, goal, situation, Policy(target=ReplacementTarget.SAME))
     assert "but the policy's target is Same" in wrong.reason
     gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
     assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
@@ -182,7 +182,7 @@ def test_a_pod_that_may_come_at_any_time_must_leave_every_replacement_its_place(
     smaller = replace(build.pod("big", 3), phase="Pending")
     (goal,) = pending_goals([smaller])
     move = moved(first.pods["p"], "n1", affinity=("n1",))
-    useless = Plan((move,), 0, 0, (Placement(smaller, "n1"),))
+    useless = Plan((move,), 0, 0, (PlacedPod(smaller, "n1"),))
     last = prove(useless, goal, build.situation([first]), Policy()).reason
     assert last.startswith("pod default/big may be put on node n1, which does not take it: ")
     early = replace(build.situation([first]), at_any_time=frozenset({"big"}))
@@ -238,7 +238,7 @@ def test_moves_that_a_disruption_budget_allows_one_by_one_are_counted_together(b
                 "status": {"disruptionsAllowed": allowed, "observedGeneration": 1},
             }
         )
-        situation = build.situation([first, build.node("n2")], headroom=Headroom.of([budget]))
+        situation = build.situation([first, build.node("n2")], headroom=BudgetHeadroom.of([budget]))
         moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
         proof = prove(Plan(moves, -2, 0), Vacate("n1"), situation, Policy(limits=Limits(total=5)))
         assert proof.holds is (allowed == len(moves))
@@ -249,8 +249,8 @@ def test_a_policy_that_moves_pods_to_other_nodes_leaves_none_where_it_is(build: 
     first = build.put(build.node("n1"), build.pod("p", 1))
     situation = build.situation([first])
     stay = Plan((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)
-    assert prove(stay, Vacate("n1"), situation, Policy(target=Target.SAME)).holds
-    assert prove(stay, Vacate("n1"), situation, Policy(target=Target.OTHER)).reason == (
+    assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.SAME)).holds
+    assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.OTHER)).reason == (
         "the replacement of default/p may be put on node n1, but the policy's target is Other"
     )
 
@@ -265,21 +265,21 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
         (59, "moved a pod of the same owner from n1 to there failed or was rejected within the cooldown"),
         (60, ""),
     ):
-        failed = History(failed={same: build.now - timedelta(minutes=age)})
+        failed = MoveHistory(failed={same: build.now - timedelta(minutes=age)})
         situation = replace(build.situation([first, build.node("n2")]), history=failed)
         proof = prove(away, Vacate("n1"), situation, policy)
         assert (proof.holds, proof.reason.endswith(reason)) == (not reason, True)
 
 
 def test_room_that_another_policy_made_is_for_pods_that_wait_alone(build: Any, two_ways: Any) -> None:
-    made_room = History(emptied={"n2": Emptied("other", build.now - timedelta(hours=23))})
+    made_room = MoveHistory(emptied={"n2": Emptied("other", build.now - timedelta(hours=23))})
     first = build.put(build.node("n1"), build.pod("p", 1))
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)
     assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
         "the replacement of default/p may be put on node n2, where a plan of policy other made room; before "
         "2026-01-31T13:00:00Z only plans for pods that wait fill it"
     )
-    older = History(emptied={"n2": Emptied("other", build.now - timedelta(hours=24))})
+    older = MoveHistory(emptied={"n2": Emptied("other", build.now - timedelta(hours=24))})
     open_again = replace(closed, history=older)
     assert holds(open_again, moved(first.pods["p"], "n2", affinity=("n2",))) == ""
     big = replace(build.pod("big", 4), phase="Pending")

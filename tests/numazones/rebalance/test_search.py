@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
-from numazones.rebalance.candidates import Candidate, Situation, candidates
+from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Allowance, Limits, Tally
 from numazones.rebalance.moves import Disruption, evict, place, relocation
-from numazones.rebalance.policy import Policy, Target
-from numazones.rebalance.search import Breadth, Found, NodeState, Search, View, state_key
+from numazones.rebalance.policy import Policy, ReplacementTarget
+from numazones.rebalance.search import Breadth, Found, NodeState, Search, SearchState, state_key
 from tests.laws import examples
 
 
@@ -26,7 +26,7 @@ def shape(cpus: int) -> FitMore:
 
 
 def search(situation: Situation, goal: Goal, **settings_: Any) -> Search:
-    settings_ = {"target": Target.ANY, "expired": lambda: False, **settings_}
+    settings_ = {"target": ReplacementTarget.ANY, "expired": lambda: False, **settings_}
     return Search(situation.cluster, goal, candidates(situation, Policy()), **settings_)
 
 
@@ -59,7 +59,7 @@ def test_the_fewest_evictions_come_first_and_are_known_to_be_the_fewest(broken: 
 @pytest.mark.parametrize(
     ("changes", "limits", "most"),
     [
-        ({"target": Target.SAME}, None, 5),
+        ({"target": ReplacementTarget.SAME}, None, 5),
         ({"expired": lambda: True}, None, 5),
         ({}, Limits(total=0), 5),
         ({}, None, 0),
@@ -113,7 +113,7 @@ def test_the_pending_pod_may_take_its_place_before_the_last_replacement(build: A
     goal = FitMore((Wanted("big", big, 1, (big,)),))
     alone = search(situation, goal)
     assert alone.find(1, allowance(situation), at_most=1) is None
-    sought = search(situation, goal, pending=Candidate(big, Disruption(), -1))
+    sought = search(situation, goal, pending=EvictionCandidate(big, Disruption(), -1))
     found = sought.find(1, allowance(situation), at_most=1)
     assert steps(found) == [("p", "n1")]
     assert found is not None
@@ -148,13 +148,13 @@ def test_a_replacement_that_does_not_fit_leaves_no_state(build: Any) -> None:
     full = build.put(build.node("n2", zones=1), build.pod("filler", 3))
     running = build.pod("a", 3)
     state = node_state(full, shape(1))
-    assert state.with_replacement(Candidate(running, Disruption(), 0)) is None
+    assert state.with_replacement(EvictionCandidate(running, Disruption(), 0)) is None
 
 
 def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
     goal = shape(4)
     states = {name: node_state(node, goal) for name, node in broken.cluster.nodes.items()}
-    view = View(states, {}, (0,))
+    view = SearchState(states, {}, (0,))
     (moved,) = (each for each in candidates(broken, Policy()) if each.pod.name == "b")
     freed = view.with_state("n1", states["n1"].without(moved))
     assert freed.counts == (1,)
@@ -165,7 +165,7 @@ def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
 def test_views_in_the_same_state_are_told_from_others_however_they_came_about(broken: Situation) -> None:
     goal = shape(4)
     sought = search(broken, goal)
-    start = View(sought.states, {}, (0,))
+    start = SearchState(sought.states, {}, (0,))
     moved, *_ = candidates(broken, Policy())
     name, other = moved.pod.node, next(name for name in sought.states if name != moved.pod.node)
     freed = sought.states[name].without(moved)

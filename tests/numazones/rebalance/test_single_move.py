@@ -7,12 +7,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numazones.advice.changes import Advice, Around, Change, Cost, advise_on
+from numazones.advice.changes import Advice, Change, ChangeCost, NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, Placement, Plan, evict
+from numazones.rebalance.moves import Move, PlacedPod, Plan, evict
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
@@ -33,7 +33,7 @@ def advised(wanted: ClusterPod, node: ClusterNode, situation: Situation) -> tupl
     def objection(pod: ClusterPod) -> str:
         return next((one.message for one in why_not(pod, situation, ONE)), "")
 
-    around = Around(Destinations(situation.cluster.nodes.values(), situation.templates), objection)
+    around = NodeContext(Destinations(situation.cluster.nodes.values(), situation.templates), objection)
     return tuple(one for one in advise_on(wanted, node, around) if one.change is Change.EVICTION)
 
 
@@ -78,7 +78,7 @@ def test_a_pod_whose_replacement_no_node_takes_is_only_removed(build: Builders) 
     full = build.put(build.node("m"), build.pod("c", 3), build.pod("d", 4))
     situation, wanted = build.situation([node, full]), waiting(build, 4)
     (found,) = advised(wanted, node, situation)
-    assert found.cost is Cost.REMOVAL
+    assert found.cost is ChangeCost.REMOVAL
     assert planned(wanted, situation) == ()
 
 
@@ -90,7 +90,7 @@ def test_the_template_decides_where_a_replacement_fits(build: Builders) -> None:
     situation, wanted = build.situation([node, free]), waiting(build, 3)
     assert advised(wanted, node, situation)[0].sentence == "move default/held, which holds 3 CPUs, to m"
     larger = replace(situation, templates={"held-rs": build.pod("held", 4)})
-    assert all(one.cost is Cost.REMOVAL for one in advised(wanted, node, larger))
+    assert all(one.cost is ChangeCost.REMOVAL for one in advised(wanted, node, larger))
 
 
 @given(seed=st.integers(0, 10**6), cpus=st.integers(2, 6))
@@ -103,7 +103,7 @@ def test_there_is_a_move_to_advise_where_there_is_a_plan_and_each_one_advised_is
     nodes = situation.cluster.nodes
     goal = pending_goals([wanted])[0]
     found = [(node, one) for node in nodes.values() for one in advised(wanted, node, situation)]
-    moves = [(node, one) for node, one in found if one.cost is Cost.MOVE]
+    moves = [(node, one) for node, one in found if one.cost is ChangeCost.MOVE]
     if any(goal.total(goal.worth(node)) for node in nodes.values()):
         return  # it fits as things are
     assert bool(moves) == bool(planned(wanted, situation))
@@ -113,7 +113,7 @@ def test_there_is_a_move_to_advise_where_there_is_a_plan_and_each_one_advised_is
         move = destinations.single_move(wanted, pod, node)
         assert move is not None
         draft = Plan(
-            (replace(move, affinity=(move.node,)),), 0, 1, (Placement(wanted, node.name, (), (node.name,)),)
+            (replace(move, affinity=(move.node,)),), 0, 1, (PlacedPod(wanted, node.name, (), (node.name,)),)
         )
         proof = prove(draft, goal, situation, ONE)
         assert proof.holds, (one.sentence, proof.reason)

@@ -7,6 +7,7 @@ import pytest
 
 from numazones.api.rebalance import RebalancePolicy
 from numazones.api.zones import zones_from_node
+from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import why_not
@@ -76,7 +77,7 @@ def test_plans_follow_one_another_until_none_is_left(dump: dict[str, Any]) -> No
     spec = RebalancePolicy.from_api(POLICY, strict=True).spec
     (goal,) = standing_goals(spec.goals)
     policy = policy_of(spec, {})
-    report = what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=200_000).to_json()
+    report = document(what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=200_000))
     assert policy.protections.effective[0] == "PodsWithLocalStorage"
     assert title(goal) == "shape large"
     assert (report["before"], report["after"], report["evictions"]) == (0, 2, 2)

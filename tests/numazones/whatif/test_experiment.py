@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numazones.apimachinery.answer import document as written
 from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration
 from numazones.whatif.experiment import Estimate, Experiment, Variant, compare, make_runs, shape_of
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.settings import parse
-from numazones.whatif.trial import Outcome
-from numazones.whatif.workload import Group, Recipe
+from numazones.whatif.trial import TrialResult
+from numazones.whatif.workload import PodGroup, Recipe
 from numazones_koordinator.placement import KoordinatorPlacement
 from tests.laws import examples
 from tests.models.koordinator import building as koordinator
@@ -26,7 +27,7 @@ def experiment(*variants: str, seed: int = 1, churn: int = 5, recipe: str = "6xc
     chosen = [parse([text] if text else []) for text in ("", *variants)]
     return Experiment(
         tuple(Variant(tuple(one.items()), (base.with_settings(one),)) for one in chosen),
-        Recipe((Group.parse(recipe),), churn=churn),
+        Recipe((PodGroup.parse(recipe),), churn=churn),
         seed,
     )
 
@@ -58,9 +59,9 @@ def test_a_kubelet_that_would_not_start_is_told_with_its_settings() -> None:
     assert str(error.value).startswith("with topologyManagerScope=node, the kubelet of m0 would not start: ")
 
 
-def outcome(admitted: int, *, arrived: int = 10, largest: int = 4) -> Outcome:
+def outcome(admitted: int, *, arrived: int = 10, largest: int = 4) -> TrialResult:
     rejected = (("TopologyAffinityError", arrived - admitted),) if admitted < arrived else ()
-    return Outcome(arrived, admitted, rejected, 0, 0, ((0, 3), (1, 1)), 2, 8, None, largest)
+    return TrialResult(arrived, admitted, rejected, 0, 0, ((0, 3), (1, 1)), 2, 8, None, largest)
 
 
 def test_an_estimate_is_mean_and_normal_interval() -> None:
@@ -76,13 +77,13 @@ def test_differences_are_those_within_the_same_run() -> None:
     assert old.measures["admitted"].mean == 5
     assert not old.differences
     found = new.differences["admitted"]
-    assert (found.estimate.mean, found.more, found.less) == (0.6667, 2, 1)
+    assert (found.mean, found.more, found.less) == (0.6667, 2, 1)
     assert new.measures["rejected TopologyAffinityError"].mean == 4.3333
     assert "stranded CPUs" not in new.measures
 
 
 def test_a_comparison_is_json_that_names_its_seed() -> None:
-    document = compare(TWO, [(outcome(4), outcome(6))], asked=5).document()
+    document = written(compare(TWO, [(outcome(4), outcome(6))], asked=5))
     assert json.loads(json.dumps(document)) == document
     assert (document["seed"], document["runs"], document["asked"], document["shape"]) == (1, 1, 5, None)
     assert document["variants"][1]["settings"] == {"topologyManagerPolicy": "restricted"}
@@ -107,6 +108,6 @@ def test_a_comparison_is_json_that_names_its_seed() -> None:
 def test_free_cpus_are_measured_by_the_largest_pod_that_fits_a_numa_node(
     groups: tuple[str, ...], shape: str | None
 ) -> None:
-    recipe = Recipe(tuple(map(Group.parse, groups)))
+    recipe = Recipe(tuple(map(PodGroup.parse, groups)))
     found = shape_of(recipe.examples(), [node_template(MACHINE, name="m0")])
     assert (None if found is None else str(found)) == shape

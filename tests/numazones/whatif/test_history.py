@@ -11,15 +11,15 @@ from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.whatif.history import (
+    AlreadyRunning,
     Arrival,
     Departure,
     DeviceHealth,
-    Held,
+    KubeletRestart,
     Observed,
     Operation,
-    Outcome,
     Preference,
-    Restart,
+    ReplayedDecision,
     replay,
 )
 from tests.numazones.kubelet import building
@@ -34,7 +34,7 @@ def arrival(name: str, count: int, *, gpus: int = 0, ended: bool = False, **seen
     return Arrival(f"team/{name}", PodInfo(pod), Observed(**{"admitted": True, **seen}), ended=ended)
 
 
-def replayed(operations: Iterable[Operation], *, cpu: int = 16_000) -> list[Outcome]:
+def replayed(operations: Iterable[Operation], *, cpu: int = 16_000) -> list[ReplayedDecision]:
     devices = building.gpus((0,), (0,), (1,))
     preference = Preference()
     state = Node.fresh(building.machine(), building.configuration(), devices, preferred_allocation=preference)
@@ -55,7 +55,7 @@ def test_what_was_observed_and_what_the_model_says_agree() -> None:
         default_cpus=cpuset.parse("0,3-8,11-15"),
     )
     rejected = arrival("second", 9, admitted=False, reason="TopologyAffinityError", message=ALIGNMENT)
-    assert replayed([first, rejected]) == [Outcome("team/first"), Outcome("team/second")]
+    assert replayed([first, rejected]) == [ReplayedDecision("team/first"), ReplayedDecision("team/second")]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,17 @@ def test_what_a_pod_held_is_free_once_it_has_left_or_ended() -> None:
 def test_a_pod_that_was_not_seen_decided_counts_but_is_not_compared() -> None:
     unseen = arrival("unseen", 7, admitted=None)
     after = arrival("after", 4, cpus={"main": cpuset.parse("4-5,12-13")})
-    assert replayed([unseen, after]) == [Outcome("team/after")]
+    assert replayed([unseen, after]) == [ReplayedDecision("team/after")]
 
 
 def test_pods_that_run_are_admitted_again_after_a_restart() -> None:
     first, second = arrival("first", 4), arrival("second", 2)
-    outcomes = replayed([first, second, Departure("second"), Restart()])
-    assert outcomes == [Outcome("team/first"), Outcome("team/second"), Outcome("team/first")]
+    outcomes = replayed([first, second, Departure("second"), KubeletRestart()])
+    assert outcomes == [
+        ReplayedDecision("team/first"),
+        ReplayedDecision("team/second"),
+        ReplayedDecision("team/first"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...],
     assert given.memory.assignments["p"].keys() == {"first", "second", "main"}
     memory = given.kubelet.memory.release(given.memory, "p", gone)
     state = Node(given.kubelet, given.cpus, memory, given.devices)
-    held = Held("team/p", PodInfo(pod), {"main": given.cpus.assignments["p"]["main"]}, {})
+    held = AlreadyRunning("team/p", PodInfo(pod), {"main": given.cpus.assignments["p"]["main"]}, {})
     node = NodeInfo(state, allocatable={"cpu": 16_000, "memory": 32 * GI})
     (outcome,) = replay(node, {}, [held], preference=Preference())
     assert list(outcome.differences) == said
@@ -138,10 +142,14 @@ def test_a_pod_that_a_restart_would_reject_is_named_and_no_difference() -> None:
     state = admit(fresh, first).node
     state = admit(state, building.pod("second", building.container("main", 2, "13Gi"))).node
     seen: Any = {"main": (("memory", (0,), GI),)}
-    held = Held("team/first", PodInfo(first), {"main": state.cpus.assignments["first"]["main"]}, seen)
+    held = AlreadyRunning(
+        "team/first", PodInfo(first), {"main": state.cpus.assignments["first"]["main"]}, seen
+    )
     node = NodeInfo(state, allocatable={"cpu": 16_000, "memory": 32 * GI})
     said = f"TopologyAffinityError: {ALIGNMENT}"
-    assert list(replay(node, {}, [held], preference=Preference())) == [Outcome("team/first", (), said)]
+    assert list(replay(node, {}, [held], preference=Preference())) == [
+        ReplayedDecision("team/first", (), said)
+    ]
 
 
 def test_a_device_that_fails_is_given_to_nobody_until_it_is_healthy_again() -> None:

@@ -6,7 +6,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode, start_nodes
-from numazones.whatif.settings import InvalidSetting, apply, parse, with_needed_gates
+from numazones.whatif.settings import IneffectiveSetting, apply, parse, with_needed_gates
 from tests.numazones.kubelet import building
 
 MACHINE = "sockets=2,numa=2,cores=16,threads=2,memory=64Gi"
@@ -58,7 +58,7 @@ def test_reserved_memory_is_set_as_a_whole() -> None:
     ],
 )
 def test_what_is_no_setting_is_refused_with_its_name(text: str, said: str) -> None:
-    with pytest.raises(InvalidSetting) as error:
+    with pytest.raises(IneffectiveSetting) as error:
         parse([text])
     assert said in str(error.value)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate
 from numazones.whatif.sizing import POLICIES, Size, best, choices, size
-from numazones.whatif.workload import Group
+from numazones.whatif.workload import PodGroup
 from tests.laws import examples
 
 # NUMA nodes of 8 CPUs, two of which the system keeps on the first one.
@@ -18,7 +18,7 @@ def sized(
     *groups: str, policy: str = "single-numa-node", reserved: str = "0,8", machine: NodeTemplate = MACHINE
 ) -> Size:
     wanted = {"topologyManagerPolicy": policy, "reservedSystemCPUs": reserved}
-    return size(machine, [Group.parse(text) for text in groups], wanted)
+    return size(machine, [PodGroup.parse(text) for text in groups], wanted)
 
 
 @pytest.mark.parametrize(

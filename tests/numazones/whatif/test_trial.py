@@ -12,8 +12,8 @@ from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
 from numazones.whatif.settings import parse
-from numazones.whatif.trial import Outcome
-from numazones.whatif.workload import Event, Group, Leaving, Recipe
+from numazones.whatif.trial import TrialResult
+from numazones.whatif.workload import Event, Leaving, PodGroup, Recipe
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from tests.models.koordinator import building as koordinator
@@ -31,18 +31,18 @@ def nodes(*given: str, count: int = 1) -> list[ClusterNode]:
 
 
 def pods(*groups: str) -> list[ClusterPod]:
-    arriving = Recipe(tuple(map(Group.parse, groups))).events(RandomNumbers(1, 0))
+    arriving = Recipe(tuple(map(PodGroup.parse, groups))).events(RandomNumbers(1, 0))
     return [event for event in arriving if isinstance(event, ClusterPod)]
 
 
-def run(events: Iterable[Event], *given: str, shape: str = "cpu=10", count: int = 1) -> Outcome:
+def run(events: Iterable[Event], *given: str, shape: str = "cpu=10", count: int = 1) -> TrialResult:
     return trial.run(nodes(*given, count=count), events, shape=Shape.parse(shape))
 
 
 def test_a_run_is_counted() -> None:
     # NUMA node 0 takes 14 of its 14, NUMA node 1 takes 12 of its 16, and the third finds 4 there.
     outcome = run(pods("cpu=14", "cpu=12", "cpu=5"), shape="cpu=3")
-    assert outcome == Outcome(
+    assert outcome == TrialResult(
         arrived=3,
         admitted=2,
         rejected=(("Unschedulable", 1),),

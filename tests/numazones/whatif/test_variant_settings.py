@@ -3,7 +3,7 @@
 import pytest
 
 from numazones.prediction.node_choice import NodeChoice
-from numazones.whatif.settings import InvalidSetting
+from numazones.whatif.settings import IneffectiveSetting
 from numazones.whatif.variant_settings import parse, split
 
 
@@ -37,6 +37,6 @@ WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InvalidSetting) as error:
+    with pytest.raises(IneffectiveSetting) as error:
         parse([text])
     assert str(error.value).startswith(message)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.whatif.random_numbers import RandomNumbers
-from numazones.whatif.workload import Event, Group, History, InvalidGroup, Leaving, Recipe
+from numazones.whatif.workload import Event, InvalidGroup, Leaving, PodGroup, Recipe, RecordedEvents
 
 
 def events(*groups: str, run: int = 0, mixed: bool = False, churn: int = 0) -> list[Event]:
-    recipe = Recipe(tuple(map(Group.parse, groups)), mixed=mixed, churn=churn)
+    recipe = Recipe(tuple(map(PodGroup.parse, groups)), mixed=mixed, churn=churn)
     return list(recipe.events(RandomNumbers(1, run)))
 
 
@@ -49,7 +49,7 @@ def test_pods_ask_for_what_they_may_use_and_have_names_of_their_own() -> None:
 
 @given(st.integers(0, 6), st.integers(0, 40), st.integers(1, 3), st.integers(0, 100))
 def test_churn_takes_pods_away_and_brings_them_back(count: int, churn: int, away: int, run: int) -> None:
-    pods = Recipe((Group.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn, away=away)
+    pods = Recipe((PodGroup.parse(f"{count}xcpu=1-3"),) if count else (), churn=churn, away=away)
     present: set[str] = set()
     steps = 0
     for event in pods.events(RandomNumbers(7, run)):
@@ -66,7 +66,7 @@ def test_churn_takes_pods_away_and_brings_them_back(count: int, churn: int, away
 
 
 def test_what_comes_last_comes_after_all_churn() -> None:
-    recipe = Recipe((Group.parse("3xcpu=1"),), churn=5, last=(Group.parse("2xcpu=9"),))
+    recipe = Recipe((PodGroup.parse("3xcpu=1"),), churn=5, last=(PodGroup.parse("2xcpu=9"),))
     happened = list(recipe.events(RandomNumbers(1, 0)))
     assert cpus(happened[-2:]) == [9, 9]
     assert [pod.requests["cpu"] for pod in recipe.examples()] == [1000, 9000]
@@ -91,8 +91,8 @@ def test_pods_of_a_cluster_arrive_in_random_order_where_they_were() -> None:
 def test_a_history_is_the_same_in_every_run() -> None:
     happened = (*events("2xcpu=1"), Leaving("pod-0"))
     assert (
-        list(History(happened).events(RandomNumbers(1, 0)))
-        == list(History(happened).events(RandomNumbers(2, 9)))
+        list(RecordedEvents(happened).events(RandomNumbers(1, 0)))
+        == list(RecordedEvents(happened).events(RandomNumbers(2, 9)))
         == list(happened)
     )
 
@@ -111,10 +111,10 @@ def test_a_history_is_the_same_in_every_run() -> None:
 )
 def test_what_is_no_group_is_refused(text: str, said: str) -> None:
     with pytest.raises(InvalidGroup) as error:
-        Group.parse(text)
+        PodGroup.parse(text)
     assert said in str(error.value)
 
 
 def test_a_group_reads_as_it_was_written() -> None:
-    assert str(Group.parse("20xmemory=4Gi,cpu=2-8")) == "20xcpu=2-8,memory=4Gi"
-    assert dict(Group.parse("20xcpu=2-8").largest.requests) == {"cpu": 8000, "memory": 1 << 20}
+    assert str(PodGroup.parse("20xmemory=4Gi,cpu=2-8")) == "20xcpu=2-8,memory=4Gi"
+    assert dict(PodGroup.parse("20xcpu=2-8").largest.requests) == {"cpu": 8000, "memory": 1 << 20}

@@ -13,7 +13,7 @@ from numazones.api.zones import zones_from_node
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
-from numazones.prediction.forecast import Kind, Standing, ask, predict
+from numazones.prediction.forecast import NodeAnswer, PodKind, ask, predict
 from numazones_koordinator.identity import DEVICE
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
@@ -417,7 +417,7 @@ def test_forecasts_tell_namespaces_apart_only_beside_topology_aware_nodes(settin
     setting.configured()
     setting.publish()
     assert not asyncio.run(shared())
-    assert Kind.of(waiting[0]) == Kind.of(waiting[1])
+    assert PodKind.of(waiting[0]) == PodKind.of(waiting[1])
 
 
 def koordinated(setting: Setting) -> None:
@@ -578,7 +578,7 @@ def test_a_pod_like_one_that_runs_there_does_not_get_its_place(setting: Setting)
     setting.topology_aware()
     for name in ("first", "second", "third", "fourth", "fifth"):
         setting.bind(name, "3")
-    kind, node = Kind.of(setting.pod("first", "3").placed("")), setting.state.node("n")
+    kind, node = PodKind.of(setting.pod("first", "3").placed("")), setting.state.node("n")
     assert kind is not None
     assert node is not None
-    assert ask(kind, node).standing is Standing.REJECTS
+    assert ask(kind, node).standing is NodeAnswer.REJECTS

@@ -8,7 +8,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones_operator.mirror.decoding import ZoneReport
-from numazones_operator.mirror.shared_cpu_events import SharedCPUEvents
+from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
 from tests.numazones.kubelet import building
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.held_room import Way
-from numazones_operator.options import Options
+from numazones.prediction.held_room import ArrivalPath
+from numazones_operator.options import OperatorOptions
 from numazones_operator.page.updater import PageUpdater
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.rebalance.inputs import Inputs
@@ -36,7 +36,7 @@ class Updates:
             self.setting.pipeline,
             Inputs(Intent(self.setting.server)),  # type: ignore[arg-type]
             self.held,
-            options=Options(),
+            options=OperatorOptions(),
             metrics=self.setting.metrics,
             identity="test",
             clock=self._clock,
@@ -97,7 +97,7 @@ async def test_held_room_is_shown_until_it_ends() -> None:
     pod = ClusterPod.from_api(pod_body("coming", cpu=2))
     async with updates.running():
         await updates.round()
-        updates.held.hold(pod, ["node"], Way.ASSUMED, seconds=60)
+        updates.held.hold(pod, ["node"], ArrivalPath.ASSUMED, seconds=60)
         await updates.round()
         key = "held/default/coming"
         shown = changes(updates.documents)[key]

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from numazones.prediction.node_choice import ASKING, NodeChoice
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.prevention.extender import decisions
 from numazones_operator.prevention.extender.verdicts import CurrentVerdicts
 from numazones_operator.prevention.held_room import HeldRoom
@@ -56,7 +56,9 @@ PREFERRED = {
 
 
 def two_nodes(choice: NodeChoice) -> OfflinePipeline:
-    offline = OfflinePipeline(Options(settle=SETTLE, debounce=0.0, candidates=3, placement=choice.value))
+    offline = OfflinePipeline(
+        OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3, placement=choice.value)
+    )
     for name, fillers in (("even", (4, 4)), ("uneven", (20,))):
         offline.add_node(name)
         for number, cpu in enumerate(fillers):
@@ -115,7 +117,7 @@ async def test_a_node_that_is_gone_is_no_candidate_and_one_that_comes_while_nobo
 
 
 async def test_nodes_are_ranked_as_if_all_were_sorted_anew_whatever_changes_between() -> None:
-    offline = OfflinePipeline(Options(settle=SETTLE, debounce=0.0, candidates=3))
+    offline = OfflinePipeline(OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3))
     random = Random(1)
     offline.put_pod("waits", cpu=10)
     for step in range(60):

@@ -63,12 +63,12 @@ async def test_one_that_has_no_node_after_some_seconds_is_predicted_for_its_few_
 ) -> None:
     put(setting, released=True)
     await setting.renew()
-    assert setting.published["p"].evaluated == 2
+    assert setting.published["p"].nodes.evaluated == 2
     setting.let_pass(RELEASED_SECONDS)
     assert setting.state.changed.is_set()
     await setting.renew()
     assert len(asked) == 1
-    assert (setting.published["p"].evaluated, setting.published["p"].excluded) == (1, 1)
+    assert (setting.published["p"].nodes.evaluated, setting.published["p"].nodes.excluded) == (1, 1)
     # And then once only.
     setting.let_pass(RELEASED_SECONDS)
     await setting.renew()
@@ -82,4 +82,4 @@ async def test_one_that_was_released_before_it_was_first_seen_is_predicted_at_on
     setting.state.pods.remove(found)
     put(setting, released=True)
     await setting.renew()
-    assert (setting.published["p"].evaluated, setting.published["p"].excluded) == (1, 1)
+    assert (setting.published["p"].nodes.evaluated, setting.published["p"].nodes.excluded) == (1, 1)

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Candidate, Prediction
+from numazones.prediction.forecast import Candidate, NodeCounts, Prediction
 from numazones_operator.events import NORMAL, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.verdict_events import VerdictEvents
@@ -34,8 +34,10 @@ class Events:
 
     def verdict(self, verdict: str, *, after: float = 0.0) -> None:
         self.wait(after)
-        best = (Candidate("n", (0,), 100, 0),) if verdict == "Admissible" else ()
-        self.verdicts.take_verdict(POD, Prediction(verdict, 1, candidates=best), before=self.before)
+        best = (Candidate("n", (0,), score=100),) if verdict == "Admissible" else ()
+        self.verdicts.take_verdict(
+            POD, Prediction(verdict, NodeCounts(1), candidates=best), before=self.before
+        )
         self.before = verdict
 
     def wait(self, seconds: float) -> None:

@@ -8,6 +8,8 @@ from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.prevention.admission_gates import AdmissionGates
 from numazones_operator.prevention.preempting_releases import PreemptingReleases
+from numazones_operator.prevention.release_writer import ReleaseWriter
+from numazones_operator.prevention.served_gates import ServedGates
 from tests.operator.prevention.extender.cluster import Cluster
 
 
@@ -19,20 +21,22 @@ def offline_gates(cluster: Cluster) -> AdmissionGates:
 
     forecasts = cluster.offline.pipeline.forecasts
     return AdmissionGates(
-        cluster.server,  # type: ignore[arg-type]
         cluster.state,
         forecasts,
         cluster.held,
-        _opted_in("default"),
-        cluster.offline.events,
-        enabled=True,
+        ServedGates(cluster.state, _opted_in("default"), cluster.offline.events, enabled=True),
+        ReleaseWriter(
+            cluster.server,  # type: ignore[arg-type]
+            cluster.state,
+            cluster.offline.events,
+            cluster.offline.metrics,
+            wall=cluster.offline.clock,
+        ),
+        PreemptingReleases(cluster.state, forecasts, budgets=None, may_go=may_go),
         may_go=may_go,
-        preempting=PreemptingReleases(cluster.state, forecasts, budgets=None, may_go=may_go),
         changed=asyncio.Event(),
         timeout=0,
-        metrics=cluster.offline.metrics,
         clock=cluster.offline.clock,
-        wall=cluster.offline.clock,
     )
 
 

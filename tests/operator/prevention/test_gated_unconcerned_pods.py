@@ -90,7 +90,7 @@ async def test_where_no_other_node_would_take_it_the_pod_waits_for_room() -> Non
 async def test_it_does_not_wait_for_ever_for_a_node_of_which_nothing_is_known() -> None:
     cluster = cluster_of()
     gates = offline_gates(cluster)
-    gates._timeout = 60.0
+    gates.timeout = 60.0
     gated(cluster, "p", "1")
     await gates.release()
     for zone in list(cluster.state.zones):

@@ -9,8 +9,8 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import RELEASED
-from numazones.prediction.forecast import Kind, Standing, ask
-from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, Held, Way, with_held
+from numazones.prediction.forecast import NodeAnswer, PodKind, ask
+from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held
 from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE, OfflinePipeline
@@ -75,9 +75,7 @@ def test_a_release_that_nobody_can_prove_holds_nothing() -> None:
     cluster.proven = False
     forged = cluster.pod("p", released=EPOCH, nodes=("a", "b"))
     assert cluster.at() == {}
-    cluster.held.hold(
-        forged, ("b",), Way.RELEASED, seconds=RELEASE_SECONDS
-    )  # this process released it itself
+    cluster.held.hold(forged, ("b",), Way.RELEASED, seconds=RELEASE_SECONDS)
     assert cluster.at() == {"b": ["p"]}
 
 
@@ -104,7 +102,7 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_what_is_held(step: float)
     wall = EPOCH
     cluster.held = HeldRoom(cluster.state, clock=cluster.offline.clock, wall=lambda: wall)
     pod = cluster.pod("p")
-    cluster.held.hold(pod, ("a",), Way.RELEASED, seconds=RELEASE_SECONDS)
+    cluster.held.hold(pod, ("a",), ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
     cluster.pod("p", released=wall, nodes=("a",))
     wall += step
     assert cluster.at() == {"a": ["p"]}
@@ -147,11 +145,11 @@ def test_what_is_held_says_for_whom_where_how_and_until_when() -> None:
     released = cluster.pod("released", released=EPOCH, nodes=("a", "b"))
     nominated = cluster.pod("nominated", nominated="b")
     assumed = cluster.pod("assumed")
-    cluster.held.hold(assumed, ("a",), Way.ASSUMED, seconds=45)
+    cluster.held.hold(assumed, ("a",), ArrivalPath.ASSUMED, seconds=45)
     expected = {
-        "assumed": Held(assumed, ("a",), Way.ASSUMED, EPOCH + 45),
-        "nominated": Held(nominated, ("b",), Way.NOMINATED, EPOCH + NOMINATION_SECONDS),
-        "released": Held(released, ("a", "b"), Way.RELEASED, EPOCH + RELEASE_SECONDS),
+        "assumed": Hold(assumed, ("a",), ArrivalPath.ASSUMED, EPOCH + 45),
+        "nominated": Hold(nominated, ("b",), ArrivalPath.NOMINATED, EPOCH + NOMINATION_SECONDS),
+        "released": Hold(released, ("a", "b"), ArrivalPath.RELEASED, EPOCH + RELEASE_SECONDS),
     }
     for _ in range(2):
         assert {one.pod.name: one for one in cluster.held.on_their_way()} == expected
@@ -208,7 +206,7 @@ def test_a_pod_that_is_changed_holds_room_where_it_may_go_now() -> None:
 def test_others_room_counts_for_a_pod_that_is_on_its_way_itself() -> None:
     cluster = Cluster()
     first = cluster.pod("first", nominated="a")
-    cluster.held.hold(first, ("a",), Way.ASSUMED, seconds=60)
+    cluster.held.hold(first, ("a",), ArrivalPath.ASSUMED, seconds=60)
     cluster.pod("second", nominated="a")
     cluster.pod("third", released=EPOCH, nodes=("b",))
     assert cluster.at(first) == {"a": ["second"], "b": ["third"]}
@@ -218,7 +216,7 @@ def test_others_room_counts_for_a_pod_that_is_on_its_way_itself() -> None:
 def test_a_binding_of_a_pod_that_has_ended_holds_nothing(end: str) -> None:
     cluster = Cluster()
     pod = cluster.pod("p")
-    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)
     changed = replace(pod, deleting=True) if end == "deleted" else replace(pod, phase=end)
     cluster.state.pods.put(changed)
     assert cluster.at() == {}
@@ -233,7 +231,7 @@ def test_nobody_leaves_room_for_itself() -> None:
 def test_a_binding_holds_room_until_the_mirror_shows_it(*, mirrored: bool) -> None:
     cluster = Cluster()
     pod = cluster.pod("p") if mirrored else waiting_pod("p")
-    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)
     assert cluster.at() == {"a": ["p"]}
     cluster.pod("p", node="a")
     assert cluster.at() == {}
@@ -243,7 +241,7 @@ def test_a_binding_holds_room_until_the_mirror_shows_it(*, mirrored: bool) -> No
 def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
     cluster = Cluster()
     pod = cluster.pod("p")
-    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)
     cluster.state.pods.remove(pod)
     assert cluster.at() == {}
 
@@ -251,10 +249,10 @@ def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
 def test_a_binding_that_is_never_seen_ends_and_one_that_failed_ends_at_once() -> None:
     cluster = Cluster()
     pod = waiting_pod("p")
-    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)
     cluster.offline.clock.now += 60
     assert cluster.at() == {}
-    cluster.held.hold(pod, ["a"], Way.ASSUMED, seconds=60)
+    cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)
     cluster.held.drop(pod.uid)
     assert cluster.at() == {}
 
@@ -262,7 +260,7 @@ def test_a_binding_that_is_never_seen_ends_and_one_that_failed_ends_at_once() ->
 def test_pods_on_their_way_take_their_numa_nodes_from_who_comes_later() -> None:
     cluster = Cluster()
     node = cluster.state.node("a")
-    kind = Kind.of(waiting_pod("q", cpu=ALL_OF_A_ZONE))
+    kind = PodKind.of(waiting_pod("q", cpu=ALL_OF_A_ZONE))
     assert node is not None
     assert kind is not None
     standing = []
@@ -270,8 +268,8 @@ def test_pods_on_their_way_take_their_numa_nodes_from_who_comes_later() -> None:
         after = with_held(node, [waiting_pod(f"p{n}", cpu=ALL_OF_A_ZONE) for n in range(number)])
         assert after is not None
         standing.append(ask(kind, after).standing)
-    assert standing[:2] == [Standing.ADMITS, Standing.ADMITS]
-    assert standing[2] is not Standing.ADMITS
+    assert standing[:2] == [NodeAnswer.ADMITS, NodeAnswer.ADMITS]
+    assert standing[2] is not NodeAnswer.ADMITS
 
 
 def test_beside_a_pod_that_cannot_be_read_nothing_is_promised() -> None:

@@ -13,7 +13,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import GATE
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_simulator import node_kinds
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 from tests.laws import examples
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
@@ -55,7 +55,7 @@ def test_no_order_of_arrival_leads_to_a_rejection(
     kinds: list[Any], seed: int, running: int, gated: int
 ) -> None:
     nodes = [SimulatedNode(kind(f"node-{n}", f"10.0.0.{n + 1}")) for n, kind in enumerate(kinds)]
-    draw, pods = random.Random(seed), Workload(seed).pods()
+    draw, pods = random.Random(seed), PodStream(seed).pods()
     for number, body in enumerate(islice(pods, running)):
         node = draw.choice(nodes)
         body["metadata"] |= {"uid": f"running-{number}", "creationTimestamp": "2026-01-31T08:00:00Z"}

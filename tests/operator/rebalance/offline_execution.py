@@ -17,6 +17,7 @@ from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.admission import admit
 from numazones.rebalance.custom_resources import policy_of
 from numazones.rebalance.policy import Policy
+from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError, Conflict, Resource
 from numazones_client.errors import Request
 from numazones_client.resources import (
@@ -29,10 +30,10 @@ from numazones_client.resources import (
 )
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.executor import Executor
-from numazones_operator.rebalance.inputs import Inputs, Template
+from numazones_operator.rebalance.inputs import Inputs, OwnerTemplate
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 from numazones_operator.rebalance.statuses import Advance, Statuses
 from numazones_operator.rebalance.steps import Judgement, Steps
 from numazones_simulator import node_kinds
@@ -196,7 +197,7 @@ class Execution:
         spec["schedulingGates"] = [{"name": GATE}] if gated else []
         metadata = {"namespace": "default", "name": name, "uid": f"rs-{name}"}
         self.inputs.templates[REPLICA_SETS].put(
-            Template.from_api({"metadata": metadata, "spec": {"template": {"spec": spec}}})
+            OwnerTemplate.from_api({"metadata": metadata, "spec": {"template": {"spec": spec}}})
         )
 
     def policy(self, **spec: Any) -> None:

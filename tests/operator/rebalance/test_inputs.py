@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import Cluster
+from numazones.rebalance.recommendation import Recommendation
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Client, ClusterConfig
 from numazones_operator.rebalance import inputs as inputs_module
 from numazones_operator.rebalance.conflicts import last_to_empty
-from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, Template
+from numazones_operator.rebalance.inputs import OWNERS, Defaulting, Inputs, OwnerTemplate
 from numazones_operator.rebalance.intent import Intent
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.objects import PolicyObject
 
 
 def inputs() -> Inputs:
@@ -27,7 +28,7 @@ def owner(**spec: Any) -> dict[str, Any]:
 
 
 def made(inputs_: Inputs, body: dict[str, Any]) -> Any:
-    inputs_.templates[OWNERS[0]].put(Template.from_api(body))
+    inputs_.templates[OWNERS[0]].put(OwnerTemplate.from_api(body))
     pod = inputs_.template("u")
     assert pod is not None
     assert pod.admission is not None
@@ -74,7 +75,7 @@ def test_a_runtime_classs_overhead_and_node_selector_belong_to_the_replacement()
 def test_an_owner_without_a_template_makes_a_pod_that_cannot_be_read() -> None:
     found = inputs()
     body = {"metadata": {"namespace": "default", "name": "rs", "uid": "u"}, "spec": {}}
-    found.templates[OWNERS[0]].put(Template.from_api(body))
+    found.templates[OWNERS[0]].put(OwnerTemplate.from_api(body))
     pod = found.template("u")
     assert pod is not None
     assert pod.admission is None
@@ -104,7 +105,7 @@ def test_a_situation_has_the_templates_of_its_moment_and_makes_pods_when_they_ar
     for uid in ("u", "v"):
         body = owner(container={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})
         body["metadata"]["uid"] = uid
-        found.templates[OWNERS[0]].put(Template.from_api(body))
+        found.templates[OWNERS[0]].put(OwnerTemplate.from_api(body))
     templates = found.situation(Cluster({}), datetime.now(UTC), policy="").templates
     found.templates[OWNERS[0]].discard("u")
     assert (set(templates), read) == ({"u", "v"}, [])

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from numazones.cluster.cluster import NO_ZONES, ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
-from numazones.placement.models import kubelet_verdict
+from numazones.placement.model import kubelet_verdict
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.verification.causes import Accuracy

@@ -14,7 +14,7 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.rebalance.dump import situation_of
 from numazones_simulator import node_kinds
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 TIME = "2026-11-20T10:00:00Z"
 _FILLINGS = 60
@@ -64,7 +64,7 @@ def _filled(node: Node, draw: random.Random) -> tuple[Node, list[dict[str, Any]]
 
 
 def _submitted(draw: random.Random) -> Iterator[dict[str, Any]]:
-    pods = Workload(draw.randrange(1 << 30), namespace="shop").pods()
+    pods = PodStream(draw.randrange(1 << 30), namespace="shop").pods()
     for _ in range(draw.randrange(8, 40)):
         yield next(pods)
 

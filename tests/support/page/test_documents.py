@@ -15,12 +15,12 @@ from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape, exclusive_cpus, room
 from numazones.placement.occupancy import Occupancy
 from numazones.prediction.forecast import predict
-from numazones.prediction.held_room import Held, Way
+from numazones.prediction.held_room import ArrivalPath, Hold
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_page import html
 from numazones_page.documents import machine_document, node_documents, recommendation_document
-from numazones_page.pods import Waiting, held_documents, waiting_documents
+from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 from numazones_topology_aware.admission import admit as admit_topology_aware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
@@ -183,7 +183,7 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     second = json.loads(json.dumps(items[-1]).replace("trainer-2", "trainer-3"))
     nodes = nodes_of(items)
     pods = [ClusterPod.from_api(body) for body in (items[-1], second)]
-    waiting = [Waiting(pod, predict(pod, nodes.values())) for pod in pods]
+    waiting = [WaitingPod(pod, predict(pod, nodes.values())) for pod in pods]
     (key, document), *others = waiting_documents(
         waiting,
         ended=[ClusterPod.from_api(items[-2])],
@@ -195,16 +195,16 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     assert document["rejected"]["count"] == 1
     assert document["plans"] == [("a", "plan a"), ("b", "plan b")]
     assert document["verdict"] == "Inadmissible"
-    assert document["reasons"][0]["count"] == 2
+    assert document["reasons"][0]["nodes"] == 2
 
 
 def test_room_is_held_on_each_node_that_a_pod_may_come_to_zone_by_zone() -> None:
     nodes = nodes_of(guide_cluster())
     first, second, third = (ClusterPod.from_api(pod_body(name, 3)) for name in ("one", "two", "three"))
     held = [
-        Held(first, ("worker-2",), Way.ASSUMED, 60.0),
-        Held(second, ("worker-1", "worker-2", "gone"), Way.RELEASED, 61.5),
-        Held(third, ("worker-1",), Way.NOMINATED),
+        Hold(first, ("worker-2",), ArrivalPath.ASSUMED, 60.0),
+        Hold(second, ("worker-1", "worker-2", "gone"), ArrivalPath.RELEASED, 61.5),
+        Hold(third, ("worker-1",), ArrivalPath.NOMINATED),
     ]
     documents = dict(held_documents(held, nodes.get))
     assert [(key, found["way"], found["until"]) for key, found in documents.items()] == [

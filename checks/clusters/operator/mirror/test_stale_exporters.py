@@ -13,10 +13,10 @@ from numazones_client import NotFound
 from numazones_client.errors import Request
 from numazones_client.resources import LEASES, NUMAZONES
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror import stale_exporters
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
-from numazones_operator.mirror.stale_exporters import StaleExporters
+from numazones_operator.notices import stale_exporters
+from numazones_operator.notices.stale_exporters import StaleExporters
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import OPTIONS, closed_loop, eventually
 

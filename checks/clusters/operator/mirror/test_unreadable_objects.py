@@ -12,7 +12,7 @@ from numazones_client.resources import EVENTS, NODES
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
-from numazones_operator.mirror.unreadable_objects import UnreadableObjects
+from numazones_operator.notices.unreadable_objects import UnreadableObjects
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 
 

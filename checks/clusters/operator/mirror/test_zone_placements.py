@@ -22,10 +22,10 @@ from numazones_client.resources import NUMAZONES
 from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror import zone_placements
-from numazones_operator.mirror.decoding import DeviceClass, ZoneReport
+from numazones_operator.mirror.decoding import DeviceClassUse, ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement
-from numazones_operator.mirror.zone_placements import FIELD_MANAGER, ZonePlacements
+from numazones_operator.notices import zone_placements
+from numazones_operator.notices.zone_placements import FIELD_MANAGER, ZonePlacements
 from numazones_simulator import node_kinds, placement_models
 from numazones_simulator.node_kinds import MODEL_LABEL
 from numazones_topology_aware.identity import NAME as TOPOLOGY_AWARE
@@ -148,7 +148,7 @@ async def test_zones_say_which_devices_claims_get_and_a_claim_changes_one_zone()
     assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
 
     own = building.device_class("gpus", 'device.driver == "gpu.example"')
-    written.state.devices.classes.put(DeviceClass.from_api(own))
+    written.state.devices.classes.put(DeviceClassUse.from_api(own))
     assert await written.look() == written.names[:2]
     found = written.devices(1)
     assert found is not None

@@ -126,7 +126,7 @@ async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: P
         await loop.create_pod("huge", cpu=200, schedulingGates=[{"name": GATE}])
         await eventually(lambda: loop.verdict("huge"))
         for now in (4e9, 8e9):
-            operator.gates._clock = lambda now=now: now  # type: ignore[misc]
+            operator.gates.clock = lambda now=now: now  # type: ignore[misc]
             await operator.gates.release()
         assert await waiting_pods(loop) == ["huge"]
         counted = await metrics(operator)
@@ -208,7 +208,7 @@ async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path
         await classes(loop, high=1000)
         operator = await loop.start_operator(admission_gate=True)
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
-        operator.gates._enabled = False
+        operator.gates.served.enabled = False
         await loop.create_pod("high", cpu=20, schedulingGates=GATES, priorityClassName="high")
         await loop.create_pod("low", cpu=4, schedulingGates=GATES)
         await eventually(lambda: loop.verdict("high"))
@@ -217,7 +217,7 @@ async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path
         real = forecasts.forecast_of
         (high,) = (pod.uid for pod in operator.pipeline.state.gated.values() if pod.name == "high")
         forecasts.forecast_of = lambda uid: None if uid == high else real(uid)  # type: ignore[method-assign]
-        operator.gates._enabled = True
+        operator.gates.served.enabled = True
         assert await operator.gates.release()
         assert await waiting_pods(loop) == ["high", "low"]
         forecasts.forecast_of = real  # type: ignore[method-assign]
@@ -293,7 +293,7 @@ async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
         await loop.create_pod("high", cpu=28, schedulingGates=GATES, priorityClassName="high")
         await eventually(lambda: loop.verdict("high"))
         if not goes:
-            searches = operator.gates._preempting
+            searches = operator.gates.preempting
             await eventually(lambda: {priority for _, priority in searches._due} == {1, 1000})
             before = searches._due
             await eventually(lambda: all(searches._due[key] > before[key] for key in before))
@@ -334,7 +334,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
         await loop.create_pod("huge", cpu=200, schedulingGates=GATES)
         await eventually(lambda: loop.verdict("huge"))
         now = 4e9
-        operator.gates._clock = lambda: now
+        operator.gates.clock = lambda: now
         forecasts = operator.pipeline.forecasts
         forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign] # noqa: ARG005
         await operator.gates.release()
@@ -354,7 +354,7 @@ async def test_a_clock_that_is_set_forward_releases_no_pod_of_which_nothing_is_k
         forecasts = operator.pipeline.forecasts
         forecasts.prediction_of = lambda uid: None  # type: ignore[method-assign] # noqa: ARG005
         await operator.gates.release()
-        operator.gates._wall = lambda: 4e9
+        operator.gates.writer.wall = lambda: 4e9
         await operator.gates.release()
         assert await waiting_pods(loop) == ["huge"]
 
@@ -364,13 +364,13 @@ async def test_who_may_not_lead_any_more_releases_nobody(tmp_path: Path) -> None
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
-        operator.gates._leads = lambda: False
+        operator.gates.writer.leads = lambda: False
         await loop.create_pod("a", cpu=2, schedulingGates=GATES)
         await eventually(lambda: loop.verdict("a"))
         await operator.gates.release()
         assert await waiting_pods(loop) == ["a"]
         assert not operator.held.by_node()
-        operator.gates._leads = lambda: True
+        operator.gates.writer.leads = lambda: True
         await eventually(lambda: _count(loop, 0))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from numazones.api.rebalance import RebalancePolicy
 from numazones.prediction.node_choice import NodeChoice
 from numazones_client.resources import REBALANCE_POLICIES
-from numazones_operator.options import Options
+from numazones_operator.options import OperatorOptions
 from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
 from numazones_simulator import node_kinds
@@ -25,7 +25,7 @@ def policy(*cpus: int) -> dict[str, Any]:
 
 
 def ranking(offline: OfflinePipeline, policies: list[PolicyObject], **options: Any) -> CurrentRanking:
-    made = Options(**{"placement": "shapes", **options})
+    made = OperatorOptions(**{"placement": "shapes", **options})
     return CurrentRanking(
         made.ranking, offline.state, lambda: policies, collects=made.collects_shapes, clock=offline.clock
     )

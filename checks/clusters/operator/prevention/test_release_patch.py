@@ -10,13 +10,13 @@ from numazones_apiserver import ApiServer, InProcess
 from numazones_client import APIError, Client, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.prevention.release_patch import Target, release_patch
+from numazones_operator.prevention.release_patch import TargetNode, release_patch
 from tests.operator.closed_loop import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-A, B = Target("a", "host-a"), Target("b", "host-b")
-NAMELESS = Target("n", None)
+A, B = TargetNode("a", "host-a"), TargetNode("b", "host-b")
+NAMELESS = TargetNode("n", None)
 OURS, OTHER = {"name": GATE}, {"name": "example.com/wait"}
 
 
@@ -39,7 +39,7 @@ async def client() -> AsyncIterator[Client]:
 
 async def released(
     client: Client,
-    *targets: Target,
+    *targets: TargetNode,
     gates: tuple[dict[str, str], ...] = (OURS,),
     only: bool = True,
     **affinity: Any,
@@ -84,7 +84,7 @@ async def released(
     ],
 )
 async def test_kubernetes_takes_the_limits_to_nodes(
-    client: Client, own: Any, targets: list[Target], terms: Any
+    client: Client, own: Any, targets: list[TargetNode], terms: Any
 ) -> None:
     affinity: Any = {} if own is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": own}}}
     pod = await released(client, *targets, **affinity)

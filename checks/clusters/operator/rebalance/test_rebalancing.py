@@ -18,7 +18,7 @@ from checks.clusters.operator.rebalance.kept_back import next_write_kept_back
 from checks.clusters.operator.rights import granted_rights, note_rights
 from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE
-from numazones_apiserver.errors import ApiError
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client, Invalid, Resource
 from numazones_client.resources import (
@@ -35,10 +35,10 @@ from numazones_client.resources import (
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import configuration
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body, runs
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
@@ -248,7 +248,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
 async def test_a_status_that_an_annotation_of_kopf_forestalls_is_written_after_all(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
-        forestalled = ApiError(409, "Conflict", "the object has been modified")
+        forestalled = StatusError(409, "Conflict", "the object has been modified")
         here.loop.server.faults.add(
             Fault(verb="patch", resource="rebalancerecommendations", subresource="status", error=forestalled)
         )
@@ -370,7 +370,7 @@ async def test_rejected_while_it_waits_for_a_budget_a_plan_evicts_nobody(tmp_pat
     async with stage(tmp_path) as here:
         await here.policy("Auto")
         assert here.loop is not None
-        busy = ApiError(429, "TooManyRequests", "the budget says no")
+        busy = StatusError(429, "TooManyRequests", "the budget says no")
         fault = Fault(verb="create", resource="pods", subresource="eviction", count=None, error=busy)
         here.loop.server.faults.add(fault)
         await here.operator()
@@ -969,7 +969,7 @@ async def test_an_operator_that_dies_in_the_middle_evicts_nothing_twice(
 async def test_an_operator_that_may_not_evict_says_what_to_do(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Auto")
-        forbidden = ApiError(403, "Forbidden", "the operator cannot create resource pods/eviction")
+        forbidden = StatusError(403, "Forbidden", "the operator cannot create resource pods/eviction")
         assert here.loop is not None
         here.loop.server.faults.add(
             Fault(verb="create", resource="pods", subresource="eviction", count=None, error=forbidden)
@@ -1023,8 +1023,8 @@ async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_o
             for item in await client.list(resource):
                 await client.delete(resource, item["metadata"]["name"])
         fleet = Fleet(client, [node_kinds.single_numa_node("n1", "10.0.0.1")])
-        parts = [fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.05).run()]
-        parts += [ZonePublisher(agent, client).run() for agent in fleet.agents.values()]
+        parts = [fleet.run(), SimulatedScheduler(client).run(), ReplicaSets(client, pause=0.05).run()]
+        parts += [SimulatedZonePublisher(agent, client).run() for agent in fleet.agents.values()]
         running = [tasks.create_task(part) for part in parts]
         options = replace(OPTIONS, namespace="numazones-operator", leader_elect=False, rebalance_period=0.1)
         operator = Operator(replace(options, metrics_address="127.0.0.1:0"), config)

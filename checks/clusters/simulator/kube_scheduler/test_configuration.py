@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from numazones_simulator.kube_scheduler import configuration
-from numazones_simulator.kube_scheduler.configuration import InvalidConfiguration
+from numazones_simulator.kube_scheduler.configuration import InvalidSchedulerConfiguration
 from numazones_simulator.prevention import shipped_configuration
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -40,7 +40,7 @@ def test_the_shipped_configuration_is_read_out_of_its_config_map() -> None:
 def test_what_kube_scheduler_would_not_start_with_is_named(text: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "scheduler.yaml"
     path.write_text(text)
-    with pytest.raises(InvalidConfiguration) as error:
+    with pytest.raises(InvalidSchedulerConfiguration) as error:
         configuration.read(path)
     assert str(error.value).startswith(str(path))
     assert problem in str(error.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from numazones.kubelet import checkpoints, machines
-from numazones.kubelet.machines import Shape
+from numazones.kubelet.machines import MachineShape
 from numazones_apiserver import ApiServer, InProcess
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import DEPLOYMENTS, LEASES, NODES, PODS, REPLICA_SETS
@@ -18,9 +18,9 @@ from numazones_simulator.deployments import Deployments
 from numazones_simulator.kubelet.fleet import Fleet, SocketPathTooLong
 from numazones_simulator.node_spec import NodeSpec, configuration
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 
-MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
+MACHINE = machines.build(MachineShape(cores_per_numa=4, memory_per_numa=8 << 30))
 
 
 def specs(count: int, policy: str = "single-numa-node") -> list[NodeSpec]:
@@ -69,7 +69,7 @@ async def running(fleet_of: list[NodeSpec], directory: Path | None = None) -> As
                 tasks.create_task(part)
                 for part in (
                     fleet.run(),
-                    Scheduler(client).run(),
+                    SimulatedScheduler(client).run(),
                     ReplicaSets(client, pause=0.05).run(),
                     Deployments(client).run(),
                 )

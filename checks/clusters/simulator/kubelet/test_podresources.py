@@ -7,24 +7,24 @@ from grpclib.client import Channel
 from numazones import cpuset
 from numazones.kubelet import machines
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.machines import Shape
-from numazones_exporter import podresources_pb2 as pb
-from numazones_exporter.podresources_grpc import PodResourcesListerStub
+from numazones.kubelet.machines import MachineShape
 from numazones_exporter.sources.podresources import SocketReader
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_node import podresources_pb2 as pb
+from numazones_node.podresources_grpc import PodResourcesListerStub
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.node_spec import NodeSpec, configuration
 
-MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
+MACHINE = machines.build(MachineShape(cores_per_numa=4, memory_per_numa=8 << 30))
 NIC = "vendor.example/nic"
 GIB = 1 << 30
 
 
 @pytest.fixture
-def kubelet() -> Kubelet:
+def kubelet() -> SimulatedKubelet:
     config = configuration(MACHINE, topology_manager_policy="best-effort", reserved_cpus="0,8")
     devices = {NIC: (Device("a", (0, 1)), Device("b", (1,), healthy=False), Device("c"))}
-    simulated = Kubelet(NodeSpec("n1", MACHINE, config, devices))
+    simulated = SimulatedKubelet(NodeSpec("n1", MACHINE, config, devices))
     amounts = {"cpu": "2", "memory": "1Gi"}
     resources = {"requests": amounts, "limits": amounts}
     with_nic = {"requests": {**amounts, NIC: "1"}, "limits": {**amounts, NIC: "1"}}
@@ -40,11 +40,11 @@ def kubelet() -> Kubelet:
     return simulated
 
 
-def server(kubelet: Kubelet, path: Path) -> PodResourcesServer:
+def server(kubelet: SimulatedKubelet, path: Path) -> PodResourcesServer:
     return PodResourcesServer(path, lambda: (kubelet.node, kubelet.pods))
 
 
-async def test_the_exporter_reads_what_the_pods_hold(kubelet: Kubelet, tmp_path: Path) -> None:
+async def test_the_exporter_reads_what_the_pods_hold(kubelet: SimulatedKubelet, tmp_path: Path) -> None:
     socket = tmp_path / "pod-resources" / "kubelet.sock"
     reader = SocketReader(socket)
     async with server(kubelet, socket):
@@ -60,7 +60,9 @@ async def test_the_exporter_reads_what_the_pods_hold(kubelet: Kubelet, tmp_path:
     assert [(device.resource, device.id, device.numa) for device in app.devices] == [(NIC, "a", 3)]
 
 
-async def test_allocatable_does_not_shrink_and_lacks_faulty_devices(kubelet: Kubelet, tmp_path: Path) -> None:
+async def test_allocatable_does_not_shrink_and_lacks_faulty_devices(
+    kubelet: SimulatedKubelet, tmp_path: Path
+) -> None:
     socket = tmp_path / "kubelet.sock"
     reader = SocketReader(socket)
     async with server(kubelet, socket):
@@ -74,7 +76,7 @@ async def test_allocatable_does_not_shrink_and_lacks_faulty_devices(kubelet: Kub
     ]
 
 
-async def test_single_pods_can_be_asked_for(kubelet: Kubelet, tmp_path: Path) -> None:
+async def test_single_pods_can_be_asked_for(kubelet: SimulatedKubelet, tmp_path: Path) -> None:
     socket = tmp_path / "kubelet.sock"
     async with server(kubelet, socket), Channel(path=str(socket)) as channel:
         stub = PodResourcesListerStub(channel)
@@ -84,7 +86,7 @@ async def test_single_pods_can_be_asked_for(kubelet: Kubelet, tmp_path: Path) ->
             await stub.Get(pb.GetPodResourcesRequest(pod_name="q", pod_namespace="x"))
 
 
-async def test_removed_pods_are_not_listed(kubelet: Kubelet, tmp_path: Path) -> None:
+async def test_removed_pods_are_not_listed(kubelet: SimulatedKubelet, tmp_path: Path) -> None:
     socket = tmp_path / "kubelet.sock"
     reader = SocketReader(socket)
     kubelet.remove("u")

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from numazones.kubelet import machines
-from numazones.kubelet.machines import Shape
+from numazones.kubelet.machines import MachineShape
 from numazones_client import Client, from_kubeconfig
 from numazones_client.resources import LEASES, NODES, PODS, REPLICA_SETS
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.node_spec import NodeSpec, configuration
 from numazones_simulator.replica_sets import ReplicaSets
-from numazones_simulator.scheduler import Scheduler
+from numazones_simulator.scheduler import SimulatedScheduler
 from tests.real_apiserver import RealAPIServer
 
-MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30))
+MACHINE = machines.build(MachineShape(cores_per_numa=4, memory_per_numa=8 << 30))
 NAMESPACE = "default"
 NODE = "simulated-1"
 # The server is shared with other tests: their pods stay off this node, and this test's pods off theirs.
@@ -97,7 +97,7 @@ async def test_pods_live_and_die_as_on_the_embedded_server(real_apiserver: RealA
         fleet = Fleet(client, [spec(NODE)])
         background = [
             tasks.create_task(part)
-            for part in (fleet.run(), Scheduler(client).run(), ReplicaSets(client, pause=0.2).run())
+            for part in (fleet.run(), SimulatedScheduler(client).run(), ReplicaSets(client, pause=0.2).run())
         ]
         await ready_to_schedule(client, NODE)
         await client.create(REPLICA_SETS, replica_set(2, 4), namespace=NAMESPACE)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from numazones.kubelet.device_manager import Device
-from numazones_exporter.sources.sysfs import SysfsReader
+from numazones_node.sysfs import SysfsReader
 from numazones_simulator.kubelet import podresources
-from numazones_simulator.kubelet.kubelet import Kubelet, Verdict
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet, Verdict
 from numazones_simulator.node_spec import NodeSpec, node_object
 
 NODES = ("rig-a", "rig-b", "rig-c", "rig-d")
@@ -78,7 +78,7 @@ def recorded_outcome(expected: dict[str, Any]) -> tuple[str | None, str | None, 
     return expected["reason"], expected["message"], expected["qosClass"]
 
 
-def held(kubelet: Kubelet, uid: str) -> dict[str, Any]:
+def held(kubelet: SimulatedKubelet, uid: str) -> dict[str, Any]:
     """What podresources would tell of the pod, as the recording writes it; devices by NUMA node."""
     pod = next(pod for pod in kubelet.pods if pod.uid == uid)
     containers = podresources.listed(kubelet.node, [pod]).pod_resources[0].containers
@@ -126,7 +126,7 @@ def devices(holding: dict[str, Any]) -> list[Any]:
 
 
 def test_simulated_kubelets_decide_as_the_recorded_ones_did(recordings: Path, spec: NodeSpec) -> None:
-    kubelet = Kubelet(spec)
+    kubelet = SimulatedKubelet(spec)
     created = compared = 0
     parted = False
     for operation in operations(recordings, spec.name):

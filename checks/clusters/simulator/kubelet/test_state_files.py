@@ -3,19 +3,21 @@ from pathlib import Path
 from numazones import cpuset
 from numazones.kubelet import checkpoints, machines
 from numazones.kubelet.device_manager import Device
-from numazones.kubelet.machines import Shape
-from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones.kubelet.machines import MachineShape
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_spec import NodeSpec, configuration
 
-MACHINE = machines.build(Shape(cores_per_numa=4, memory_per_numa=8 << 30, hugepages_per_numa=((2048, 16),)))
+MACHINE = machines.build(
+    MachineShape(cores_per_numa=4, memory_per_numa=8 << 30, hugepages_per_numa=((2048, 16),))
+)
 NIC = "vendor.example/nic"
 
 
-def kubelet() -> Kubelet:
+def kubelet() -> SimulatedKubelet:
     config = configuration(MACHINE, topology_manager_policy="none", reserved_cpus="0,8")
     devices = {NIC: (Device("a", (0,)), Device("b", (0, 1)), Device("c"), Device("d", (1,), healthy=False))}
-    return Kubelet(NodeSpec("n1", MACHINE, config, devices))
+    return SimulatedKubelet(NodeSpec("n1", MACHINE, config, devices))
 
 
 def pod(uid: str, *, cpus: str, nics: int = 0) -> dict[str, object]:
@@ -27,7 +29,7 @@ def pod(uid: str, *, cpus: str, nics: int = 0) -> dict[str, object]:
 def test_the_files_say_what_is_assigned(tmp_path: Path) -> None:
     simulated = kubelet()
     assert simulated.admit(pod("p1", cpus="2", nics=3)).rejection is None
-    StateFiles(tmp_path).write(simulated.node)
+    KubeletFiles(tmp_path).write(simulated.node)
 
     cpu = checkpoints.parse_cpu_manager_state((tmp_path / "cpu_manager_state").read_bytes())
     assert cpu.policy == "static"
@@ -54,7 +56,7 @@ def test_the_files_say_what_is_assigned(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
-    simulated, files = kubelet(), StateFiles(tmp_path)
+    simulated, files = kubelet(), KubeletFiles(tmp_path)
     files.write(simulated.node)
     before = (tmp_path / "cpu_manager_state").stat().st_ino
     files.write(simulated.node)
@@ -66,7 +68,7 @@ def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
 
 
 def test_removed_pods_leave_no_trace(tmp_path: Path) -> None:
-    simulated, files = kubelet(), StateFiles(tmp_path)
+    simulated, files = kubelet(), KubeletFiles(tmp_path)
     files.write(simulated.node)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*_*") if path.is_file()}
     assert len(before) == 3

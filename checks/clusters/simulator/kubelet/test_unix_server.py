@@ -11,8 +11,8 @@ from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Stream
 
-from numazones_exporter import podresources_pb2 as pb
-from numazones_exporter.podresources_grpc import PodResourcesListerStub
+from numazones_node import podresources_pb2 as pb
+from numazones_node.podresources_grpc import PodResourcesListerStub
 from numazones_simulator.kubelet.unix_server import UnixServer
 
 PATIENCE = 20.0

@@ -11,8 +11,8 @@ from numazones_client.resources import LEASES, NODES, NUMAZONES
 from numazones_simulator import node_kinds
 from numazones_simulator.control_plane import NAMESPACE, ControlPlane, control_plane
 from numazones_simulator.kubelet.agent import Agent
-from numazones_simulator.kubelet.kubelet import Kubelet
-from numazones_simulator.kubelet.zone_publisher import ZonePublisher
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def plane(tmp_path: Any) -> AsyncIterator[ControlPlane]:
 
 @pytest.fixture
 async def agent(plane: ControlPlane) -> Agent:
-    registered = Agent(Kubelet(node_kinds.single_numa_node("node-1", "10.77.0.1")), plane.client)
+    registered = Agent(SimulatedKubelet(node_kinds.single_numa_node("node-1", "10.77.0.1")), plane.client)
     await registered.register()
     return registered
 
@@ -48,7 +48,7 @@ async def assigned(client: Client) -> bool:
 
 
 async def test_published_zones_hold_the_kubelets_state(plane: ControlPlane, agent: Agent) -> None:
-    publisher = ZonePublisher(agent, plane.client)
+    publisher = SimulatedZonePublisher(agent, plane.client)
     assert agent.kubelet.admit(pod("p1")).rejection is None
     await publisher.publish()
     zones = await plane.client.list(NUMAZONES)
@@ -60,7 +60,7 @@ async def test_published_zones_hold_the_kubelets_state(plane: ControlPlane, agen
 
 
 async def test_nothing_is_written_when_nothing_changed(plane: ControlPlane, agent: Agent) -> None:
-    publisher = ZonePublisher(agent, plane.client)
+    publisher = SimulatedZonePublisher(agent, plane.client)
     await publisher.publish()
     before = await versions(plane.client)
     assert len(before) == 2
@@ -71,7 +71,7 @@ async def test_nothing_is_written_when_nothing_changed(plane: ControlPlane, agen
 async def test_zones_follow_the_kubelet_and_a_lease_vouches_for_them(
     plane: ControlPlane, agent: Agent
 ) -> None:
-    running = asyncio.create_task(ZonePublisher(agent, plane.client).run())
+    running = asyncio.create_task(SimulatedZonePublisher(agent, plane.client).run())
     try:
         async with asyncio.timeout(120):
             while len(await versions(plane.client)) < 2:  # noqa: ASYNC110 - as a user would look

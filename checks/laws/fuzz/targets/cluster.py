@@ -16,13 +16,14 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.custom_resources import policy_of, standing_goals
+from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Decoder, Unreadable
 from numazones_client.decoding import by_uid
 from numazones_operator.mirror import decoding
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.prevention.extender.messages import encode
-from numazones_operator.rebalance.inputs import Claim, Defaulting, Template
-from numazones_operator.rebalance.objects import PolicyObject, Recommendation
+from numazones_operator.rebalance.inputs import Defaulting, OwnerTemplate, VolumeClaim
+from numazones_operator.rebalance.objects import PolicyObject
 from tests.kubectl.healthy_cluster import healthy
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
@@ -35,13 +36,12 @@ _DECODERS: tuple[Decoder[Any], ...] = (
     decoding.TOPOLOGIES,
     decoding.DEVICE_CLASSES,
     decoding.MODEL_OBJECTS,
-    decoding.NAMESPACES,
     Decoder(ClusterPod.from_api),
     Decoder(PublishedPrediction.from_api),
     Decoder(Budget.from_api),
     Decoder(Defaulting.from_api),
-    Decoder(Claim.from_api),
-    Decoder(Template.from_api, key=by_uid),
+    Decoder(VolumeClaim.from_api),
+    Decoder(OwnerTemplate.from_api, key=by_uid),
     Decoder(PolicyObject.from_api),
     Decoder(Recommendation.from_api),
 )

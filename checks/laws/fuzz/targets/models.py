@@ -10,7 +10,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.pod import Pod
 from numazones.placement import models
-from numazones.placement.models import Model, NodeObjects
+from numazones.placement.model import Model, NodeObjects
 from numazones_koordinator import annotations as koordinator
 from numazones_koordinator.model import MODEL as KOORDINATOR
 from numazones_topology_aware.admission import admit
@@ -60,7 +60,7 @@ def _read(model: Model, data: bytes) -> None:
     finally:
         for pod in pods:
             verdict = model.verdict(pod)
-            model.outcome(verdict or "Admitted", pod)
+            model.outcome(verdict or "Admitted", pod.annotations)
     for pod in pods[:1]:
         if pod.admission is not None:
             decision = placement.admit(pod.admission)

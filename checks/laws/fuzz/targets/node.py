@@ -15,17 +15,17 @@ from google.protobuf import json_format
 from checks.laws.fuzz.target import Target, finish
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
-from numazones.kubelet.startup import Kubelet
-from numazones_exporter import podresources_pb2 as pb
+from numazones.kubelet.startup import KubeletManagers
 from numazones_exporter.options import Options
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_configuration
 from numazones_exporter.sources.node_pods import FilePodsReader
 from numazones_exporter.sources.podresources import ALLOCATABLE_FILE, LIST_FILE, ReplayReader
-from numazones_exporter.sources.problems import SourceError
 from numazones_exporter.sources.reading import Sources, observe
-from numazones_exporter.sources.sysfs import SysfsReader
 from numazones_exporter.zones import IndescribableNode, build, problems_of, snapshot_of
+from numazones_node import podresources_pb2 as pb
+from numazones_node.problems import SourceError
+from numazones_node.sysfs import SysfsReader
 from numazones_simulator import machine_tree
 from tests.recorded_nodes import SAMPLE
 
@@ -207,7 +207,7 @@ def _kubelet_configuration(data: bytes) -> None:
         for version in (None, "v1.36.2", "v1.26.0", "v9.9"):
             found = parse_configuration(document, version=version)
             with suppress(NumazonesError):
-                Kubelet.start(found.value, make.machine(numa=2, cores=2, memory="4Gi"), {})
+                KubeletManagers.start(found.value, make.machine(numa=2, cores=2, memory="4Gi"), {})
 
 
 def _configurations() -> list[bytes]:

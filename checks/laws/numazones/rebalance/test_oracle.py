@@ -21,7 +21,7 @@ from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pe
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import plan
-from numazones.rebalance.policy import Policy, Target
+from numazones.rebalance.policy import Policy, ReplacementTarget
 
 CLUSTERS = 260
 # Each share of them is a test of its own, so that none takes long on a busy machine.
@@ -56,7 +56,7 @@ Spots = tuple[Spot, ...]
 class Oracle:
     """Breadth-first search over all moves; each pod is moved at most once."""
 
-    def __init__(self, target: Target, work: "Task") -> None:
+    def __init__(self, target: ReplacementTarget, work: "Task") -> None:
         self.target = target
         self.work = work
         self.cache: dict[Hashable, Spot | None] = {}
@@ -117,7 +117,7 @@ class Oracle:
     def placings(self, spots: Spots, source: int, pod: ClusterPod) -> Iterator[Spots]:
         replacement = self.again(pod)
         for index, spot in enumerate(spots):
-            if self.target is (Target.OTHER if index == source else Target.SAME):
+            if self.target is (ReplacementTarget.OTHER if index == source else ReplacementTarget.SAME):
                 continue
             placed = self.remembered((spot.key, pod.uid, "place"), lambda: with_pod(spot.node, replacement))  # noqa: B023
             if placed is not None:
@@ -126,7 +126,7 @@ class Oracle:
     def fits_after(self, spot: Spot, then: ClusterPod) -> bool:
         """Whether both fit on the node that one has left, the pending pod first."""
         first = self.work.pending_pod
-        if first is None or self.target is Target.OTHER:
+        if first is None or self.target is ReplacementTarget.OTHER:
             return False
         taken = self.remembered((spot.key, first.uid), lambda: with_pod(spot.node, first))
         return taken is not None and with_pod(taken.node, self.again(then)) is not None
@@ -238,7 +238,9 @@ def test_plans_are_found_as_short_as_an_exhaustive_search_finds_them(
         if work.reached(nodes):
             continue
         figures["clusters"] += 1
-        target = draw.choice([Target.ANY, Target.ANY, Target.OTHER, Target.SAME])
+        target = draw.choice(
+            [ReplacementTarget.ANY, ReplacementTarget.ANY, ReplacementTarget.OTHER, ReplacementTarget.SAME]
+        )
         policy = Policy(limits=Limits(total=MOST), target=target)
         situation = build.situation(nodes)
         outcome = plan(work.goal, situation, policy, expired=lambda: False)

@@ -14,21 +14,21 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.kubelet.machine import Machine
 from numazones_simulator import machine_tree, node_kinds
-from numazones_simulator.kubelet.kubelet import Kubelet
+from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
-from numazones_simulator.kubelet.state_files import StateFiles
+from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.node_kinds import Kind
 from numazones_simulator.node_spec import NodeSpec
-from numazones_simulator.workload import Workload
+from numazones_simulator.workload import PodStream
 
 EXPORTER = Path(sys.executable).parent / "numazones-exporter"
 
 
-def busy(kind: Kind) -> tuple[Kubelet, list[dict[str, Any]]]:
+def busy(kind: Kind) -> tuple[SimulatedKubelet, list[dict[str, Any]]]:
     """A kubelet after some coming and going, and the pods it runs."""
-    kubelet = Kubelet(kind("node-1", "10.77.0.1"))
+    kubelet = SimulatedKubelet(kind("node-1", "10.77.0.1"))
     running: list[dict[str, Any]] = []
-    for number, body in enumerate(islice(Workload(3).pods(), 60)):
+    for number, body in enumerate(islice(PodStream(3).pods(), 60)):
         body["metadata"]["uid"] = f"uid-{number}"
         body["spec"]["nodeName"] = "node-1"
         if kubelet.admit(body).rejection is None:
@@ -38,10 +38,10 @@ def busy(kind: Kind) -> tuple[Kubelet, list[dict[str, Any]]]:
     return kubelet, running
 
 
-async def exported(kubelet: Kubelet, pods: list[dict[str, Any]], directory: Path) -> list[NUMAZone]:
+async def exported(kubelet: SimulatedKubelet, pods: list[dict[str, Any]], directory: Path) -> list[NUMAZone]:
     """What ``numazones-exporter --once`` says of the node."""
     tree = machine_tree.write(kubelet.spec.machine, directory)
-    StateFiles(directory / "kubelet").write(kubelet.node)
+    KubeletFiles(directory / "kubelet").write(kubelet.node)
     (directory / "configz.json").write_text(json.dumps({"kubeletconfig": kubelet.spec.configuration}))
     (directory / "pods.json").write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}))
     socket = directory / "kubelet" / "pod-resources" / "kubelet.sock"

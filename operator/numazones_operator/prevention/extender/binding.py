@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.prediction.forecast import NodeVerdict
-from numazones.prediction.held_room import Way
+from numazones.prediction.held_room import ArrivalPath
 from numazones.prediction.scheduler_reasons import scheduler_reason
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
@@ -96,7 +96,7 @@ class Binder:
         return f"not bound, the node has changed since it was chosen: {scheduler_reason(verdict)}"
 
     async def _post(self, pod: ClusterPod, request: BindRequest) -> str:
-        self._held.hold(pod, [request.node], Way.ASSUMED, seconds=BINDING_SECONDS)
+        self._held.hold(pod, [request.node], ArrivalPath.ASSUMED, seconds=BINDING_SECONDS)
         try:
             await self._client.create(
                 PODS, _binding(request), namespace=request.namespace, subresource="binding"

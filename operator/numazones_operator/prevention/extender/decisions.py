@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Any
 
-from numazones.prediction.forecast import NodeVerdict, Standing
+from numazones.prediction.forecast import NodeAnswer, NodeVerdict
 from numazones.prediction.scheduler_reasons import scheduler_reason
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 
@@ -33,7 +33,7 @@ def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> Sifted:
     unknowns: list[str] = []
     reasons: dict[str, str] = {}
     for name, one in verdicts.items():
-        if one.standing is Standing.ADMITS:
+        if one.standing is NodeAnswer.ADMITS:
             admitting.append(name)
         elif may_take(one, unknown):
             unknowns.append(name)
@@ -54,9 +54,9 @@ def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
     just being written, as of a new node, or lack pods that were bound before this process started and may be
     on any NUMA node, the next zones are waited for.
     """
-    if verdict.standing is Standing.UNKNOWN:
+    if verdict.standing is NodeAnswer.UNKNOWN:
         return unknown is not UnknownNodes.REJECT and not (verdict.would_reject or verdict.awaited)
-    return verdict.standing is Standing.ADMITS
+    return verdict.standing is NodeAnswer.ADMITS
 
 
 def scores(keys: Mapping[str, tuple[Any, ...]]) -> dict[str, int]:

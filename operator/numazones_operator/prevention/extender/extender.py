@@ -13,14 +13,14 @@ from typing import Any
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.prediction.forecast import Standing, relevant
+from numazones.prediction.forecast import NodeAnswer, relevant
 from numazones.prediction.node_choice import Ranking
 from numazones.rebalance import preemption
 from numazones_client import Client
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.extender import decisions, messages
 from numazones_operator.prevention.extender.binding import Binder
-from numazones_operator.prevention.extender.messages import UnreadableRequest, Victims
+from numazones_operator.prevention.extender.messages import NodeVictims, UnreadableRequest
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.rejected_pods import RejectedPods
 from numazones_operator.prevention.extender.repetitions import Repetitions
@@ -154,13 +154,13 @@ class Extender:
             raise UnreadableRequest("the pod of the request has no metadata.uid; only stored pods have one")
         return pod
 
-    def _would_admit(self, pod: ClusterPod, name: str, victims: Victims, held: list[ClusterPod]) -> bool:
+    def _would_admit(self, pod: ClusterPod, name: str, victims: NodeVictims, held: list[ClusterPod]) -> bool:
         node = self._state.node(name)
         after = None if node is None else preemption.without(node, victims.uids)
         if after is None:
             return False
         others = [other for other in held if other.uid not in victims.uids]
-        return self._verdicts.at(pod, after, others).standing is Standing.ADMITS
+        return self._verdicts.at(pod, after, others).standing is NodeAnswer.ADMITS
 
     async def _let_victims_go(self, pod: ClusterPod) -> None:
         """Wait a moment where victims of a preemption are gone to the scheduler, but not yet to the mirror.
@@ -173,7 +173,7 @@ class Extender:
             node = self._state.node(pod.nominated)
             if node is None or not any(other.deleting for other in node.pods.values()):
                 return
-            if self._verdicts.on(pod, pod.nominated).standing is Standing.ADMITS:
+            if self._verdicts.on(pod, pod.nominated).standing is NodeAnswer.ADMITS:
                 return
             await asyncio.sleep(_LOOK_AGAIN)
 
@@ -186,7 +186,7 @@ class Extender:
         self._metrics.rejected_pods.inc()
         if len(named) < LEAST_SAMPLE:
             return
-        anywhere = await self._verdicts.passing(pod, lambda verdict: verdict.standing is Standing.ADMITS)
+        anywhere = await self._verdicts.passing(pod, lambda verdict: verdict.standing is NodeAnswer.ADMITS)
         if any(name not in named for name in anywhere):
             self._metrics.sampled.inc()
 

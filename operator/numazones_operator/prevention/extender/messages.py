@@ -79,7 +79,7 @@ class _PreemptRequest(msgspec.Struct, frozen=True, rename="pascal"):
     node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
 
 
-class Victims(msgspec.Struct, frozen=True):
+class NodeVictims(msgspec.Struct, frozen=True):
     """The pods that would go from a node, by UID, and how many disruption budgets that would violate."""
 
     uids: tuple[str, ...]
@@ -90,7 +90,7 @@ class PreemptRequest(msgspec.Struct, frozen=True):
     """A pod, and what the scheduler would evict for it on each node."""
 
     pod: dict[str, Any]
-    victims: dict[str, Victims]
+    victims: dict[str, NodeVictims]
 
 
 class BindRequest(msgspec.Struct, frozen=True):
@@ -152,16 +152,16 @@ def preempt_request(body: bytes) -> PreemptRequest:
         UnreadableRequest: it is none.
     """
     request = _read(body, _PreemptRequest)
-    victims: dict[str, Victims] = {}
+    victims: dict[str, NodeVictims] = {}
     for node, whole in (request.node_name_to_victims or {}).items():
         uids = tuple(pod.metadata.uid for pod in whole.pods or ())
-        victims[node] = Victims(uids, whole.violations)
+        victims[node] = NodeVictims(uids, whole.violations)
     for node, meta in (request.node_name_to_meta_victims or {}).items():
-        victims[node] = Victims(tuple(pod.uid for pod in meta.pods or ()), meta.violations)
+        victims[node] = NodeVictims(tuple(pod.uid for pod in meta.pods or ()), meta.violations)
     return PreemptRequest(request.pod, victims)
 
 
-def preempt_answer(victims: Mapping[str, Victims]) -> dict[str, Any]:
+def preempt_answer(victims: Mapping[str, NodeVictims]) -> dict[str, Any]:
     """Answer preempt; nodes without victims are left out, since the scheduler takes them for an error."""
     return {
         "NodeNameToMetaVictims": {

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import Kind, NodeVerdict
+from numazones.prediction.forecast import NodeVerdict, PodKind
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -102,10 +102,10 @@ class RejectedPods:
     async def wake(self) -> None:
         """Wake the pods that a node would take now, the more important first, then the older ones."""
         pods = sorted(self._waiting(), key=lambda pod: (-(pod.priority or 0), pod.created, pod.full_name))
-        nodes_of: dict[Kind | None, list[str]] = {}
+        nodes_of: dict[PodKind | None, list[str]] = {}
         promised = self._held.by_node()
         for pod in pods:
-            kind = Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+            kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
             if kind not in nodes_of:
                 nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
             node = self._first(pod, nodes_of[kind], promised)

@@ -16,9 +16,9 @@ from numazones.prediction.forecast import (
     UNKNOWN_SOURCE,
     UNREADABLE_POD,
     Forecast,
-    Kind,
+    NodeAnswer,
     NodeVerdict,
-    Standing,
+    PodKind,
     ask,
 )
 from numazones.prediction.held_room import with_held
@@ -31,9 +31,9 @@ _SLICE = 0.02
 """Seconds of asking after which others have their turn."""
 
 _MISSING = NodeVerdict(
-    Standing.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
+    NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
 )
-_HELD = NodeVerdict(Standing.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
+_HELD = NodeVerdict(NodeAnswer.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
 
 
 NEVER = -(1 << 62)
@@ -56,7 +56,7 @@ class CurrentVerdicts:
     def __init__(self, state: ClusterState, held: HeldRoom) -> None:
         self._state = state
         self._held = held
-        self._kinds: OrderedDict[Kind, _Known] = OrderedDict()
+        self._kinds: OrderedDict[PodKind, _Known] = OrderedDict()
 
     async def of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
         """Return node → verdict, for the nodes named."""
@@ -85,7 +85,7 @@ class CurrentVerdicts:
         return verdict if kind is None else self._unless_spoilt(kind, name, verdict, held)
 
     def _unless_spoilt(
-        self, kind: Kind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
+        self, kind: PodKind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
     ) -> NodeVerdict:
         """Return the verdict, or that of the node without pods that leave, where they take their room along.
 
@@ -94,7 +94,7 @@ class CurrentVerdicts:
         that leave may have gone or not: a node must admit in either case, and one of unknown state must not
         be known to reject in either.
         """
-        if verdict.standing is Standing.REJECTS or verdict.would_reject:
+        if verdict.standing is NodeAnswer.REJECTS or verdict.would_reject:
             return verdict
         node = self._state.without_leavers(name)
         if node is None:
@@ -103,9 +103,9 @@ class CurrentVerdicts:
         if name not in asked or asked[name][0] is not node:
             asked[name] = (node, ask(kind, node))
         after = _beside(kind, node, asked[name][1], held)
-        if verdict.standing is Standing.UNKNOWN:
+        if verdict.standing is NodeAnswer.UNKNOWN:
             return replace(verdict, would_reject=after.would_reject)
-        return verdict if after.standing is Standing.ADMITS else after
+        return verdict if after.standing is NodeAnswer.ADMITS else after
 
     def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
         """Return the verdict of a node as it is given, with room held for others."""
@@ -122,11 +122,11 @@ class CurrentVerdicts:
         verdicts = (await self._renewed(kind)).verdicts
         return [name for name, one in verdicts.items() if passes(one)]
 
-    def _kind(self, pod: ClusterPod) -> Kind | None:
+    def _kind(self, pod: ClusterPod) -> PodKind | None:
         # It is asked about nodes that the scheduler's own filters, its allocator's too, have left.
-        return Kind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+        return PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
 
-    async def _renewed(self, kind: Kind) -> Forecast:
+    async def _renewed(self, kind: PodKind) -> Forecast:
         """Ask the nodes that changed; those that change while others have their turn, once more."""
         known = self._known(kind)
         while known.version != self._state.version:
@@ -144,7 +144,7 @@ class CurrentVerdicts:
             known.version = version
         return known.forecast
 
-    def _known(self, kind: Kind) -> _Known:
+    def _known(self, kind: PodKind) -> _Known:
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = _Known(Forecast(kind))
@@ -154,21 +154,21 @@ class CurrentVerdicts:
         return known
 
 
-def _beside(kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
+def _beside(kind: PodKind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
     """Return the verdict of a node that room is held on, given the one without."""
-    if held and alone.standing is Standing.UNKNOWN:
+    if held and alone.standing is NodeAnswer.UNKNOWN:
         return _beside_unknown(kind, node, alone, held)
-    if not held or alone.standing is not Standing.ADMITS:
+    if not held or alone.standing is not NodeAnswer.ADMITS:
         return alone
     after = with_held(node, held)
     if after is None:
         return _HELD
     verdict = ask(kind, after)
-    return verdict if verdict.standing is Standing.ADMITS else _HELD
+    return verdict if verdict.standing is NodeAnswer.ADMITS else _HELD
 
 
 def _beside_unknown(
-    kind: Kind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]
+    kind: PodKind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]
 ) -> NodeVerdict:
     """Return the same for a node of unknown state, by what was known of it last."""
     unknown = node.placement
@@ -176,8 +176,8 @@ def _beside_unknown(
         return alone
     believed = node.with_placement(unknown.believed)
     beside = _beside(kind, believed, ask(kind, believed), held)
-    return replace(alone, would_reject=beside.standing is Standing.REJECTS)
+    return replace(alone, would_reject=beside.standing is NodeAnswer.REJECTS)
 
 
 def _unreadable(pod: ClusterPod) -> NodeVerdict:
-    return NodeVerdict(Standing.UNKNOWN, UNKNOWN_SOURCE, ((UNREADABLE_POD, pod.problem),), model=None)
+    return NodeVerdict(NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, ((UNREADABLE_POD, pod.problem),), model=None)

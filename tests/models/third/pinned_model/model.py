@@ -1,59 +1,21 @@
 """What the entry point names; the rules are loaded when a node shows the model."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from numazones.placement.model import Model, ObjectKind, labels_of, on_demand, runtime_verdict
 
-from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR
-from numazones.placement import ADMITTED
-from numazones.placement.models import BoundPod, NodeObjects, Object, ObjectKind, rejected_by_kubelet
-from pinned_model.identity import DECIDER, LABEL, NAME, NODES, SOURCE
+DECIDER = "the pinning agent"
+LABEL = "pinned.example/agent"
+NODES = ObjectKind("PinnedNode", "pinned.example", "v1", "pinnednodes", namespaced=False, of_node=True)
 
-if TYPE_CHECKING:
-    from pinned_model.placement import Follower, PinnedPlacement
-
-
-class Pinned:
-    """An agent gives pods their CPUs as the runtime creates them."""
-
-    name = NAME
-    decider = DECIDER
-    source = SOURCE
-    objects: Sequence[ObjectKind] = (NODES,)
-    settings: Mapping[str, str] = {}
-    node_annotations: Sequence[str] = ()
-    pod_annotations: Sequence[str] = ()
-    pod_marks: Sequence[str] = ("pinned.example/",)
-    eviction_cost = "pinned.example/eviction-cost"
-    places_every_pod = True
-    tells_namespaces_apart = False
-
-    def mark(self, node: Object, _topology: Object | None) -> str | None:
-        return LABEL if LABEL in ((node.get("metadata") or {}).get("labels") or {}) else None
-
-    def read(self, objects: NodeObjects) -> "PinnedPlacement":
-        from pinned_model.placement import read  # noqa: PLC0415 - see the docstring above
-
-        return read(objects)
-
-    def follow(self, objects: NodeObjects) -> "Follower":
-        from pinned_model.placement import Follower  # noqa: PLC0415 - see the docstring above
-
-        return Follower(objects)
-
-    def verdict(self, pod: BoundPod) -> str | None:
-        if rejection := rejected_by_kubelet(pod):
-            return rejection
-        if pod.create_error:
-            return CREATE_CONTAINER_ERROR if DECIDER in pod.create_error else None
-        return ADMITTED if pod.node and pod.phase != "Pending" else None
-
-    def outcome(self, verdict: str, _pod: BoundPod) -> str:
-        return verdict
-
-    def simulation(self) -> Any:
-        from pinned_model import simulation  # noqa: PLC0415 - programs have no simulator
-
-        return simulation.SIMULATION
-
-
-MODEL = Pinned()
+MODEL = Model(
+    name="pinned",
+    decider=DECIDER,
+    source="Pinned",
+    mark=lambda node, _topology: LABEL if LABEL in labels_of(node) else None,
+    read=on_demand("pinned_model.placement:read"),
+    verdict=lambda pod: runtime_verdict(pod, DECIDER),
+    simulation="pinned_model.simulation:SIMULATION",
+    objects=(NODES,),
+    pod_marks=("pinned.example/",),
+    eviction_cost="pinned.example/eviction-cost",
+    places_every_pod=True,
+)

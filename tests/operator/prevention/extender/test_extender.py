@@ -8,7 +8,7 @@ import pytest
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
-from numazones.prediction.held_room import Way
+from numazones.prediction.held_room import ArrivalPath
 from numazones_client import Unreachable
 from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -664,7 +664,7 @@ async def test_a_pod_is_woken_when_time_alone_gives_room_back_though_the_time_of
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     another = cluster.pod("another", cpu=20)
-    cluster.held.hold(ClusterPod.from_api(another), ["a"], Way.ASSUMED, seconds=5)
+    cluster.held.hold(ClusterPod.from_api(another), ["a"], ArrivalPath.ASSUMED, seconds=5)
     assert (await cluster.filter(cluster.pod("p", cpu=20), ["a"]))["NodeNames"] == []
     await cluster.extender.rejected.look()
     cluster.offline.clock.now += 6

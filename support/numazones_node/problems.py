@@ -1,11 +1,9 @@
-"""How a source says that it could not be read, or not in full."""
+"""How a source on a node says that it could not be read, or not in full."""
 
-import os
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from numazones.errors import NumazonesError
-from numazones_exporter.observation import Problem
 
 _Value = TypeVar("_Value")
 
@@ -19,14 +17,16 @@ class SourceError(NumazonesError):
         self.reason = reason
 
 
-def cure_of_denial() -> str:
-    """What helps where the kernel denies access to the kubelet's files."""
-    if os.geteuid() != 0:
-        return "the exporter must run as root"
-    return (
-        "the exporter runs as root, so it belongs to another user, or SELinux or AppArmor keeps it from the "
-        "exporter: where SELinux is enforced, give the pod the type spc_t (securityContext.seLinuxOptions)"
-    )
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something that could not be read, or that contradicts another source."""
+
+    source: str
+    """What was read, such as ``sysfs``."""
+    reason: str
+    """CamelCase, as the reason of a condition."""
+    message: str
+    """Names the object and the cure."""
 
 
 @dataclass(frozen=True, slots=True)

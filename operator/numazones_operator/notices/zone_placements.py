@@ -23,7 +23,7 @@ from numazones.api.numazone import MAX_RECORD, NUMAZONE, UNKNOWN_MODEL, ModelAmo
 from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import MEMORY
 from numazones.cluster.cluster import ClusterNode
-from numazones.placement.models import TOPOLOGY_KIND, Model, Object
+from numazones.placement.model import TOPOLOGY_KIND, Model, Object
 from numazones.placement.occupancy import ZoneUse
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import NUMAZONES

@@ -20,8 +20,12 @@ from numazones import cpuset
 from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import CPU, InvalidMachine, Machine, NUMANode
-from numazones_exporter.observation import NO_NUMA_NODES, SYSFS, Hardware, Problem
-from numazones_exporter.sources.problems import Reading, SourceError
+from numazones_node.problems import Problem, Reading, SourceError
+
+SYSFS = "sysfs"
+"""The source of this reader's problems."""
+NO_NUMA_NODES = "NoNUMANodes"
+"""Reason of what is unusual, but no gap: the kernel knows no NUMA nodes, and the kubelet does without."""
 
 # Numbers in names and files have bounds, so that nonsense is rejected before it eats the memory.
 _CPU_ENTRY = re.compile(r"cpu([0-9]{1,5})")
@@ -74,6 +78,21 @@ def may_be_read(path: PurePosixPath) -> bool:
     if path.parts[:1] == ("sys",):
         return _READ.fullmatch(path.relative_to("sys").as_posix()) is not None
     return path == _MEMINFO
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine as sysfs describes it, with what ``Machine`` (what the kubelet sees) leaves out."""
+
+    machine: Machine
+    offline: tuple[tuple[int, CPUSet], ...]
+    """(NUMA id, CPUs that are there but offline), where there are any."""
+    isolated: CPUSet
+    """CPUs that the kernel's scheduler leaves alone (isolcpus)."""
+    caches: tuple[KnownCache, ...]
+    """L3 caches, and higher levels where there are any."""
+    memory_unknown: int = 0
+    """Mask of the NUMA nodes whose memory size could not be read (their ``memory`` is 0)."""
 
 
 class _Lists(NamedTuple):
