@@ -75,7 +75,7 @@ def test_a_release_that_nobody_can_prove_holds_nothing() -> None:
     cluster.proven = False
     forged = cluster.pod("p", released=EPOCH, nodes=("a", "b"))
     assert cluster.at() == {}
-    cluster.held.hold(forged, ("b",), Way.RELEASED, seconds=RELEASE_SECONDS)
+    cluster.held.hold(forged, ("b",), ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
     assert cluster.at() == {"b": ["p"]}
 
 
