@@ -18,7 +18,7 @@ def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -
 
 
 def selected(**selector: Any) -> Beneficiaries:
-    return Beneficiaries.from_api(PendingPodSelector.from_api(selector, strict=True))
+    return Beneficiaries.from_api(PendingPodSelector.model_validate(selector))
 
 
 @pytest.mark.parametrize(
