@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from numazones_client import ClusterConfig
-from numazones_exporter.metrics import Metrics as ExporterMetrics
+from numazones_exporter.metrics import ExporterMetrics
 from numazones_exporter.sources.cgroups import CgroupReader
 from numazones_operator.metrics.registry import GaugeCollector
 from numazones_operator.options import OperatorOptions

@@ -22,8 +22,8 @@ from numazones.advice.other_requests import (
 from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.opened_node import opened
 from numazones.cluster.scheduling import Lack
+from numazones.cluster.unblocked_node import unblocked
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.config import (
@@ -154,7 +154,7 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
 
 def _open_fences(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     """Yield what has to be done about labels, taints and a cordon, if nothing else is in the way."""
-    found = opened(pod, node)
+    found = unblocked(pod, node)
     if found is not None and _runs(found.pod, found.node):
         cost = ChangeCost.TAINT if found.tainted else ChangeCost.PLACEMENT
         sentence = f"{node.name} would admit it, but {'; '.join(found.cures)}"

@@ -70,7 +70,7 @@ def waits(
         around: what is known around it.
         admissible: whether some node would admit it.
         held: whether the room for it is held for others (``held_room.in_the_way``), the last thing to say.
-        lost: the nodes that it was released to, if all are lost (``lost_release.lost_nodes``).
+        lost: the nodes that it was released to, if all are lost (``lost_nodes.lost_nodes``).
     """
     if lost:
         return (Wait("ReleasedNodesLost", told_of_loss(pod, lost)),)

@@ -54,7 +54,7 @@ class RunningPod:
     """Names of the containers that run."""
 
 
-class Chance(Enum):
+class Uncertainty(Enum):
     """What is left to chance when a kubelet starts."""
 
     ORDER = "order"
@@ -82,7 +82,7 @@ class Readmission:
     reason: str = ""
     """Of a rejection, as in the kubelet's event; the containers are stopped."""
     message: str = ""
-    chance: Chance | None = None
+    chance: Uncertainty | None = None
     """What it depends on; the rest is then the worst that was found for this pod. None: it happens."""
     cpus: tuple[int, int] | None = None
     """Exclusive CPUs before and after, as masks, where they are not the same."""
@@ -181,7 +181,7 @@ def _played(
     return played
 
 
-def _fate(one: Readmission) -> tuple[bool, str, tuple[int, int] | None, Chance | None]:
+def _fate(one: Readmission) -> tuple[bool, str, tuple[int, int] | None, Uncertainty | None]:
     """What matters of what becomes of a pod: messages have figures that depend on what came before."""
     return one.admitted, one.reason, one.cpus, one.chance
 
@@ -189,17 +189,17 @@ def _fate(one: Readmission) -> tuple[bool, str, tuple[int, int] | None, Chance |
 def _agreed(foreseen: Sequence[tuple[Readmission, ...]]) -> list[Readmission]:
     """Return what becomes of each pod, given that of several orders."""
     others = [{one.name: one for one in order} for order in foreseen[1:]]
-    return [_worst([one, *(order[one.name] for order in others)], Chance.ORDER) for one in foreseen[0]]
+    return [_worst([one, *(order[one.name] for order in others)], Uncertainty.ORDER) for one in foreseen[0]]
 
 
 def _whatever_plugins_do(late: list[Readmission], in_time: list[Readmission]) -> Iterator[Readmission]:
     for one, other in zip(late, in_time, strict=True):
         found = [one, other]
-        by_order = any(each.chance is Chance.ORDER for each in found)
-        yield _worst(found, Chance.ORDER if by_order else Chance.PLUGINS)
+        by_order = any(each.chance is Uncertainty.ORDER for each in found)
+        yield _worst(found, Uncertainty.ORDER if by_order else Uncertainty.PLUGINS)
 
 
-def _worst(found: Sequence[Readmission], chance: Chance) -> Readmission:
+def _worst(found: Sequence[Readmission], chance: Uncertainty) -> Readmission:
     """The worst of what may become of a pod, which depends on chance unless all is the same."""
     if len({_fate(one) for one in found}) == 1:
         return found[0]

@@ -17,7 +17,7 @@ from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import EvictionContext, Objection
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import MoveHistory
-from numazones.rebalance.limits import ONLY_REPLICA, Tally
+from numazones.rebalance.limits import ONLY_REPLICA, PlannedEvictions
 from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
@@ -131,7 +131,7 @@ def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]
 def _limit_objections(pod: ClusterPod, situation: Situation, policy: Policy) -> Iterator[Objection]:
     """Yield the limits that allow no eviction of the pod, even without any other."""
     surroundings = situation.surroundings
-    rejection = Tally(policy.limits, surroundings.replicas).rejection(pod)
+    rejection = PlannedEvictions(policy.limits, surroundings.replicas).rejection(pod)
     if rejection:
         cure = "; limits.evictSingleReplicas lets it go" if rejection == ONLY_REPLICA else ""
         yield Objection("Limits", f"{rejection}{cure}")

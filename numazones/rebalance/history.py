@@ -22,7 +22,7 @@ PRECEDENCE = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class FreedNode:
     """A node that a plan of another policy moved a pod away from, or aside on."""
 
     policy: str
@@ -42,7 +42,7 @@ class MoveHistory:
     """(owner UID, node) → when a pod of the owner last left or reached the node by a move."""
     failed: Mapping[Relocation, datetime] = field(default_factory=dict)
     """Move → when its plan failed or was rejected; of failed plans, those that were begun."""
-    emptied: Mapping[str, Emptied] = field(default_factory=dict)
+    emptied: Mapping[str, FreedNode] = field(default_factory=dict)
     """Node → the plan of another policy that made room there last."""
 
     def cooling_until(self, pod: ClusterPod, cooldown: timedelta) -> datetime | None:
@@ -56,7 +56,7 @@ class MoveHistory:
         """Return the moves that are not to be planned now: plans with them failed or were rejected."""
         return frozenset(move for move, failed in self.failed.items() if now < failed + cooldown)
 
-    def closed_nodes(self, now: datetime) -> dict[str, Emptied]:
+    def closed_nodes(self, now: datetime) -> dict[str, FreedNode]:
         """Return the nodes that no pod is moved to now, unless for pods that wait."""
         return {node: emptied for node, emptied in self.emptied.items() if now < emptied.until}
 

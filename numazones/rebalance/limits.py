@@ -77,7 +77,7 @@ def default_per_workload(replicas: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PlannedEvictions:
     """Planned evictions against their limits."""
 
     limits: Limits
@@ -105,12 +105,12 @@ class Tally:
                 return WORKLOAD_REACHED if replicas > 1 else ONLY_REPLICA
         return ""
 
-    def after(self, pod: ClusterPod) -> "Tally":
+    def after(self, pod: ClusterPod) -> "PlannedEvictions":
         """Return the tally with this pod's eviction planned."""
         workloads = self.workloads
         for owner in pod.owners:
             workloads = _plus_one(workloads, owner.uid)
-        return Tally(
+        return PlannedEvictions(
             self.limits,
             self.replicas,
             self.total + 1,
@@ -121,19 +121,19 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class RemainingEvictions:
     """The evictions that limits and budgets still allow in a plan."""
 
-    tally: Tally
+    tally: PlannedEvictions
     headroom: BudgetHeadroom = field(default_factory=BudgetHeadroom)
 
     def rejection(self, pod: ClusterPod) -> str:
         """Say why one more eviction, of this pod, is not allowed; empty if it is."""
         return self.tally.rejection(pod) or self.headroom.rejection(pod)
 
-    def after(self, pod: ClusterPod) -> "Allowance":
+    def after(self, pod: ClusterPod) -> "RemainingEvictions":
         """Return what is still allowed after the pod's eviction."""
-        return Allowance(self.tally.after(pod), self.headroom.after(pod))
+        return RemainingEvictions(self.tally.after(pod), self.headroom.after(pod))
 
 
 def _plus_one(counts: Mapping[str, int], key: str) -> Mapping[str, int]:

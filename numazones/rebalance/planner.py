@@ -17,8 +17,8 @@ from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
-from numazones.rebalance.history import Emptied
-from numazones.rebalance.limits import Allowance, Tally
+from numazones.rebalance.history import FreedNode
+from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
 from numazones.rebalance.moves import Disruption, Move, PlacedPod, Plan, evict, place, relocation, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
@@ -47,7 +47,7 @@ class PlanningResult:
     """Whether there is nothing to do."""
     movable: int = 0
     """How many pods could be moved at all."""
-    undoes: Mapping[str, Emptied] = field(default_factory=dict)
+    undoes: Mapping[str, FreedNode] = field(default_factory=dict)
     """Nodes that the only plan found would fill, though another policy's made room there: it is not made."""
 
 
@@ -76,7 +76,7 @@ def _contradicting_plan(
     return () if found is None else found.moves
 
 
-def _undoing(undoes: Mapping[str, Emptied]) -> str:
+def _undoing(undoes: Mapping[str, FreedNode]) -> str:
     """Say whose room a plan would fill, and until when it is left alone."""
     nodes = ", ".join(sorted(undoes))
     policies = " and ".join(sorted({emptied.policy for emptied in undoes.values()}))
@@ -99,7 +99,9 @@ class _Planning:
         surroundings = situation.surroundings
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
-        self._allowance = Allowance(Tally(policy.limits, surroundings.replicas), surroundings.headroom)
+        self._allowance = RemainingEvictions(
+            PlannedEvictions(policy.limits, surroundings.replicas), surroundings.headroom
+        )
         self._states: dict[str, NodeState] = {}
         """Node → its state in the search that came last."""
 

@@ -20,7 +20,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
-from numazones.rebalance.limits import Allowance, Tally
+from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
 from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, place, relocation
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
@@ -88,7 +88,9 @@ class _Play:
 
     def _check_rules(self) -> None:
         surroundings = self._situation.surroundings
-        allowance = Allowance(Tally(self._policy.limits, surroundings.replicas), surroundings.headroom)
+        allowance = RemainingEvictions(
+            PlannedEvictions(self._policy.limits, surroundings.replicas), surroundings.headroom
+        )
         moved: set[str] = set()
         waiting = waiting_pods(self._goal)
         highest = highest_victim((*waiting, *(placement.pod for placement in self._plan.placements)))

@@ -27,7 +27,7 @@ from numazones.cluster.cluster import Cluster, ClusterNode
 from numazones.rebalance.candidates import EvictionCandidate
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation
-from numazones.rebalance.limits import Allowance
+from numazones.rebalance.limits import RemainingEvictions
 from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import ReplacementTarget
 from numazones.rebalance.single_move import free_block, fullest_first
@@ -245,7 +245,7 @@ class Search:
         return self._goal.total(self._start.counts)
 
     def find(
-        self, want: int, allowance: Allowance, *, at_most: int, breadth: Breadth | None = None
+        self, want: int, allowance: RemainingEvictions, *, at_most: int, breadth: Breadth | None = None
     ) -> Found | None:
         """Return the best plan that brings the goal to ``want``; None where none was found in time."""
         self._want, self._breadth = want, breadth
@@ -262,7 +262,7 @@ class Search:
         most = self._goal.gain_per_eviction
         return 1 if most is None else max(1, -(-(want - self.total) // most))
 
-    def _best_of(self, depth: int, allowance: Allowance) -> "tuple[_Best | None, bool]":
+    def _best_of(self, depth: int, allowance: RemainingEvictions) -> "tuple[_Best | None, bool]":
         """Return the best plan of exactly so many evictions, and whether all were tried."""
         self._seen, self._best = {}, None
         try:
@@ -271,7 +271,9 @@ class Search:
             return self._best, False
         return self._best, True
 
-    def _descend(self, view: SearchState, steps: tuple[Step, ...], left: int, allowance: Allowance) -> None:
+    def _descend(
+        self, view: SearchState, steps: tuple[Step, ...], left: int, allowance: RemainingEvictions
+    ) -> None:
         if not self._worth_going_on(view, steps, left):
             return
         moved = {step.candidate.index for step in steps}

@@ -34,7 +34,7 @@ from numazones.cluster.waiting import GATE, OPT_IN
 from numazones_client import ClusterConfig, Resource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_operator.events import COMPONENT, NORMAL, WARNING, EventPoster, object_reference
-from numazones_operator.prevention.served_gates import SWITCHED_OFF
+from numazones_operator.prevention.removable_gates import SWITCHED_OFF
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.readiness import Readiness
 

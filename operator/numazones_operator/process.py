@@ -60,12 +60,12 @@ from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics, HeldRoomGauges
 from numazones_operator.prevention.extender.server import ExtenderServer
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
+from numazones_operator.prevention.gate_remover import GateRemover
 from numazones_operator.prevention.gauges import GateGauges, WaitingPodsGauges
 from numazones_operator.prevention.held_room import HeldRoom
-from numazones_operator.prevention.lost_releases import LostReleases
-from numazones_operator.prevention.preempting_releases import PreemptingReleases
-from numazones_operator.prevention.release_writer import ReleaseWriter
-from numazones_operator.prevention.served_gates import ServedGates
+from numazones_operator.prevention.pods_with_lost_nodes import PodsWithLostNodes
+from numazones_operator.prevention.preempting_pods import PreemptingPods
+from numazones_operator.prevention.removable_gates import RemovableGates
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
@@ -151,7 +151,7 @@ class Operator:
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state, proven=self.admission_policies.proves)
         self.gates = self._gates()
-        self.lost_releases = self._lost_releases()
+        self.pods_with_lost_nodes = self._pods_with_lost_nodes()
         self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
@@ -295,7 +295,7 @@ class Operator:
         yield "kopf", run_kopf(self._memo())
         yield "admission gates", self.gates.run()
         if self.options.admission_gate:
-            yield "lost releases", self.lost_releases.run()
+            yield "pods with lost nodes", self.pods_with_lost_nodes.run()
         if self.options.rebalance:
             yield "rebalancing", self.rebalancing.run()
 
@@ -392,18 +392,18 @@ class Operator:
             state,
             forecasts,
             self.held,
-            ServedGates(state, self.intent.namespaces, self.events, self.options.admission_gate),
-            ReleaseWriter(
+            RemovableGates(state, self.intent.namespaces, self.events, self.options.admission_gate),
+            GateRemover(
                 self._client, state, self.events, self.metrics, leads=lambda: self.leadership.certain
             ),
-            PreemptingReleases(state, forecasts, budgets=budgets, may_go=may_go),
+            PreemptingPods(state, forecasts, budgets=budgets, may_go=may_go),
             may_go=may_go,
             changed=self.pipeline.renewed,
             timeout=self.options.admission_gate_timeout,
         )
 
-    def _lost_releases(self) -> LostReleases:
-        return LostReleases(
+    def _pods_with_lost_nodes(self) -> PodsWithLostNodes:
+        return PodsWithLostNodes(
             self._client,
             self.pipeline.state,
             self.events,
@@ -492,7 +492,7 @@ class Operator:
                 ),
                 visible=self._leads,
             ),
-            GaugeCollector(GateGauges(self.gates, self.lost_releases), visible=self._leads),
+            GaugeCollector(GateGauges(self.gates, self.pods_with_lost_nodes), visible=self._leads),
             GaugeCollector(WaitingPodsGauges(pipeline.state), visible=self._leads),
             GaugeCollector(HeldRoomGauges(self.held)),
             GaugeCollector(RebalanceGauges(self.intent), visible=self._leads),

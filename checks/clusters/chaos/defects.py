@@ -16,14 +16,14 @@ from numazones_operator.main import main
 from numazones_operator.predictions.live_forecasts import ForecastChange, LiveForecasts
 from numazones_operator.prevention.admission_gates import AdmissionGates
 from numazones_operator.rebalance.freshness import Freshness
-from numazones_operator.rebalance.steps import Judgement, Steps
+from numazones_operator.rebalance.steps import PlanCheck, Steps
 
 
 def unproven() -> None:
     """Evict what was planned once, whatever has happened since."""
 
-    async def judge(*_: Any, **__: Any) -> Judgement:
-        return Judgement()
+    async def judge(*_: Any, **__: Any) -> PlanCheck:
+        return PlanCheck()
 
     async def problem(*_: Any, **__: Any) -> str:
         return ""

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from numazones.cluster.waiting import GATE
-from numazones_operator.prevention.release_patch import TargetNode, release_patch
+from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
 from tests.operator.closed_loop import pod_body
 from tests.real_apiserver import RealAPIServer
 
@@ -53,7 +53,7 @@ def test_a_gated_pod_counts_at_once_and_its_release_is_neither_counted_nor_refus
     # What does not fit beside pods that wait is not made at all: it never comes to the gate.
     assert "exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=8" in create(server, "c", 1)
     uid = server.kubectl("-n", NAMESPACE, "get", "pod", "a", "-o", "jsonpath={.metadata.uid}")
-    patch = json.dumps(release_patch(uid, [TargetNode("node", None)], now="2026-01-31T08:00:00Z"))
+    patch = json.dumps(gate_removal_patch(uid, [TargetNode("node", None)], now="2026-01-31T08:00:00Z"))
     kind = "--type=strategic"
     assert "patched" in server.kubectl("-n", NAMESPACE, "patch", "pod", "a", kind, "-p", patch)
     assert used(server) == {"requests.cpu": "8", "pods": "2"}

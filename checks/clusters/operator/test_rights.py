@@ -24,7 +24,7 @@ from numazones_client.resources import (
     REPLICA_SETS,
 )
 from numazones_operator.notices import stale_exporters
-from numazones_operator.prevention import lost_releases
+from numazones_operator.prevention import pods_with_lost_nodes
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
@@ -130,8 +130,8 @@ async def test_every_right_is_used_and_every_call_is_granted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stale_exporters, "_PERIOD", 0.1)
-    monkeypatch.setattr(lost_releases, "_PERIOD", 0.1)
-    monkeypatch.setattr(lost_releases, "PATIENCE", 0.0)
+    monkeypatch.setattr(pods_with_lost_nodes, "_PERIOD", 0.1)
+    monkeypatch.setattr(pods_with_lost_nodes, "PATIENCE", 0.0)
     used = note_rights(monkeypatch)
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))

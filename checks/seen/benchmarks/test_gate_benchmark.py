@@ -9,7 +9,7 @@ from numazones_benchmarks.gate import gated_pods
 from numazones_client import Client
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.prevention.release_patch import TargetNode, release_patch
+from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
     await feeder.fill()
     (pod,) = gated_pods(1)
     name, uid = pod["metadata"]["name"], feeder.put_waiting(pod)["metadata"]["uid"]
-    patch = release_patch(uid, [TargetNode(name, None) for name in nodes], now="now")
+    patch = gate_removal_patch(uid, [TargetNode(name, None) for name in nodes], now="now")
     async with Client(transport=InProcess(feeder)) as client:
         released = await client.patch(PODS, name, patch, namespace="gated", media_type=STRATEGIC_MERGE_PATCH)
         assert "schedulingGates" not in released["spec"]

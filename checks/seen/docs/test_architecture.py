@@ -212,7 +212,7 @@ async def recommendation_in(loop: Loop, phase: str) -> str:
 
 
 async def test_a_changed_state_file_becomes_zones_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
-    walk = Walk("Sysfs to zone")
+    walk = Walk("Sysfs to NUMAZone")
     name, stop = "worker-3", asyncio.Event()
     machine = machines.build(machines.MachineShape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30))
     config = configuration(machine, topology_manager_policy="single-numa-node", reserved_cpus="0,4")
@@ -267,7 +267,7 @@ async def test_a_changed_state_file_becomes_zones_on_the_way_that_the_page_shows
 
 
 async def test_changed_zones_become_a_prediction_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
-    walk = Walk("Zone event to prediction")
+    walk = Walk("NUMAZone event to prediction")
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
         assert loop.fleet is not None

@@ -12,7 +12,7 @@ from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
-from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background
 from numazones.advice.changes import Advice
@@ -180,7 +180,7 @@ def _waiting_pods(seen: ClusterView, source: Source) -> Iterable[WaitingPod]:
         prediction, advice = known[kind, pod.namespace]
         owner = pod.uid if pod.controller is None else pod.controller.uid
         if owner not in backgrounds:
-            said = said_about([pod], seen, source)[pod.uid] if source.files else []
+            said = reports_about([pod], seen, source)[pod.uid] if source.files else []
             backgrounds[owner] = Background.of(pod, prediction, seen, said)
         background = backgrounds[owner]
         yield WaitingPod(pod, prediction, advice, background.waits, background.scheduler, background.held)

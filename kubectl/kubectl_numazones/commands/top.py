@@ -23,7 +23,7 @@ from kubectl_numazones.printing.zone_figures import (
 from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_comers, source_options
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
-from kubectl_numazones.stuck.on_the_way import Coming, coming
+from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
@@ -79,7 +79,7 @@ class TopDocument:
 
     items: Annotated[list[ZoneFigures], "One for each zone."]
     unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
-    held: Annotated[list[Coming] | None, "Null for a dump, whose pods are not read for it."]
+    held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
 
 
 @click.command("top", epilog=_EPILOG)
@@ -179,6 +179,6 @@ def _print(found: TopDocument, *, wide: bool) -> None:
         screen.say(f"{item.node}: {item.sentence}")
 
 
-def _held(comers: list[ClusterPod], nodes: Mapping[str, ClusterNode]) -> list[Coming]:
+def _held(comers: list[ClusterPod], nodes: Mapping[str, ClusterNode]) -> list[HeldRoomEntry]:
     """Return the room that is held on nodes, by node."""
     return [one for _, found in sorted(coming(comers, nodes, datetime.now(UTC)).items()) for one in found]

@@ -7,7 +7,7 @@ import click
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
-from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
@@ -94,7 +94,7 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
     prediction = answers.prediction_of(pod, forecast)
     if not is_running(pod):
         screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
-    said = [] if is_running(pod) else said_about([pod], seen, source)[pod.uid]
+    said = [] if is_running(pod) else reports_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
         # Imported late: text does without all that planning needs.

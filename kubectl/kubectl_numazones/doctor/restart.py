@@ -13,7 +13,7 @@ from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.readmission import Chance, Readmission, Restart, RunningPod, restart
+from numazones.kubelet.readmission import Readmission, Restart, RunningPod, Uncertainty, restart
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize
 
@@ -141,8 +141,8 @@ def _cure(said: Restart) -> str:
 
 
 _CHANCE = {
-    Chance.ORDER: "by the order in which it takes pods created in the same second",
-    Chance.PLUGINS: "by when device plugins register again",
+    Uncertainty.ORDER: "by the order in which it takes pods created in the same second",
+    Uncertainty.PLUGINS: "by when device plugins register again",
 }
 
 

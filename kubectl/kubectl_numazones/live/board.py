@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kubectl_numazones.printing.zone_figures import ZoneFigures, why_no_zones, zones_of
 from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
-from kubectl_numazones.stuck.on_the_way import Coming, coming
+from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
@@ -31,7 +31,7 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
-    held: Mapping[str, Sequence[Coming]]
+    held: Mapping[str, Sequence[HeldRoomEntry]]
     """Node → the pods on their way to it."""
     misaligned: Mapping[str, Sequence[PodAlignment]]
     """Node → its pods that are not aligned; nodes that have none are left out."""

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kubectl_numazones.printing.screen import details_table
 from kubectl_numazones.reading.files import Object
-from kubectl_numazones.reading.said import reference_of
+from kubectl_numazones.reading.pod_reports import reference_of
 from numazones.cluster.waiting import last_seen
 from numazones_client import APIError
 from numazones_client.resources import EVENTS

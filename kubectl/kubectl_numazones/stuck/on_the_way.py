@@ -16,7 +16,7 @@ _MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class HeldRoomEntry:
     """Room that is held on a node for a pod on its way."""
 
     TITLE: ClassVar = "HeldRoomEntry"
@@ -38,12 +38,12 @@ class Coming:
 
 def coming(
     waiting: Iterable[ClusterPod], nodes: Mapping[str, ClusterNode], now: datetime
-) -> dict[str, list[Coming]]:
+) -> dict[str, list[HeldRoomEntry]]:
     """Return node → the pods on their way to it; of one that may come to several, each has it."""
     items = {item.pod.uid: item for item in held(waiting, list(nodes.values()), now=now.timestamp())}
     return {
         name: [
-            Coming(
+            HeldRoomEntry(
                 name,
                 numas,
                 pod.full_name,

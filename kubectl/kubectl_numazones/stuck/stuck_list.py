@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output
 from kubectl_numazones.reading.cluster import ClusterView
-from kubectl_numazones.reading.said import said_about
+from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
@@ -22,7 +22,7 @@ def show(
     found: Sequence[Stuck], seen: ClusterView, source: Source, output: Output, *, everywhere: bool
 ) -> int:
     """Print the list; return the exit code, that of the worst."""
-    said = said_about([item.example for item in found if not is_running(item.example)], seen, source)
+    said = reports_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
         (item, Background.of(item.example, item.prediction, seen, said.get(item.example.uid, ())))
         for item in found

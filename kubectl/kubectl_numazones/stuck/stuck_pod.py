@@ -12,7 +12,7 @@ from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
 from numazones.alignment import pod_alignment as alignment
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.waiting import PodContext, Wait, latest_messages, scheduler_says, waits
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown

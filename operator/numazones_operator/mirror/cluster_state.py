@@ -27,9 +27,9 @@ from numazones_operator.mirror.decoding import (
     tells_namespaces_apart,
 )
 from numazones_operator.mirror.device_objects import DeviceObjects
-from numazones_operator.mirror.fates import Fates
 from numazones_operator.mirror.node_placement import ModelInputs
 from numazones_operator.mirror.node_record import NodeRecord
+from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.mirror.waiting_pods import WaitingPods
 
 Clock = Callable[[], float]
@@ -188,10 +188,10 @@ class ClusterState:
         placing = self.placing_every_pod
         return [name for name in names if name in placing]
 
-    def fates(self, node: str, uids: Iterable[str]) -> Fates:
+    def fates(self, node: str, uids: Iterable[str]) -> PodOutcomes:
         """Return what is known now of pods that were on a node, by their UIDs as the kubelet knows them."""
         record = self._records.get(node)
-        return Fates(gone=frozenset(uids)) if record is None else record.fates(uids)
+        return PodOutcomes(gone=frozenset(uids)) if record is None else record.fates(uids)
 
     def all_nodes(self) -> Iterator[ClusterNode]:
         """Yield every node."""

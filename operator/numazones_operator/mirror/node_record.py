@@ -27,8 +27,8 @@ from numazones_operator.mirror.decoding import (
     ZoneReport,
     shows_another_model,
 )
-from numazones_operator.mirror.fates import Fates
 from numazones_operator.mirror.node_placement import ModelInputs, NodePlacement
+from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.mirror.topologies import approximate
 
@@ -40,7 +40,7 @@ NO_LEASE = "NoLease"
 
 
 @dataclass(slots=True)
-class Pulse:
+class LeaseState:
     """Whether the node's exporter runs, by its Lease and our own clock."""
 
     heartbeat: Heartbeat
@@ -48,16 +48,16 @@ class Pulse:
     """Monotonic time up to which the zones hold."""
 
     @classmethod
-    def first(cls, heartbeat: Heartbeat, *, now: float, wall: float) -> "Pulse":
+    def first(cls, heartbeat: Heartbeat, *, now: float, wall: float) -> "LeaseState":
         """Judge a Lease seen for the first time by the wall clock; it cannot have longer than it lasts."""
         age = max(0.0, wall - _timestamp(heartbeat.renewed))
         return cls(heartbeat, now + heartbeat.duration - min(age, heartbeat.duration))
 
-    def next(self, heartbeat: Heartbeat, *, now: float) -> "Pulse":
+    def next(self, heartbeat: Heartbeat, *, now: float) -> "LeaseState":
         """Take in a later Lease: a renewal counts from when it is seen, so clocks need not agree."""
         if heartbeat == self.heartbeat:
             return self
-        return Pulse(heartbeat, now + heartbeat.duration)
+        return LeaseState(heartbeat, now + heartbeat.duration)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class NodeRecord:
     topology_trouble: Unknown | None = None
     other: NodePlacement = field(default_factory=NodePlacement)
     """Where another model than the kubelet places pods: what is known of that."""
-    pulse: Pulse | None = None
+    pulse: LeaseState | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
     """UID → pod that is bound here and has not ended."""
     rejected: set[str] = field(default_factory=set)
@@ -111,10 +111,10 @@ class NodeRecord:
         found = self.pods.get(uid) or next((it for it in self.pods.values() if it.kubelet_uid == uid), None)
         return "" if found is None else found.full_name
 
-    def fates(self, uids: Iterable[str]) -> Fates:
+    def fates(self, uids: Iterable[str]) -> PodOutcomes:
         """Return what is known now of pods that were here, by their UIDs as the kubelet knows them."""
         here = {pod.kubelet_uid: pod for pod in self.pods.values()}
-        return Fates(
+        return PodOutcomes(
             gone=frozenset(uid for uid in uids if uid not in here or here[uid].deleting),
             running=frozenset(uid for uid in uids if uid in here and here[uid].acknowledged),
             zones=self.state,
@@ -168,7 +168,7 @@ class NodeRecord:
         """Take in a Lease of the exporter."""
         silent = self.is_silent(now)
         if self.pulse is None:
-            self.pulse = Pulse.first(heartbeat, now=now, wall=wall)
+            self.pulse = LeaseState.first(heartbeat, now=now, wall=wall)
         else:
             self.pulse = self.pulse.next(heartbeat, now=now)
         return silent and now < self.pulse.until

@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import in_the_way
@@ -27,7 +27,7 @@ from numazones_operator.page.advice import PageAdvice
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.prevention.held_room import HeldRoom
-from numazones_operator.prevention.served_gates import NOT_SERVED, SWITCHED_OFF
+from numazones_operator.prevention.removable_gates import NOT_SERVED, SWITCHED_OFF
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_page.documents import (
     Document,

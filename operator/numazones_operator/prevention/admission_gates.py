@@ -2,7 +2,7 @@
 
 A ReplicaSet answers a rejected pod with a new one, which is rejected again, hundreds of times. Pods that
 carry the gate, in namespaces that opt in, are not scheduled before a node would admit them, and then only to
-such nodes (``release_patch``).
+such nodes (``gate_removal_patch``).
 
 The more important go first, by priority and then by age, as in the scheduler's queue; a less important pod
 leaves a node alone that a more important one could use, and a pod that fits nowhere keeps nobody waiting.
@@ -11,7 +11,7 @@ never released for one slot; a pod joins them only where all are admitted whiche
 whatever order (``numazones.prediction.arrivals``). Gates of others go first: until ours is the last one, a
 pod holds no room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes,
 but prefers them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place
-pods of every kind and have no room for them (``unconcerned_pods``). A pod that is known to be inadmissible
+pods of every kind and have no room for them (``shared_pool_pods``). A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
 it is. A pod whose gate nobody takes away gets an event that says why.
@@ -29,13 +29,13 @@ from numazones.prediction.held_room import RELEASE_SECONDS, ArrivalPath
 from numazones_client import APIError, Invalid
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
-from numazones_operator.prevention import unconcerned_pods
+from numazones_operator.prevention import shared_pool_pods
+from numazones_operator.prevention.allowed_nodes import CHOICE, AllowedNodes, NodeRole
 from numazones_operator.prevention.arrivals_by_node import ArrivalsByNode
+from numazones_operator.prevention.gate_remover import GateRemover
 from numazones_operator.prevention.held_room import HeldRoom
-from numazones_operator.prevention.preempting_releases import PreemptingReleases, names
-from numazones_operator.prevention.release import CHOICE, AllowedNodes, NodeRole
-from numazones_operator.prevention.release_writer import ReleaseWriter
-from numazones_operator.prevention.served_gates import ServedGates
+from numazones_operator.prevention.preempting_pods import PreemptingPods, names
+from numazones_operator.prevention.removable_gates import RemovableGates
 
 AT_ONCE = 32
 """Requests under way at the same time."""
@@ -93,9 +93,9 @@ class AdmissionGates:
     """Where each waiting pod would be admitted, the nodes that are preferred first."""
     held: HeldRoom
     """The room held for pods on their way."""
-    served: ServedGates
-    writer: ReleaseWriter
-    preempting: PreemptingReleases
+    served: RemovableGates
+    writer: GateRemover
+    preempting: PreemptingPods
     """Asked where less important pods would have to leave for a pod."""
     may_go: Callable[[ClusterPod, str], bool]
     """Asked whether a pod may be released to a node; a plan may keep it for another pod."""
@@ -206,7 +206,7 @@ class AdmissionGates:
         """Return the same for a pod that most nodes admit unasked."""
         kind = PodKind.of(pod, by_namespace=self.state.namespaces_matter)
         if kind is None or not this.placing:
-            return AllowedNodes(unconcerned_pods.REASON)
+            return AllowedNodes(shared_pool_pods.REASON)
         if (kind, _priority(pod), True) in this.closed:
             return None
 
@@ -216,7 +216,7 @@ class AdmissionGates:
 
         asked = [node for name in sorted(this.placing) if (node := self.state.node(name)) is not None]
         others = (node for node in self.state.all_nodes() if node.name not in this.placing)
-        release = unconcerned_pods.release_of(kind, asked, others, has_room)
+        release = shared_pool_pods.nodes_allowed_to(kind, asked, others, has_room)
         if release is None:
             this.closed.add((kind, _priority(pod), True))
             this.passed_over.setdefault(kind, pod)

@@ -7,14 +7,14 @@ from prometheus_client.core import GaugeMetricFamily
 
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.admission_gates import AdmissionGates
-from numazones_operator.prevention.lost_releases import LostReleases
+from numazones_operator.prevention.pods_with_lost_nodes import PodsWithLostNodes
 from numazones_program.gauges import gauge
 
 
 class GateGauges:
     """Gauges of the pods that carry the admission gate, or were released from it in vain."""
 
-    def __init__(self, gates: AdmissionGates, lost: LostReleases) -> None:
+    def __init__(self, gates: AdmissionGates, lost: PodsWithLostNodes) -> None:
         self._gates = gates
         self._lost = lost
         self._waiting = self._unserved = self._stranded = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from numazones.api.rebalance import PlanPhase
 from numazones.apimachinery import timestamp
-from numazones.rebalance.history import Emptied
+from numazones.rebalance.history import FreedNode
 from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.objects import PolicyObject, emptied_nodes
 
@@ -23,12 +23,12 @@ Verdict = tuple[str, str, str]
 """Status, reason and message of a condition."""
 
 
-def conflicts_of(undoes: Mapping[str, Emptied]) -> list[dict[str, Any]] | None:
+def conflicts_of(undoes: Mapping[str, FreedNode]) -> list[dict[str, Any]] | None:
     """Return a policy's ``status.conflicts``; None where there are none.
 
     ``undoes``: node that its plans would fill → the plan of another policy that made room there.
     """
-    by_policy: dict[str, dict[str, Emptied]] = {}
+    by_policy: dict[str, dict[str, FreedNode]] = {}
     for node, emptied in sorted(undoes.items()):
         by_policy.setdefault(emptied.policy, {})[node] = emptied
     return [

@@ -11,7 +11,7 @@ from numazones.rebalance.recommendation import Recommendation
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject
-from numazones_operator.rebalance.statuses import Advance, Statuses
+from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import Steps
 
 
@@ -38,7 +38,7 @@ class Executor:
         """Start an approved plan, unless another one is being carried out."""
         if any(other.status.phase == PlanPhase.EXECUTING for other in self._intent.recommendations):
             return
-        begun = Advance(item.progress, "the first move comes next", PlanPhase.EXECUTING)
+        begun = StatusUpdate(item.progress, "the first move comes next", PlanPhase.EXECUTING)
         await self._statuses.write(item, policy, begun)
 
     async def carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
@@ -60,7 +60,7 @@ class Executor:
         if advance.phase:
             self._search_early(policy.name)
 
-    def _count(self, item: Recommendation, policy: PolicyObject, advance: Advance) -> None:
+    def _count(self, item: Recommendation, policy: PolicyObject, advance: StatusUpdate) -> None:
         mode = policy.spec.mode
         for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
             if advance.evicted and before != after:

@@ -13,7 +13,7 @@ from numazones.cluster.waiting import GATE
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext
-from numazones.rebalance.history import Emptied, MoveHistory, Relocation
+from numazones.rebalance.history import FreedNode, MoveHistory, Relocation
 from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
@@ -241,9 +241,9 @@ class Inputs:
                     moved[key] = max(since, moved.get(key, since))
         return MoveHistory(moved, failed)
 
-    def _emptied(self, policy: str) -> dict[str, Emptied]:
+    def _emptied(self, policy: str) -> dict[str, FreedNode]:
         """Return where plans of other policies have made room that those policies still want."""
-        found: dict[str, Emptied] = {}
+        found: dict[str, FreedNode] = {}
         goals = {
             item.name: item.goals
             for item in self.intent.policies
@@ -257,7 +257,7 @@ class Inputs:
                 continue
             for node, when in emptied_nodes(item).items():
                 if node not in found or found[node].when < when:
-                    found[node] = Emptied(other.name, when)
+                    found[node] = FreedNode(other.name, when)
         return found
 
 

@@ -19,7 +19,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals
-from numazones.rebalance.history import PRECEDENCE, Emptied
+from numazones.rebalance.history import PRECEDENCE, FreedNode
 from numazones.rebalance.moves import Plan
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy
@@ -35,7 +35,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject, recommendation_body
 from numazones_operator.rebalance.rejected_pods import is_next_pod
-from numazones_operator.rebalance.statuses import Advance, Statuses
+from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import Steps
 
 _JUDGEMENT_INTERVAL = timedelta(seconds=10)
@@ -128,7 +128,7 @@ class Proposer:
             self._state.cluster(), now, policy=policy.name, next_pods=next_pods
         )
         reasons = []
-        undoes: dict[str, Emptied] = {}
+        undoes: dict[str, FreedNode] = {}
         for goal in _goals(policy, situation, stuck):
             outcome = await self._outcome(goal, policy, settings, situation)
             undoes.update(outcome.undoes)
@@ -204,7 +204,7 @@ class Proposer:
     # Publishing
 
     async def _propose(
-        self, outcome: PlanningResult, goal: Goal, policy: PolicyObject, undoes: Mapping[str, Emptied]
+        self, outcome: PlanningResult, goal: Goal, policy: PolicyObject, undoes: Mapping[str, FreedNode]
     ) -> None:
         """Publish a plan, unless it is the one in force."""
         made, now = outcome.plan, self._statuses.now()
@@ -227,7 +227,7 @@ class Proposer:
             await self._post_on_stuck_pods(made, found.name, policy)
         for item in in_force:
             if item.uid != found.uid:
-                better = Advance(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
+                better = StatusUpdate(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
                 await self._statuses.write(item, policy, better, by=found.name)
         status = _status_with(made, found.name, now) | {"conflicts": conflicts_of(undoes)}
         await self._statuses.write_policy(policy, status)
@@ -293,14 +293,14 @@ class Proposer:
         if not item.status.mode:
             # Not when it is created: kopf's annotation may come between the two, and so may a crash.
             await self._statuses.write(
-                item, policy, Advance(item.progress, "proven by simulation", PlanPhase.PROPOSED)
+                item, policy, StatusUpdate(item.progress, "proven by simulation", PlanPhase.PROPOSED)
             )
             return
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
             self.search_early(policy.name)
             await self._statuses.write(
-                item, policy, Advance(item.progress, "nobody approved it in time", PlanPhase.EXPIRED)
+                item, policy, StatusUpdate(item.progress, "nobody approved it in time", PlanPhase.EXPIRED)
             )
             return
         mode = policy.spec.mode
@@ -310,7 +310,7 @@ class Proposer:
         problem = "nothing needs to be moved any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
-            moved_on = Advance(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
+            moved_on = StatusUpdate(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
             await self._statuses.write(item, policy, moved_on)
             return
         if policy.allows(item):
@@ -318,13 +318,13 @@ class Proposer:
                 await self._write_message(item, policy, f"cannot be carried out: {problem}")
                 return
             await self._statuses.write(
-                item, policy, Advance(item.progress, f"mode {mode}", PlanPhase.APPROVED)
+                item, policy, StatusUpdate(item.progress, f"mode {mode}", PlanPhase.APPROVED)
             )
             self._metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
 
     async def _write_message(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
         if item.status.message != message:
-            await self._statuses.write(item, policy, Advance(item.progress, message))
+            await self._statuses.write(item, policy, StatusUpdate(item.progress, message))
 
     def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
         """Whether a proposal was last judged long enough ago; notes the time if so."""

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class StatusUpdate:
     """What one step changes in a recommendation's status."""
 
     progress: tuple[MoveProgress, ...]
@@ -75,7 +75,7 @@ class Statuses:
         self._intent.take_own_policy(body)
 
     async def write(
-        self, item: Recommendation, policy: PolicyObject | None, advance: Advance, *, by: str = ""
+        self, item: Recommendation, policy: PolicyObject | None, advance: StatusUpdate, *, by: str = ""
     ) -> Recommendation | None:
         """Write the status of a recommendation; None if the object has changed meanwhile.
 
@@ -122,7 +122,7 @@ class Statuses:
         phase, none = ended, "no pod"
         if any(map(was_evicted, item.progress)):
             phase, none = PlanPhase.FAILED, "no further pod"
-        await self.write(item, policy, Advance(item.progress, f"{why}: {none} is evicted", phase))
+        await self.write(item, policy, StatusUpdate(item.progress, f"{why}: {none} is evicted", phase))
 
     def post_event(self, pod: ClusterPod | PodReference, *, reason: str, message: str) -> None:
         """Post an event on a pod."""

@@ -40,7 +40,7 @@ from numazones_operator.rebalance.remaining_plan import (
     remaining_plan,
     waiting_pods,
 )
-from numazones_operator.rebalance.statuses import Advance
+from numazones_operator.rebalance.statuses import StatusUpdate
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PlanCheck:
     """Whether a plan can be carried out now, and why not."""
 
     reached: bool = False
@@ -99,7 +99,7 @@ class Steps:
 
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
-    ) -> Judgement:
+    ) -> PlanCheck:
         """Return whether what is left of a plan is needed and holds now; a thread computes it."""
         situation = self._inputs.situation(
             self._state.cluster(),
@@ -110,22 +110,22 @@ class Steps:
         )
         rest = remaining_plan(item, policy, situation, settings)
         if await asyncio.to_thread(current_count, item, rest.goal, situation.cluster) >= item.spec.gain.after:
-            return Judgement(reached=True)
+            return PlanCheck(reached=True)
         if rest.plan is None:
-            return Judgement(problem=rest.problem)
+            return PlanCheck(problem=rest.problem)
         enforceable = self._enforceable(rest.plan)
         ungated = self._ungated_pods(rest.plan)
         problem = ungated or await asyncio.to_thread(
             objection, replace(rest, plan=enforceable), situation, settings
         )
         if not problem or (enforceable == rest.plan and not ungated):
-            return Judgement(problem=problem)
+            return PlanCheck(problem=problem)
         other = await asyncio.to_thread(objection, rest, situation, settings)
         if other:
-            return Judgement(problem=other)
+            return PlanCheck(problem=other)
         cure = "" if ungated else " or the node affinity of the plan"
         cure = f"give the pods' templates the scheduling gate {GATE}{cure}"
-        return Judgement(problem=f"{problem}; {cure}", holds_if_confined=True)
+        return PlanCheck(problem=f"{problem}; {cure}", holds_if_confined=True)
 
     def _ungated_pods(self, made: Plan) -> str:
         """Return which pods that must be held back are not: they may come before it is their turn."""
@@ -184,7 +184,7 @@ class Steps:
 
     async def step(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
-    ) -> Advance | None:
+    ) -> StatusUpdate | None:
         """Take the next step of a recommendation that is being carried out; None while there is none."""
         index = next((i for i, one in enumerate(item.progress) if one.phase != MovePhase.VERIFIED), None)
         if index is None:
@@ -201,7 +201,7 @@ class Steps:
 
     async def _announce_eviction(
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
-    ) -> Advance | None:
+    ) -> StatusUpdate | None:
         """Prove what is left once more; the eviction is only announced here."""
         end = await self._premature_end(item, index, policy, settings, now)
         if end is not None:
@@ -214,24 +214,28 @@ class Steps:
 
     async def _premature_end(
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
-    ) -> Advance | None:
+    ) -> StatusUpdate | None:
         """Return how a plan ends that need not, cannot or may no longer be carried on; None if it can."""
         begun = any(one.phase in GONE for one in item.progress)
         judgement = await self.judge(item, policy, settings, now)
         if judgement.reached:
-            return Advance(item.progress, _REACHED, PlanPhase.SUCCEEDED if begun else PlanPhase.SUPERSEDED)
+            return StatusUpdate(
+                item.progress, _REACHED, PlanPhase.SUCCEEDED if begun else PlanPhase.SUPERSEDED
+            )
         if judgement.problem:
             why = f"the cluster differs from the plan: {judgement.problem}"
-            return Advance(item.progress, why, PlanPhase.FAILED if begun else PlanPhase.SUPERSEDED)
+            return StatusUpdate(item.progress, why, PlanPhase.FAILED if begun else PlanPhase.SUPERSEDED)
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
             why = item.progress[index].message or "the next move could not be made in time"
-            return Advance(item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED)
+            return StatusUpdate(
+                item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED
+            )
         return None
 
     async def _evict(
         self, item: Recommendation, index: int, policy: PolicyObject, settings: Policy, now: datetime
-    ) -> Advance | None:
+    ) -> StatusUpdate | None:
         """Ask for the eviction of a pod that is still there, if it is useful at this moment.
 
         It was announced in the status before, perhaps by a replica that is gone, and perhaps long ago.
@@ -258,7 +262,9 @@ class Steps:
         done = self._advance(item, index, phase=MovePhase.EVICTED, message="")
         return None if done is None else replace(done, evicted="success")
 
-    def _after_rejected_eviction(self, item: Recommendation, index: int, error: APIError) -> Advance | None:
+    def _after_rejected_eviction(
+        self, item: Recommendation, index: int, error: APIError
+    ) -> StatusUpdate | None:
         """What follows from a rejected eviction: none was needed, wait, give up, or ask again."""
         pod = item.spec.moves[index].pod
         if isinstance(error, NotFound | Conflict):
@@ -281,7 +287,7 @@ class Steps:
             return None
         return replace(self._failure(item, index, why, since=None), evicted="error")
 
-    def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+    def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until the owner has made another pod and it has a node."""
         move, progress = item.spec.moves[index], item.progress[index]
         candidates = [pod for pod in self._state.pods if self._replaces(pod, move, progress, item)]
@@ -300,7 +306,7 @@ class Steps:
             return self._failure(item, index, f"the replacement {what} within {self._patience}")
         return None
 
-    def _confirm_placement(self, item: Recommendation, index: int, now: datetime) -> Advance | None:
+    def _confirm_placement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until zones show that the pod is where it is now, and no more where it was."""
         move, progress = item.spec.moves[index], item.progress[index]
         known = None if progress.replacement is None else self._state.pods.get(progress.replacement.uid)
@@ -318,18 +324,18 @@ class Steps:
             return self._failure(item, index, f"zones do not show the replacement within {self._patience}")
         return None
 
-    def _compare_gain(self, item: Recommendation, policy: PolicyObject, now: datetime) -> Advance | None:
+    def _compare_gain(self, item: Recommendation, policy: PolicyObject, now: datetime) -> StatusUpdate | None:
         """Compare what zones say with what the plan promised."""
         cluster = self._state.cluster()
         goal = goal_of(item, policy, waiting_pods(item, cluster))
         count = current_count(item, goal, cluster)
         gained, promised = count - item.spec.gain.before, item.spec.gain.total
         if count >= item.spec.gain.after:
-            return Advance(
+            return StatusUpdate(
                 item.progress, f"zones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
             )
         if all(self._is_overdue(one, now) for one in item.progress):
-            return Advance(
+            return StatusUpdate(
                 item.progress,
                 f"zones confirm a gain of {gained}, the plan promised {promised}",
                 PlanPhase.FAILED,
@@ -373,7 +379,7 @@ class Steps:
         since = parse_time(progress.since)
         return since is not None and now - since > self._patience
 
-    def _advance(self, item: Recommendation, index: int, **changes: Any) -> Advance | None:
+    def _advance(self, item: Recommendation, index: int, **changes: Any) -> StatusUpdate | None:
         """The advance that changes one move's progress; None if it would change nothing."""
         before = item.progress[index]
         after = before.model_copy(update=changes)
@@ -382,13 +388,13 @@ class Steps:
         pod = item.spec.moves[index].pod
         text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.full_name}: {after.phase}"
         message = f"{text}, {after.message}" if after.message else text
-        return Advance((*item.progress[:index], after, *item.progress[index + 1 :]), message)
+        return StatusUpdate((*item.progress[:index], after, *item.progress[index + 1 :]), message)
 
-    def _failure(self, item: Recommendation, index: int, why: str, **changes: Any) -> Advance:
+    def _failure(self, item: Recommendation, index: int, why: str, **changes: Any) -> StatusUpdate:
         changes |= {"phase": MovePhase.FAILED, "message": why}
         progress = item.progress[index].model_copy(update=changes)
         pod = item.spec.moves[index].pod
-        return Advance(
+        return StatusUpdate(
             (*item.progress[:index], progress, *item.progress[index + 1 :]),
             f"it did not go as planned: move {index + 1}, pod {pod.full_name}: {why}",
             PlanPhase.FAILED,

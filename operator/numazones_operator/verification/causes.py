@@ -18,7 +18,7 @@ from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.placement import ADMITTED, Placement
-from numazones_operator.mirror.fates import Fates
+from numazones_operator.mirror.pod_outcomes import PodOutcomes
 
 _MAX_COMBINED = 4
 """More pods that went are only tried one by one, and all together."""
@@ -41,7 +41,7 @@ class Accuracy(StrEnum):
 
 
 def cause(
-    pod: PodInfo, actual: str, *, found: NodeInfo, otherwise: NodeInfo | None, fates: Fates
+    pod: PodInfo, actual: str, *, found: NodeInfo, otherwise: NodeInfo | None, fates: PodOutcomes
 ) -> Accuracy:
     """Return why a prediction was wrong.
 
@@ -63,7 +63,7 @@ def cause(
 
 
 def cause_elsewhere(
-    pod: Pod, done: str, *, believed: Placement, uncreated: Iterable[Pod] = (), fates: Fates
+    pod: Pod, done: str, *, believed: Placement, uncreated: Iterable[Pod] = (), fates: PodOutcomes
 ) -> Accuracy:
     """Return why a prediction for a node of another model than the kubelet's was wrong.
 
@@ -107,7 +107,7 @@ def _created(placement: Placement, pods: Iterable[Pod]) -> Placement:
     return placement
 
 
-def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: Fates) -> Iterator[NodeInfo]:
+def _possibilities(found: NodeInfo, otherwise: NodeInfo | None, fates: PodOutcomes) -> Iterator[NodeInfo]:
     """Yield the node as the kubelet may have found it."""
     known: Mapping[str, PodInfo] = found.pods if otherwise is None else otherwise.pods
     for info in (found,) if otherwise is None else (found, otherwise):

@@ -24,7 +24,7 @@ from numazones.placement.kubelet import KUBELET
 from numazones.placement.model import Model, kubelet_verdict
 from numazones.prediction import forecast as prediction
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror.fates import Fates
+from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.verification import causes
 from numazones_operator.verification.causes import Accuracy
 
@@ -120,7 +120,7 @@ class Verifier:
         *,
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
-        fates: Callable[[str, Iterable[str]], Fates] = lambda _node, _uids: Fates(),
+        fates: Callable[[str, Iterable[str]], PodOutcomes] = lambda _node, _uids: PodOutcomes(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without expectations.

@@ -13,7 +13,7 @@ from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.readmission import Chance, RunningPod, restart
+from numazones.kubelet.readmission import RunningPod, Uncertainty, restart
 from tests.numazones.kubelet import building
 
 GI = building.GI
@@ -184,7 +184,7 @@ def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_if_the_plugin
     assert [(one.name, one.chance, one.reason, one.message) for one in said.in_doubt] == [
         (
             "team/one",
-            Chance.PLUGINS,
+            Uncertainty.PLUGINS,
             "UnexpectedAdmissionError",
             (
                 "Allocate failed due to no healthy devices present; "
@@ -200,7 +200,9 @@ def test_devices_have_a_say_only_if_their_plugins_are_back_in_time() -> None:
     assert cpuset.format(node.state.cpus.assignments["one"]["main"]) == "1,9"
     said = restart(node, pods, other(node, topology_manager_policy="single-numa-node"))
     assert said.rejected == ()
-    assert [(one.reason, one.chance) for one in said.in_doubt] == [("TopologyAffinityError", Chance.PLUGINS)]
+    assert [(one.reason, one.chance) for one in said.in_doubt] == [
+        ("TopologyAffinityError", Uncertainty.PLUGINS)
+    ]
 
 
 def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> None:
@@ -243,8 +245,8 @@ def test_cpus_that_depend_on_that_order_are_not_foretold() -> None:
     said = restart(node, tied, other(node, reserved_system_cpus="0,1"))
     assert [one.file for one in said.refusals] == ["cpu_manager_state"]
     assert [(one.name, one.admitted, one.chance) for one in said.moved] == [
-        ("team/one", True, Chance.ORDER),
-        ("team/two", True, Chance.ORDER),
+        ("team/one", True, Uncertainty.ORDER),
+        ("team/two", True, Uncertainty.ORDER),
     ]
 
 

@@ -11,7 +11,7 @@ from numazones.rebalance.limits import (
     WORKLOAD_REACHED,
     InvalidLimits,
     Limits,
-    Tally,
+    PlannedEvictions,
     default_per_workload,
 )
 
@@ -23,7 +23,7 @@ def pod(name: str, *, node: str = "n1", namespace: str = "shop", owner: str = ""
 
 def planned(limits: Limits, *pods: ClusterPod, replicas: dict[str, int] | None = None) -> list[str]:
     """The result of each eviction in turn; rejected ones do not count."""
-    tally, results = Tally(limits, replicas or {}), []
+    tally, results = PlannedEvictions(limits, replicas or {}), []
     for each in pods:
         results.append(tally.rejection(each))
         if not results[-1]:

@@ -13,7 +13,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals
-from numazones.rebalance.history import Emptied, MoveHistory, Relocation
+from numazones.rebalance.history import FreedNode, MoveHistory, Relocation
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, relocation
 from numazones.rebalance.planner import PlanningResult, plan
@@ -351,7 +351,7 @@ def test_room_that_another_policys_plan_made_is_filled_after_a_day_and_no_sooner
     hours: int,
     made: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    emptied = {"n2": Emptied("other", build.now - timedelta(hours=hours))}
+    emptied = {"n2": FreedNode("other", build.now - timedelta(hours=hours))}
     situation = replace(build.situation(broken()), history=MoveHistory(emptied=emptied))
     careless = plan(shape(4), build.situation(broken()), Policy(), expired=never)
     assert moves(careless) == [("b", "n1", "n2")]
@@ -374,7 +374,7 @@ def test_a_plan_goes_elsewhere_than_to_where_another_policys_plan_made_room(
 ) -> None:
     nodes = [*broken(), build.node("n3", zones=1, cpus=3)]
     situation = replace(
-        build.situation(nodes), history=MoveHistory(emptied={"n2": Emptied("other", build.now)})
+        build.situation(nodes), history=MoveHistory(emptied={"n2": FreedNode("other", build.now)})
     )
     outcome = plan(shape(4), situation, Policy(), expired=never)
     assert moves(outcome) == [("b", "n1", "n3")]
@@ -386,7 +386,7 @@ def test_for_a_pod_that_waits_the_room_that_another_policys_plan_made_is_filled(
 ) -> None:
     goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     situation = replace(
-        build.situation(broken()), history=MoveHistory(emptied={"n2": Emptied("other", build.now)})
+        build.situation(broken()), history=MoveHistory(emptied={"n2": FreedNode("other", build.now)})
     )
     assert moves(plan(goal, situation, Policy(), expired=never)) == [("b", "n1", "n2")]
 
@@ -394,7 +394,7 @@ def test_for_a_pod_that_waits_the_room_that_another_policys_plan_made_is_filled(
 def test_a_goal_that_no_plan_reaches_anyhow_contradicts_nobody(
     build: Any, broken: Callable[..., Any]
 ) -> None:
-    emptied = {"n2": Emptied("other", build.now)}
+    emptied = {"n2": FreedNode("other", build.now)}
     situation = replace(build.situation(broken()), history=MoveHistory(emptied=emptied))
     outcome = plan(shape(40), situation, Policy(), expired=never)
     assert (outcome.plan, outcome.undoes) == (None, {})

@@ -11,7 +11,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
-from numazones.rebalance.history import Emptied, MoveHistory
+from numazones.rebalance.history import FreedNode, MoveHistory
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, relocation, replacement
 from numazones.rebalance.planner import plan
@@ -272,14 +272,14 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
 
 
 def test_room_that_another_policy_made_is_for_pods_that_wait_alone(build: Any, two_ways: Any) -> None:
-    made_room = MoveHistory(emptied={"n2": Emptied("other", build.now - timedelta(hours=23))})
+    made_room = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=23))})
     first = build.put(build.node("n1"), build.pod("p", 1))
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)
     assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
         "the replacement of default/p may be put on node n2, where a plan of policy other made room; before "
         "2026-01-31T13:00:00Z only plans for pods that wait fill it"
     )
-    older = MoveHistory(emptied={"n2": Emptied("other", build.now - timedelta(hours=24))})
+    older = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=24))})
     open_again = replace(closed, history=older)
     assert holds(open_again, moved(first.pods["p"], "n2", affinity=("n2",))) == ""
     big = replace(build.pod("big", 4), phase="Pending")

@@ -14,7 +14,7 @@ from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
-from numazones.rebalance.limits import Allowance, Limits, Tally
+from numazones.rebalance.limits import Limits, PlannedEvictions, RemainingEvictions
 from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.search import Breadth, Found, NodeState, Search, SearchState, state_key
@@ -30,8 +30,8 @@ def search(situation: Situation, goal: Goal, **settings_: Any) -> Search:
     return Search(situation.cluster, goal, candidates(situation, Policy()), **settings_)
 
 
-def allowance(situation: Situation, limits: Limits | None = None) -> Allowance:
-    return Allowance(Tally(limits or Limits(), situation.surroundings.replicas))
+def allowance(situation: Situation, limits: Limits | None = None) -> RemainingEvictions:
+    return RemainingEvictions(PlannedEvictions(limits or Limits(), situation.surroundings.replicas))
 
 
 def steps(found: Found | None) -> list[tuple[str, str]]:

@@ -7,9 +7,9 @@ from numazones.cluster.waiting import OPT_IN
 from numazones_client.table import Table
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.prevention.admission_gates import AdmissionGates
-from numazones_operator.prevention.preempting_releases import PreemptingReleases
-from numazones_operator.prevention.release_writer import ReleaseWriter
-from numazones_operator.prevention.served_gates import ServedGates
+from numazones_operator.prevention.gate_remover import GateRemover
+from numazones_operator.prevention.preempting_pods import PreemptingPods
+from numazones_operator.prevention.removable_gates import RemovableGates
 from tests.operator.prevention.extender.cluster import Cluster
 
 
@@ -24,15 +24,15 @@ def offline_gates(cluster: Cluster) -> AdmissionGates:
         cluster.state,
         forecasts,
         cluster.held,
-        ServedGates(cluster.state, _opted_in("default"), cluster.offline.events, enabled=True),
-        ReleaseWriter(
+        RemovableGates(cluster.state, _opted_in("default"), cluster.offline.events, enabled=True),
+        GateRemover(
             cluster.server,  # type: ignore[arg-type]
             cluster.state,
             cluster.offline.events,
             cluster.offline.metrics,
             wall=cluster.offline.clock,
         ),
-        PreemptingReleases(cluster.state, forecasts, budgets=None, may_go=may_go),
+        PreemptingPods(cluster.state, forecasts, budgets=None, may_go=may_go),
         may_go=may_go,
         changed=asyncio.Event(),
         timeout=0,

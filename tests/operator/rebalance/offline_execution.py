@@ -34,8 +34,8 @@ from numazones_operator.rebalance.inputs import Inputs, OwnerTemplate
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject
-from numazones_operator.rebalance.statuses import Advance, Statuses
-from numazones_operator.rebalance.steps import Judgement, Steps
+from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
+from numazones_operator.rebalance.steps import PlanCheck, Steps
 from numazones_simulator import node_kinds
 from tests.operator.closed_loop import pod_body
 from tests.operator.offline_pipeline import OfflinePipeline
@@ -257,11 +257,11 @@ class Execution:
         assert found is not None
         return found
 
-    async def step(self, now: datetime = NOON) -> Advance | None:
+    async def step(self, now: datetime = NOON) -> StatusUpdate | None:
         """Take the next step."""
         return await self.steps.step(self.item, self.wanted, self.settings, now)
 
-    async def judge(self, now: datetime = NOON) -> Judgement:
+    async def judge(self, now: datetime = NOON) -> PlanCheck:
         """Say whether the plan holds."""
         return await self.steps.judge(self.item, self.wanted, self.settings, now)
 

@@ -14,8 +14,8 @@ from numazones.rebalance.budgets import Budget
 from numazones_client import APIError, Conflict, Forbidden, NotFound, TooManyRequests
 from numazones_client.errors import Request, ServerError
 from numazones_client.resources import PODS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS, REPLICA_SETS
-from numazones_operator.rebalance.statuses import Advance
-from numazones_operator.rebalance.steps import Judgement
+from numazones_operator.rebalance.statuses import StatusUpdate
+from numazones_operator.rebalance.steps import PlanCheck
 from tests.operator.rebalance.offline_execution import (
     AT_NOON,
     LARGE,
@@ -34,7 +34,7 @@ REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Po
 BLOCKED = "blocked by PodDisruptionBudget default/b: needs 2 healthy pods, has 1"
 
 
-def last(advance: Advance | None) -> dict[str, Any]:
+def last(advance: StatusUpdate | None) -> dict[str, Any]:
     """What is known of the mover now, without what is empty."""
     assert advance is not None
     return advance.progress[-1].model_dump(mode="json", exclude={"pod"}, exclude_defaults=True)
@@ -60,7 +60,7 @@ async def test_an_eviction_is_announced_before_it_is_asked_for() -> None:
     assert last(advance) == {"phase": "Evicting", "since": AT_NOON}
     assert advance is not None
     assert advance.progress[:-1] == before.progress[:-1]
-    assert advance == Advance(advance.progress, "move 2 of 2, pod default/mover: Evicting")
+    assert advance == StatusUpdate(advance.progress, "move 2 of 2, pod default/mover: Evicting")
     assert here.evicted() == []
 
 
@@ -414,10 +414,10 @@ async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
     here.node("n3")
     here.policy(goals={"shapes": [{**LARGE, "count": 5}]})
     item = here.plan("Verified", "Verified", gain={"before": 2, "after": 3, "total": 1})
-    confirmed = Advance(item.progress, "zones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
+    confirmed = StatusUpdate(item.progress, "zones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == confirmed
     item = here.plan("Verified", "Verified", gain={"before": 1, "after": 2, "total": 1})
-    more = Advance(item.progress, "zones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
+    more = StatusUpdate(item.progress, "zones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == more
 
 
@@ -431,7 +431,7 @@ async def test_a_gain_that_zones_do_not_show_is_waited_for_as_long_as_for_the_la
     assert await here.step(LATE) is None
     missed = "zones confirm a gain of 1, the plan promised 2"
     late = LATE + timedelta(minutes=1)
-    assert await here.step(late) == Advance(item.progress, missed, PlanPhase.FAILED, count=2)
+    assert await here.step(late) == StatusUpdate(item.progress, missed, PlanPhase.FAILED, count=2)
 
 
 # Whether a plan holds
@@ -443,12 +443,12 @@ async def test_a_gain_that_zones_do_not_show_is_waited_for_as_long_as_for_the_la
 async def test_a_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict[str, Any]) -> None:
     known = {key: value for key, value in parts.items() if key != "owner"}
     here = Execution(**known)
-    assert await Execution().judge() == Judgement()
+    assert await Execution().judge() == PlanCheck()
     if parts != known:
         here.inputs.templates[REPLICA_SETS].discard("rs-mover")
     cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
     problem = f"the goal would reach 0, not 1; {cure}"
-    assert await here.judge() == Judgement(problem=problem, holds_if_confined=True)
+    assert await here.judge() == PlanCheck(problem=problem, holds_if_confined=True)
     full(here)
     other = await here.judge()
     assert not other.holds_if_confined
@@ -462,7 +462,7 @@ async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
     young = await here.judge()
     assert young.problem.startswith("pod default/mover may not be moved: ")
     old = NOON + timedelta(minutes=10)
-    assert await here.judge(old) == Judgement()
+    assert await here.judge(old) == PlanCheck()
     for now, phase in ((old - SECOND, "Superseded"), (old, None)):
         advance = await here.step(now)
         assert advance is not None
@@ -476,7 +476,7 @@ async def test_a_plan_holds_once_what_failed_before_is_past_its_cooldown() -> No
     status = {"phase": "Failed", "progress": progress, "conditions": [failed]}
     here.recommend({"moves": [move("mover")]}, status, name="p-0")
     assert (await here.judge(NOON + timedelta(minutes=59))).problem.endswith("within the cooldown")
-    assert await here.judge(NOON + timedelta(minutes=60)) == Judgement()
+    assert await here.judge(NOON + timedelta(minutes=60)) == PlanCheck()
 
 
 async def test_a_plan_for_pods_that_are_rejected_one_after_the_other_ends_with_their_loop() -> None:
@@ -486,7 +486,7 @@ async def test_a_plan_for_pods_that_are_rejected_one_after_the_other_ends_with_t
     here.pod("stuck-1", owner="stuck", node="n3", **REJECTED)
     pod = {"namespace": "default", "name": "stuck", "uid": "rs-stuck"}
     here.recommend({"moves": [move("mover")], "placements": [{**placement("stuck", "n1"), "pod": pod}]}, {})
-    over = Judgement(problem="pod default/stuck does not wait any more")
+    over = PlanCheck(problem="pod default/stuck does not wait any more")
     assert await here.judge(NOON + timedelta(minutes=10)) == over
     assert await here.judge(NOON + timedelta(minutes=10) - SECOND) != over
 
@@ -513,7 +513,7 @@ def plan_for_stuck_pod(here: Execution, phase: str, *, after_pending: bool = Fal
 
 
 async def test_a_plan_for_a_pod_that_waits_needs_the_gate_on_it() -> None:
-    assert await for_stuck_pod().judge() == Judgement()
+    assert await for_stuck_pod().judge() == PlanCheck()
     cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
     found = await for_stuck_pod(stuck_gated=False).judge()
     assert found.problem.startswith("pod default/stuck may be put on node n3, which does not take it: ")
@@ -536,7 +536,7 @@ async def test_a_plan_for_a_pod_that_waits_needs_the_gate_on_it() -> None:
 )
 async def test_a_replacement_that_must_wait_for_others_needs_the_gate(*, gated: bool, problem: str) -> None:
     here = for_stuck_pod(gated=gated, after_pending=True)
-    assert await here.judge() == Judgement(problem=problem, holds_if_confined=not gated)
+    assert await here.judge() == PlanCheck(problem=problem, holds_if_confined=not gated)
     full(here)
     found = await here.judge()
     assert found.problem.startswith("no node that the scheduler could choose is left for ")

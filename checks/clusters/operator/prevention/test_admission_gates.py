@@ -12,7 +12,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE, RELEASED
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
-from numazones_operator.prevention import preempting_releases
+from numazones_operator.prevention import preempting_pods as preempting_releases
 from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
 from numazones_operator.process import Operator
 from numazones_simulator import node_kinds

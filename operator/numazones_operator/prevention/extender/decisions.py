@@ -20,14 +20,14 @@ MAX_SCORE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class FilterResult:
     """Which nodes pass, and why the others do not."""
 
     passing: tuple[str, ...]
     reasons: Mapping[str, str]
 
 
-def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> Sifted:
+def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> FilterResult:
     """Sort nodes into those that pass and those that do not, in the order given."""
     admitting: list[str] = []
     unknowns: list[str] = []
@@ -43,7 +43,7 @@ def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> Sifted:
         admitting += unknowns
     else:
         reasons |= {name: scheduler_reason(verdicts[name]) for name in unknowns}
-    return Sifted(tuple(admitting), reasons)
+    return FilterResult(tuple(admitting), reasons)
 
 
 def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:

@@ -23,7 +23,7 @@ from numazones_operator.prevention.extender.binding import Binder
 from numazones_operator.prevention.extender.messages import NodeVictims, UnreadableRequest
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.rejected_pods import RejectedPods
-from numazones_operator.prevention.extender.repetitions import Repetitions
+from numazones_operator.prevention.extender.scheduling_retries import SchedulingRetries
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_operator.prevention.extender.verdicts import CurrentVerdicts
 from numazones_operator.prevention.held_room import HeldRoom
@@ -74,7 +74,7 @@ class Extender:
         self._metrics = metrics
         self._ready = ready
         self._verdicts = CurrentVerdicts(state, held)
-        self._repetitions = Repetitions(clock=clock)
+        self._repetitions = SchedulingRetries(clock=clock)
         self.rejected = RejectedPods(
             client, state, held, self._verdicts, unknown=unknown, metrics=metrics, clock=clock, wall=wall
         )

@@ -15,14 +15,14 @@ from numazones_client.resources import PODS
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.prevention.release import AllowedNodes, NodeRole
-from numazones_operator.prevention.release_patch import HOSTNAME, TargetNode, release_patch
+from numazones_operator.prevention.allowed_nodes import AllowedNodes, NodeRole
+from numazones_operator.prevention.gate_removal_patch import HOSTNAME, TargetNode, gate_removal_patch
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class ReleaseWriter:
+class GateRemover:
     """Patches pods, and counts what came of it."""
 
     client: Client
@@ -64,7 +64,7 @@ class ReleaseWriter:
             affinity = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
             version = body["metadata"]["resourceVersion"]
         now = _time_text(self.wall())
-        patch = release_patch(
+        patch = gate_removal_patch(
             pod.uid,
             self._targets(release.named),
             affinity=affinity,

@@ -11,7 +11,7 @@ from numazones.cluster.waiting import GATE, RELEASED
 from numazones_client import APIError
 from numazones_client.errors import Request
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.prevention.lost_releases import PATIENCE, LostReleases
+from numazones_operator.prevention.pods_with_lost_nodes import PATIENCE, PodsWithLostNodes
 from tests.operator.prevention.extender.cluster import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -38,7 +38,7 @@ class Setting:
         self.events = Events()
         self.metrics = Metrics(CollectorRegistry())
         self.leads = True
-        self.lost = LostReleases(
+        self.lost = PodsWithLostNodes(
             self.cluster.server,  # type: ignore[arg-type]
             self.cluster.state,
             self.events,  # type: ignore[arg-type]

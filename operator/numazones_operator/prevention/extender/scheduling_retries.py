@@ -14,7 +14,7 @@ _ORDINARY = 20
 _MAX_PODS = 10_000
 
 
-class Repetitions:
+class SchedulingRetries:
     """Counts attempts by pod, in windows of ten seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

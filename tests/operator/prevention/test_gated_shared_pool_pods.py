@@ -10,7 +10,7 @@ import pytest
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE
 from numazones.prediction.held_room import held
-from numazones_operator.prevention import unconcerned_pods
+from numazones_operator.prevention import shared_pool_pods
 from tests.operator.mirror.test_node_placement import Setting
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
@@ -126,7 +126,7 @@ async def test_among_many_such_nodes_it_is_released_to_a_few_with_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It cannot name all the others."""
-    monkeypatch.setattr(unconcerned_pods, "MAX_NODES", 0)
+    monkeypatch.setattr(shared_pool_pods, "MAX_NODES", 0)
     for there, goes_to in (((), "n"), (FULL, "a")):
         cluster = cluster_of("a", there=there)
         gated(cluster, "p", "1")

@@ -19,7 +19,7 @@ _FOR_PEOPLE = {"node-role.kubernetes.io", "node-restriction.kubernetes.io"}
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedNode:
+class UnblockedNode:
     """A pod and a node after what would let the scheduler choose the one for the other."""
 
     pod: ClusterPod
@@ -30,7 +30,7 @@ class OpenedNode:
     """Whether a taint is among what was in the way."""
 
 
-def opened(pod: ClusterPod, node: ClusterNode) -> OpenedNode | None:
+def unblocked(pod: ClusterPod, node: ClusterNode) -> UnblockedNode | None:
     """Open a node for a pod; None where nothing keeps the scheduler away, or what does is to stay."""
     cures: list[str] = []
     constraints, free = pod.constraints, node
@@ -51,7 +51,7 @@ def opened(pod: ClusterPod, node: ClusterNode) -> OpenedNode | None:
         cures.append(cure)
     if not cures:
         return None
-    return OpenedNode(replace(pod, constraints=constraints), free, tuple(cures), tainted=bool(taints))
+    return UnblockedNode(replace(pod, constraints=constraints), free, tuple(cures), tainted=bool(taints))
 
 
 def _selected(constraints: Constraints, node: ClusterNode) -> tuple[str, Constraints, ClusterNode]:

@@ -12,13 +12,13 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode
 from numazones.prediction.forecast import PodKind, is_open
 from numazones.prediction.held_room import MAX_NODES
-from numazones_operator.prevention.release import CHOICE, AllowedNodes, NodeRole
+from numazones_operator.prevention.allowed_nodes import CHOICE, AllowedNodes, NodeRole
 
 REASON = "unconcerned"
 """Why such a pod is released."""
 
 
-def release_of(
+def nodes_allowed_to(
     kind: PodKind,
     asked: Sequence[ClusterNode],
     others: Iterable[ClusterNode],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EVENT, _PREDICTION = "Event", "AdmissionPrediction"
 
 
-def said_about(pods: Collection[ClusterPod], seen: ClusterView, source: Source) -> dict[str, list[Object]]:
+def reports_about(pods: Collection[ClusterPod], seen: ClusterView, source: Source) -> dict[str, list[Object]]:
     """Return events and AdmissionPredictions by UID of their pod, as far as they may be read."""
     items: Iterable[Object] = seen.said
     if pods and not source.files:

@@ -7,7 +7,7 @@ from numazones.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class PodOutcomes:
     """What is known now about the pods that were on a node when another was bound to it."""
 
     gone: frozenset[str] = frozenset()

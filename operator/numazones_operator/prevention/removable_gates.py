@@ -18,7 +18,7 @@ SWITCHED_OFF = (
 
 
 @dataclass(slots=True)
-class ServedGates:
+class RemovableGates:
     """Tells served gates from others."""
 
     state: ClusterState

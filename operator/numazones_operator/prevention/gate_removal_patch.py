@@ -29,7 +29,7 @@ class TargetNode(NamedTuple):
     """Its label ``kubernetes.io/hostname``; None: it has none."""
 
 
-def release_patch(
+def gate_removal_patch(
     uid: str,
     targets: Sequence[TargetNode],
     *,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.lost_release import lost_nodes
+from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.waiting import is_replaced, told_of_loss
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
@@ -32,7 +32,7 @@ _PERIOD = 5.0
 _log = logging.getLogger(__name__)
 
 
-class LostReleases:
+class PodsWithLostNodes:
     """Looks after them on the replica that leads."""
 
     def __init__(

@@ -24,7 +24,7 @@ _REMEMBERED = 600.0
 _SLICE = 0.02
 
 
-class PreemptingReleases:
+class PreemptingPods:
     """Searches, for one kind of pods at a time."""
 
     def __init__(

@@ -10,7 +10,7 @@ from numazones_apiserver import ApiServer, InProcess
 from numazones_client import APIError, Client, Conflict
 from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.resources import PODS
-from numazones_operator.prevention.release_patch import TargetNode, release_patch
+from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_removal_patch
 from tests.operator.closed_loop import pod_body
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -48,7 +48,7 @@ async def released(
     body = pod_body("p", schedulingGates=list(gates))
     body["spec"] |= {"affinity": affinity} if affinity else {}
     uid = (await client.create(PODS, body, namespace="default"))["metadata"]["uid"]
-    patch = release_patch(uid, targets, affinity=affinity.get("nodeAffinity"), only=only, now="now")
+    patch = gate_removal_patch(uid, targets, affinity=affinity.get("nodeAffinity"), only=only, now="now")
     return await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
 
 
@@ -138,7 +138,7 @@ async def test_released_to_nowhere_in_particular_a_pod_may_go_anywhere(client: C
 
 async def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other(client: Client) -> None:
     await client.create(PODS, pod_body("p", schedulingGates=[OURS]), namespace="default")
-    patch = release_patch("of another", [A], now="now")
+    patch = gate_removal_patch("of another", [A], now="now")
     with pytest.raises(APIError):
         await client.patch(PODS, "p", patch, namespace="default", media_type=STRATEGIC_MERGE_PATCH)
     assert (await client.get(PODS, "p", namespace="default"))["spec"]["schedulingGates"] == [OURS]
@@ -151,7 +151,7 @@ async def test_a_pod_that_has_changed_since_its_affinity_was_read_keeps_its_gate
     read = (await client.create(PODS, body, namespace="default"))["metadata"]
     changed = {"spec": {"affinity": {"nodeAffinity": {PREFERRED: BEST_IS_A}}}}
     await client.patch(PODS, "p", changed, namespace="default")
-    patch = release_patch(
+    patch = gate_removal_patch(
         read["uid"], [A], affinity={PREFERRED: OWN}, version=read["resourceVersion"], now="now"
     )
     with pytest.raises(Conflict):
