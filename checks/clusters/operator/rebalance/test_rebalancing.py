@@ -752,21 +752,30 @@ async def test_a_replacement_that_the_admission_policy_gates_comes_after_the_pen
 
 
 @pytest.mark.parametrize(
-    ("mover", "selector"),
-    [(100, {}), (0, {"minPriority": 1}), (0, {"schedulerNames": ["volcano"]})],
+    ("selector", "why"),
+    [
+        ({"minPriority": -1000}, "1 pod more important than the pod that waits"),
+        ({}, "no goal of the policy"),
+        ({"minPriority": -1000, "schedulerNames": ["volcano"]}, "no goal of the policy"),
+    ],
     ids=["outranked", "below the minimum", "of another scheduler"],
 )
 async def test_nobody_is_evicted_for_a_pod_that_is_outranked_or_not_selected(
-    tmp_path: Path, mover: int, selector: dict[str, Any]
+    tmp_path: Path, selector: dict[str, Any], why: str
 ) -> None:
-    async with crowded(tmp_path, schedulingGates=[{"name": GATE}], priority=mover) as here:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        lowest = {"metadata": {"name": "lowest"}, "value": -1000}
+        await here.client.create(PRIORITY_CLASSES, lowest)
+        await here.client.delete(PODS, "big", namespace="default")
+        gates = [{"name": GATE}]
+        await here.loop.create_pod("big", cpu=25, schedulingGates=gates, priorityClassName="lowest")
         goals = {"pendingPods": True, **({"pendingPodSelector": selector} if selector else {})}
         await here.policy("Auto", goals=goals)
         await here.operator()
 
         async def searched() -> bool:
-            message = (await status_of_policy(here)).get("message", "")
-            return ("no goal of the policy" if selector else "more important than the pod") in message
+            return why in (await status_of_policy(here)).get("message", "")
 
         await eventually(searched, what="the policy says why there is no plan")
         assert not await here.recommendations()
