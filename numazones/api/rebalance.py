@@ -105,20 +105,6 @@ class FreeZone(APIModel):
     numa_id: NUMAID | None = optional("NUMA node; the whole node where left out.")
 
 
-class Goals(APIModel):
-    """What plans are for."""
-
-    pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
-    shapes: tuple[TargetShape, ...] = list_of(
-        32, "Raise how many pods of these shapes would fit.", list_map("name")
-    )
-    free: FreeZone | None = optional("Free one node or one NUMA node.")
-    align: bool = Field(
-        default=False,
-        description="Bring together pods whose CPUs, memory or devices are on several NUMA nodes.",
-    )
-
-
 class SelectorRequirement(APIModel):
     """One requirement of a label selector."""
 
@@ -148,10 +134,41 @@ class PriorityThreshold(APIModel):
 
 
 class Namespaces(APIModel):
-    """Namespaces that pods may be moved in; one of include and exclude."""
+    """Namespaces by name; one of include and exclude."""
 
     include: tuple[Namespace, ...] = list_of(256, "Only these.")
     exclude: tuple[Namespace, ...] = list_of(256, "All but these.")
+
+
+class PendingPodSelector(APIModel):
+    """Which pending pods plans make room for."""
+
+    namespaces: Namespaces | None = optional("Namespaces of the pods; one of include and exclude.")
+    label_selector: Selector | None = optional("Only pods with these labels.")
+    min_priority: int | None = optional(
+        "Only pods of this priority or above; 0 where left out.", ge=-(2**31), le=2**31 - 1
+    )
+    scheduler_names: tuple[Name, ...] = list_of(
+        16, "Only pods of these schedulers; default-scheduler and numazones where left out."
+    )
+
+
+class Goals(APIModel):
+    """What plans are for."""
+
+    pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
+    pending_pod_selector: PendingPodSelector | None = optional(
+        "Which pending pods count; those of priority 0 or above of the schedulers default-scheduler and "
+        "numazones where left out. No plan evicts a pod of higher priority than the one it makes room for."
+    )
+    shapes: tuple[TargetShape, ...] = list_of(
+        32, "Raise how many pods of these shapes would fit.", list_map("name")
+    )
+    free: FreeZone | None = optional("Free one node or one NUMA node.")
+    align: bool = Field(
+        default=False,
+        description="Bring together pods whose CPUs, memory or devices are on several NUMA nodes.",
+    )
 
 
 class StorageClassName(APIModel):

@@ -51,15 +51,14 @@ class Hold:
 def release_ends(pod: ClusterPod, now: float) -> float | None:
     """Return when the room of a pod that the gate released ends; None: it holds none, or no longer.
 
-    Both in seconds since the epoch. Clocks that differ by some seconds may call the release a moment to come;
-    one that is far off was written before the clock was set back, and would hold room until the clock is
-    there again.
+    Both in seconds since the epoch. A release at a moment to come holds nothing before that: a clock that
+    differs wrote it, or whoever wants to hold room for longer.
     """
     try:
         released = timestamp.parse(pod.annotations.get(RELEASED, "")).timestamp()
     except timestamp.InvalidTimestamp:
         return None
-    return released + RELEASE_SECONDS if abs(now - released) < RELEASE_SECONDS else None
+    return released + RELEASE_SECONDS if 0 <= now - released < RELEASE_SECONDS else None
 
 
 def held(

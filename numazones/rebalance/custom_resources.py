@@ -6,6 +6,7 @@ from datetime import timedelta
 from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
 from numazones.apimachinery import duration
 from numazones.prediction.wanted_shapes import shape_named
+from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, ReplacementTarget
@@ -33,6 +34,7 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
         protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
         limits=Limits.from_api(spec.limits.to_api()),
         target=ReplacementTarget(spec.target),
+        beneficiaries=Beneficiaries.from_api(spec.goals.pending_pod_selector),
         min_gain=spec.min_gain,
         cooldown=_duration("cooldown", spec.cooldown),
     )

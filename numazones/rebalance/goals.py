@@ -239,17 +239,17 @@ class Align(_NoneLeft):
 
 
 def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
-    """Return the goals that make pending pods fit, one per kind, in the order of the scheduler's queue.
+    """Return the goals that make pending pods fit, one per kind and priority, in the scheduler's order.
 
     Raises:
         InvalidGoal: a pod cannot be read.
     """
-    groups: dict[PodKind, list[ClusterPod]] = {}
+    groups: dict[tuple[int, PodKind], list[ClusterPod]] = {}
     for pod in sorted(pods, key=lambda pod: (-(pod.priority or 0), pod.created, pod.namespace, pod.name)):
         kind = PodKind.of(pod)
         if kind is None:
             raise InvalidGoal(f"pod {pod.full_name} cannot be read: {pod.problem}")
-        groups.setdefault(kind, []).append(pod)
+        groups.setdefault((pod.priority or 0, kind), []).append(pod)
     return tuple(
         FitMore((Wanted(f"{group[0].namespace}/{group[0].name}", group[0], len(group), tuple(group)),))
         for group in groups.values()

@@ -14,6 +14,7 @@ from numazones.alignment.pod_alignment import PodAlignment
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import FreedNode
@@ -89,7 +90,12 @@ class _Planning:
         self._situation = situation
         self._policy = policy
         self._expired = expired
-        self._movable = _for_goal(goal, candidates(situation, policy), situation.cluster)
+        movable = candidates(situation, policy)
+        highest = highest_victim(waiting_pods(goal))
+        allowed = tuple(one for one in movable if not outranks(one.pod, highest))
+        self._spared = len(movable) - len(allowed)
+        """How many pods stay since they are more important than those that wait."""
+        self._movable = _for_goal(goal, allowed, situation.cluster)
         surroundings = situation.surroundings
         self._forbidden = situation.history.forbidden_moves(surroundings.now, policy.cooldown)
         self._closed = {} if waiting_pods(goal) else situation.history.closed_nodes(surroundings.now)
@@ -144,8 +150,11 @@ class _Planning:
         return PlanningResult(None, reason, before, movable=len(self._movable))
 
     def _reason_for_no_plan(self) -> str:
+        spared = ""
+        if self._spared:
+            spared = f"; spared: {pluralize(self._spared, 'pod')} more important than the pod that waits"
         if not self._movable:
-            return "no pod may be moved"
+            return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
@@ -154,7 +163,7 @@ class _Planning:
             if self._forbidden
             else ""
         )
-        return f"no plan was found within {within}{besides}{late}"
+        return f"no plan was found within {within}{besides}{late}{spared}"
 
     def _forget_moves(self) -> None:
         """Let go of what the last search has tried, node by node.

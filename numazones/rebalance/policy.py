@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from numazones.errors import NumazonesError
+from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import Protections
 
@@ -30,6 +31,8 @@ class Policy:
     protections: Protections = field(default_factory=Protections)
     limits: Limits = field(default_factory=lambda: Limits(total=5))
     target: ReplacementTarget = ReplacementTarget.ANY
+    beneficiaries: Beneficiaries = field(default_factory=Beneficiaries)
+    """Waiting pods that plans make room for."""
     min_gain: int = 1
     """Hysteresis: a plan that gains less is not made."""
     cooldown: timedelta = timedelta(hours=1)

@@ -17,6 +17,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
+from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
 from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
@@ -91,6 +92,8 @@ class _Play:
             PlannedEvictions(self._policy.limits, surroundings.replicas), surroundings.headroom
         )
         moved: set[str] = set()
+        waiting = waiting_pods(self._goal)
+        highest = highest_victim((*waiting, *(placement.pod for placement in self._plan.placements)))
         for move in self._plan.moves:
             if move.pod.uid in moved:
                 raise Disproved(f"pod {move.pod.full_name} is to be moved twice")
@@ -102,6 +105,11 @@ class _Play:
             objections = why_not(pod, self._situation, self._policy)
             if objections:
                 raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
+            if outranks(pod, highest):
+                raise Disproved(
+                    f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, "
+                    "that of the pod that would get its room"
+                )
             rejection = allowance.rejection(pod)
             if rejection:
                 raise Disproved(f"pod {pod.full_name} may not be moved: {rejection}")

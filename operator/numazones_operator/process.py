@@ -42,6 +42,7 @@ from numazones_operator.kopf_operator import run_kopf
 from numazones_operator.leadership import Leadership, Term
 from numazones_operator.metrics.registry import GaugeCollector, Metrics
 from numazones_operator.mirror import decoding
+from numazones_operator.mirror.admission_policies import AdmissionPolicies
 from numazones_operator.mirror.cluster_gauges import ClusterGauges
 from numazones_operator.mirror.definitions import Definition, Definitions
 from numazones_operator.notices.shared_cpu_events import SharedCPUEvents
@@ -82,6 +83,8 @@ LEASE_NAME = "numazones-operator"
 
 _SHUTDOWN_PATIENCE = 3.0
 _EXPIRY_PERIOD = 1.0
+_POLICY_PATIENCE = 2.0
+"""Seconds to wait for admission policies, which the operator may not be allowed to read."""
 _DEFINITIONS_PER_PAGE = 25
 """Each may be a megabyte."""
 
@@ -139,17 +142,20 @@ class Operator:
             policies=lambda: self.intent.policies,
         )
         self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
-        self.inputs = Inputs(self.intent)
+        self.admission_policies = AdmissionPolicies()
+        self.inputs = Inputs(self.intent, injected=self.admission_policies.gates)
         self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance)
         self.steps = self._steps()
         self.rebalancing = self._rebalancing()
-        self.held = HeldRoom(self.pipeline.state)
+        self.held = HeldRoom(self.pipeline.state, proven=self.admission_policies.proves)
         self.gates = self._gates()
         self.pods_with_lost_nodes = self._pods_with_lost_nodes()
         self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
         self.reflectors = tuple(self._reflectors())
+        self.policy_reflectors = tuple(self._policy_reflectors())
+        self.admission_policies.known = self._admission_policies_known
         self.collectors = self._collectors()
         for collector in self.collectors:
             self.registry.register(collector)
@@ -168,7 +174,7 @@ class Operator:
             await self._open_page(resources)
             await self._open_extender(resources)
             await resources.enter_async_context(self._client)
-            for reflector in (self.definitions_reflector, *self.reflectors):
+            for reflector in (self.definitions_reflector, *self.reflectors, *self.policy_reflectors):
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
             self.start_task(self._watch_over_time(), name="expiry")
             self.start_task(self._work(), name="predictions")
@@ -242,6 +248,10 @@ class Operator:
         """Once everything was listed: predict, and stand for election."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_POLICY_PATIENCE):
+                for reflector in self.policy_reflectors:
+                    await reflector.synced.wait()
         state = self.pipeline.state
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
         state.all_found()
@@ -440,6 +450,14 @@ class Operator:
         if self.options.rebalance:
             for resource, decoder, table in self.inputs.mirrored():
                 yield self._reflector(resource, decoder, table, optional=True)
+
+    def _policy_reflectors(self) -> Iterator[Reflector[Any]]:
+        """Who may not read admission policies, as before an upgrade of the manifests, goes by none."""
+        for resource, decoder, table in self.admission_policies.mirrored(injection=self.options.rebalance):
+            yield self._reflector(resource, decoder, table, optional=True)
+
+    def _admission_policies_known(self) -> bool:
+        return all(one.synced.is_set() and not one.forbidden for one in self.policy_reflectors)
 
     def _definitions_reflector(self) -> Reflector[Any]:
         """Nobody waits for it: without the right to read definitions, what may be missing is asked for."""

@@ -38,14 +38,18 @@ class Requests:
     def __init__(self, server: ApiServer, owner: str) -> None:
         self.server, self.owner = server, owner
 
-    async def send(self, method: str, path: str, body: Any, user: dict[str, str]) -> tuple[int, str]:
+    async def send(
+        self, method: str, path: str, body: Any, user: dict[str, str], **query: str
+    ) -> tuple[int, str]:
         if method == "POST":
             # What is owned by nobody who exists would be collected.
             owners = [{**one, "uid": self.owner} for one in body["metadata"]["ownerReferences"]]
             body = {**body, "metadata": {**body["metadata"], "ownerReferences": owners}}
         media = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = CIMultiDict({"Content-Type": media, **user})
-        sent = HTTPRequest(method, path, MultiDict(), headers, json.dumps(body).encode() if body else b"")
+        sent = HTTPRequest(
+            method, path, MultiDict(query), headers, json.dumps(body).encode() if body else b""
+        )
         answer = await self.server.answer(sent)
         return answer.status, json.loads(answer.body).get("message", "")
 
@@ -55,6 +59,7 @@ def shipped() -> list[Any]:
     files = [
         *sorted((ROOT / "crds").glob("*[!n].yaml")),
         *sorted(ROOT.glob("manifests/**/admissionpolicy.yaml")),
+        ROOT / "manifests/operator/podpolicies.yaml",
     ]
     return [body for path in files for body in documents(path)]
 
@@ -128,35 +133,127 @@ async def test_the_operator_writes_silence_and_placement_alone(
     assert (await requests.send("DELETE", path, None, OPERATOR))[0] == 403
 
 
-@pytest.mark.parametrize("account", ACCOUNTS)
-@pytest.mark.parametrize(
-    ("patch", "why"),
-    [
-        ({"metadata": {"annotations": {"numazones.io/released": "2026-01-31T08:00:00Z"}}}, ""),
-        ({"spec": {"schedulingGates": []}}, ""),
-        ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, "the images of pod victim"),
-        ({"spec": {"initContainers": [{"name": "first", "image": "miner"}]}}, "the images of pod victim"),
-        ({"metadata": {"labels": {"app": "payments"}}}, "labels, owners or finalizers of pod victim"),
-        ({"metadata": {"labels": None}}, "labels, owners or finalizers of pod victim"),
-        ({"metadata": {"finalizers": ["example.com/never"]}}, "labels, owners or finalizers of pod victim"),
-    ],
+PODS = "/api/v1/namespaces/default/pods"
+RELEASED, SINCE = "numazones.io/admission-released", "numazones.io/admissible-since"
+TIME = "2026-01-31T08:00:00Z"
+NARROWED: Any = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}
+            ]
+        }
+    }
+}
+METADATA, ANNOTATION, SPEC, GATE = (
+    "may change no metadata of pod victim",
+    "may change no annotation of pod victim",
+    "may change nothing of the spec of pod victim",
+    "may take no scheduling gate of pod victim away but numazones.io/admission",
 )
-async def test_who_may_patch_pods_cannot_take_them_over(
-    requests: Requests, account: str, patch: Any, why: str
-) -> None:
-    pods = "/api/v1/namespaces/default/pods"
+
+
+async def make_victim(requests: Requests, **metadata: Any) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "victim", "labels": {"app": "web"}, "ownerReferences": []},
+        "metadata": {"name": "victim", "labels": {"app": "web"}, "ownerReferences": [], **metadata},
         "spec": {
             "initContainers": [{"name": "first", "image": "a"}],
             "containers": [{"name": "main", "image": "b"}],
-            "schedulingGates": [{"name": "numazones.io/admission"}],
+            "schedulingGates": [{"name": "example.com/quota"}, {"name": "numazones.io/admission"}],
         },
     }
-    code, message = await requests.send("POST", pods, pod, {})
+    code, message = await requests.send("POST", PODS, pod, {})
     assert code == 201, message
-    user = {"Impersonate-User": f"system:serviceaccount:numazones-operator:{account}"}
-    code, message = await requests.send("PATCH", f"{pods}/victim", patch, user)
-    assert (code, why in message) == (403 if why else 200, True), message
+
+
+def account_of(name: str) -> dict[str, str]:
+    return {"Impersonate-User": f"system:serviceaccount:numazones-operator:{name}"}
+
+
+ALL = dict.fromkeys
+CHANGES: tuple[tuple[Any, dict[str, str]], ...] = (
+    ({"metadata": {"annotations": {SINCE: TIME}}}, {}),
+    ({"metadata": {"annotations": {RELEASED: TIME}}}, ALL(ACCOUNTS[1:], ANNOTATION)),
+    ({"metadata": {"annotations": {"example.com/owner": "eve"}}}, ALL(ACCOUNTS, ANNOTATION)),
+    ({"metadata": {"annotations": None}}, ALL(ACCOUNTS, ANNOTATION)),
+    ({"spec": {"schedulingGates": [{"name": "example.com/quota"}]}}, ALL(ACCOUNTS[1:], SPEC)),
+    ({"spec": {"schedulingGates": []}}, {**ALL(ACCOUNTS[1:], SPEC), ACCOUNTS[0]: GATE}),
+    ({"spec": {"affinity": NARROWED}}, ALL(ACCOUNTS[1:], SPEC)),
+    ({"spec": {"activeDeadlineSeconds": 1}}, ALL(ACCOUNTS, SPEC)),
+    ({"spec": {"nodeSelector": {"a": "b"}}}, ALL(ACCOUNTS, SPEC)),
+    ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, ALL(ACCOUNTS, SPEC)),
+    ({"spec": {"initContainers": [{"name": "first", "image": "miner"}]}}, ALL(ACCOUNTS, SPEC)),
+    ({"metadata": {"labels": {"app": "payments"}}}, ALL(ACCOUNTS, METADATA)),
+    ({"metadata": {"labels": None}}, ALL(ACCOUNTS, METADATA)),
+    ({"metadata": {"finalizers": ["example.com/never"]}}, ALL(ACCOUNTS, METADATA)),
+)
+"""A patch of a pod, and why it is denied to which of the accounts."""
+STATUS_CHANGES: tuple[tuple[Any, bool], ...] = (
+    ({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Full"}]}}, True),
+    ({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}, True),
+    ({"status": {"nominatedNodeName": "node-a"}}, True),
+    ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False),
+    ({"status": {"phase": "Failed"}}, False),
+    ({"status": {"podIP": "192.0.2.1"}}, False),
+    ({"metadata": {"labels": {"app": "payments"}}}, False),
+    ({"metadata": {"finalizers": ["example.com/never"]}}, False),
+    ({"metadata": {"annotations": {"example.com/owner": "eve"}}}, False),
+)  # fmt: skip
+"""A patch of a pod's status, and whether the scheduler may make it; the other accounts may make none."""
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+async def test_programs_change_gate_node_affinity_and_own_annotations_alone(
+    requests: Requests, account: str
+) -> None:
+    await make_victim(requests, annotations={"example.com/owner": "alice"})
+    for patch, denied in CHANGES:
+        path, user = f"{PODS}/victim", account_of(account)
+        code, message = await requests.send("PATCH", path, patch, user, dryRun="All")
+        found = (code, denied.get(account, "") in message)
+        assert found == (403 if account in denied else 200, True), (patch, message)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+async def test_of_a_status_the_scheduler_writes_two_conditions_and_its_nomination(
+    requests: Requests, account: str
+) -> None:
+    await make_victim(requests)
+    for patch, schedulers in STATUS_CHANGES:
+        path, user = f"{PODS}/victim/status", account_of(account)
+        code, message = await requests.send("PATCH", path, patch, user, dryRun="All")
+        allowed = schedulers and account == ACCOUNTS[2]
+        found = (code, "numazones may change no" in message)
+        assert found == (200 if allowed else 403, not allowed), (patch, message)
+
+
+@pytest.mark.parametrize(
+    ("key", "subresource", "user"),
+    [(RELEASED, "", {"Impersonate-User": "eve"}), (RELEASED, "/status", {}), (SINCE, "", {})],
+)
+async def test_annotations_of_our_programs_are_denied_to_everybody_else(
+    requests: Requests, key: str, subresource: str, user: dict[str, str]
+) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "squat", "annotations": {key: TIME}, "ownerReferences": []},
+        "spec": {"containers": [{"name": "main", "image": "b"}]},
+    }
+    code, message = await requests.send("POST", PODS, pod, user)
+    assert (code, "only numazones may write the annotations" in message) == (403, True), message
+    await make_victim(requests)
+    path = f"{PODS}/victim"
+
+    async def annotate(key: str, value: str | None, user: dict[str, str], subresource: str = "") -> int:
+        patch = {"metadata": {"annotations": {key: value}}}
+        return (await requests.send("PATCH", path + subresource, patch, user))[0]
+
+    assert await annotate(key, TIME, user, subresource) == 403
+    assert await annotate("descheduler.alpha.kubernetes.io/prefer-no-eviction", "true", user) == 200
+    assert await annotate(key, TIME, account_of(ACCOUNTS[0])) == 200
+    assert await annotate(key, "2026-01-31T09:00:00Z", user, subresource) == 403
+    assert await annotate(key, None, user, subresource) == 403
+    assert await annotate("example.com/team", "blue", user, subresource) == 200

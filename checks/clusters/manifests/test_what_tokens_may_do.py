@@ -19,10 +19,11 @@ COMPONENTS = (
     "components/operator-admission-gate",
     "components/operator-eviction",
 )
-FOLDERS = ("exporter", "operator", "extender", *COMPONENTS)
+FOLDERS = ("exporter", "operator", "extender", "scheduler", *COMPONENTS)
 EXPORTER = "system:serviceaccount:numazones-system:numazones-exporter"
 OPERATOR = "system:serviceaccount:numazones-operator:numazones-operator"
 EXTENDER = "system:serviceaccount:numazones-operator:numazones-extender"
+SCHEDULER = "system:serviceaccount:numazones-operator:numazones-scheduler"
 
 WRITE = ("create", "update", "patch", "delete", "deletecollection")
 READ = ("get", "list", "watch")
@@ -90,7 +91,18 @@ FORBIDDEN = {
             for kind in ("numazones", "rebalancepolicies", "admissionpredictions")
         ),
     ),
+    SCHEDULER: (
+        *(rule for rule in NEVER if rule[2] not in {"pods", "persistentvolumes"}),
+        (("create", "update", "deletecollection"), "", "pods"),
+        (("create", "delete", "deletecollection"), "", "persistentvolumes"),
+        (("create",), "", "pods/eviction"),
+        *(
+            (WRITE, "numazones.io", kind)
+            for kind in ("numazones", "rebalancepolicies", "admissionpredictions")
+        ),
+    ),
 }
+"""What each program may not; the scheduler deletes pods and binds volumes, as kube-scheduler does."""
 REQUESTS = [
     (user, verb, group, resource)
     for user, rules in FORBIDDEN.items()
@@ -101,7 +113,10 @@ REQUESTS = [
 
 @cache
 def shipped_rules(user: str) -> list[dict[str, Any]]:
-    """The rules of all cluster roles that are bound to a service account, everything switched on."""
+    """The rules of all cluster roles of ours that are bound to a service account, everything switched on.
+
+    Those of the cluster's own, which kube-scheduler needs, a real API server knows.
+    """
     namespace, name = user.split(":")[2:]
     bodies = [body for folder in FOLDERS for body in documents(MANIFESTS / folder / "rbac.yaml")]
     roles = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ClusterRole"}
@@ -110,7 +125,7 @@ def shipped_rules(user: str) -> list[dict[str, Any]]:
         rule
         for body in bodies
         if body["kind"] == "ClusterRoleBinding" and subject in body["subjects"]
-        for rule in roles[body["roleRef"]["name"]]["rules"]
+        for rule in roles.get(body["roleRef"]["name"], {"rules": ()})["rules"]
     ]
 
 
@@ -130,6 +145,7 @@ def test_no_role_that_is_shipped_grants_what_a_thief_would_want() -> None:
     assert any(grants(rule, "create", "", "pods/eviction") for rule in shipped_rules(OPERATOR))
     assert any(grants(rule, "patch", "numazones.io", "numazones") for rule in shipped_rules(EXPORTER))
     assert any(grants(rule, "create", "", "pods/binding") for rule in shipped_rules(EXTENDER))
+    assert any(grants(rule, "create", "", "pods/binding") for rule in shipped_rules(SCHEDULER))
 
 
 @pytest.fixture(scope="module")
@@ -163,10 +179,10 @@ def wait_until_enforced(server: RealAPIServer) -> None:
     """An API server takes some seconds to compile policies that were applied."""
     takeover = json.dumps({"spec": {"containers": [{"name": "main", "image": "miner"}]}})
     end = time.monotonic() + 120
-    for user in (OPERATOR, EXTENDER):
+    for user in (OPERATOR, EXTENDER, SCHEDULER):
         command = ("patch", "pod", "victim", "--namespace=default", "--dry-run=server", "-p", takeover)
         stolen = token(server, user)
-        while "may not change" not in server.kubectl(*command, token=stolen, check=False):
+        while "may change nothing" not in server.kubectl(*command, token=stolen, check=False):
             assert time.monotonic() < end, f"no policy holds {user} back"
             time.sleep(0.2)
 
@@ -232,13 +248,15 @@ def test_a_stolen_token_reads_no_secret_and_makes_no_pod(everything: RealAPIServ
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
-        ({"metadata": {"annotations": {"numazones.io/released": "2026-01-31T08:00:00Z"}}}, ""),
-        ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, "the images of pod victim"),
-        ({"metadata": {"labels": {"app": "payments"}}}, "labels, owners or finalizers of pod victim"),
-        ({"metadata": {"finalizers": ["example.com/never"]}}, "labels, owners or finalizers of pod victim"),
+        ({"metadata": {"annotations": {"numazones.io/admissible-since": "2026-01-31T08:00:00Z"}}}, ""),
+        ({"metadata": {"annotations": {"example.com/owner": "eve"}}}, "no annotation of pod victim"),
+        ({"spec": {"containers": [{"name": "main", "image": "miner"}]}}, "nothing of the spec of pod victim"),
+        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of the spec of pod victim"),
+        ({"metadata": {"labels": {"app": "payments"}}}, "no metadata of pod victim"),
+        ({"metadata": {"finalizers": ["example.com/never"]}}, "no metadata of pod victim"),
     ],
 )
-@pytest.mark.parametrize("user", [OPERATOR, EXTENDER])
+@pytest.mark.parametrize("user", [OPERATOR, EXTENDER, SCHEDULER])
 def test_a_stolen_token_that_may_patch_pods_cannot_take_them_over(
     everything: RealAPIServer, user: str, patch: Any, why: str
 ) -> None:
@@ -246,7 +264,25 @@ def test_a_stolen_token_that_may_patch_pods_cannot_take_them_over(
         "patch", "pod", "victim", "--namespace=default", "--type=strategic", "-p", json.dumps(patch),
         token=token(everything, user), check=False,
     )  # fmt: skip
-    assert (f"numazones may not change {why}" if why else "pod/victim patched") in said
+    assert (f"numazones may change {why}" if why else "pod/victim patched") in said
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}, "pod/victim patched"),
+        ({"status": {"phase": "Failed"}}, "may change nothing of the status of pod victim"),
+        ({"metadata": {"labels": {"app": "payments"}}}, "may change no metadata of pod victim"),
+    ],
+)
+def test_a_schedulers_token_writes_of_a_status_what_a_scheduler_must(
+    everything: RealAPIServer, patch: Any, said: str
+) -> None:
+    assert said in everything.kubectl(
+        "patch", "pod", "victim", "--namespace=default", "--subresource=status", "-p", json.dumps(patch),
+        token=token(everything, SCHEDULER), check=False,
+    )  # fmt: skip
 
 
 @pytest.mark.real_apiserver

@@ -5,7 +5,9 @@ it. Three kinds of pods are on their way: those that the gate released, for a mi
 go to; those whose binding is under way; and those that a scheduler nominated for a node, which count for
 pods that are not more important, as in kube-scheduler (``RunFilterPluginsWithNominatedPods``, 1.36). What
 this process did itself is known at once; the rest is read from the pods, so that it outlives a restart and
-is known to other processes. Pods that NUMA placement does not concern hold room only on nodes that may
+is known to other processes. A pod's word that the gate released it counts only where an admission policy
+keeps everybody else from writing that (``AdmissionPolicies.proves``): whoever may create a pod could hold any
+room by it otherwise. Pods that NUMA placement does not concern hold room only on nodes that may
 reject even those. Whatever is held ends by itself.
 """
 
@@ -43,11 +45,16 @@ class HeldRoom:
         self,
         state: ClusterState,
         *,
+        proven: Callable[[ClusterPod], bool] = lambda _pod: False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with."""
+        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with.
+
+        ``proven``: whether a pod's annotation that it was released can be nobody's but the operator's.
+        """
         self._state = state
+        self._proven = proven
         self._clock = clock
         self._wall = wall
         self._own: dict[str, _Hold] = {}
@@ -113,7 +120,7 @@ class HeldRoom:
     def _release(self, pod: ClusterPod) -> Hold | None:
         """Return the room that a pod was released to, not long ago."""
         until = release_ends(pod, self._wall())
-        if until is None:
+        if until is None or not self._proven(pod):
             return None
         known = self._chosen.get(pod.uid)
         if known is None or known[0] is not pod:

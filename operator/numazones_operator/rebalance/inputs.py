@@ -1,7 +1,7 @@
 """What rebalancing knows beside the cluster: people's intent; budgets, owners, claims and classes."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.apimachinery.defaulting import Defaults
 from numazones.cluster.cluster import Cluster, ClusterPod
+from numazones.cluster.waiting import GATE
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext
@@ -60,12 +61,18 @@ class TemplatePods(Mapping[str, ClusterPod]):
     A pod is made when it is asked for: by the thread that plans, not by the loop.
     """
 
-    def __init__(self, templates: Mapping[str, OwnerTemplate], defaults: Defaults) -> None:
+    def __init__(
+        self,
+        templates: Mapping[str, OwnerTemplate],
+        made: Callable[[OwnerTemplate, Defaults], ClusterPod],
+        defaults: Defaults,
+    ) -> None:
         self._templates = templates
+        self._made = made
         self._defaults = defaults
 
     def __getitem__(self, owner: str) -> ClusterPod:
-        return self._templates[owner].pod(self._defaults)
+        return self._made(self._templates[owner], self._defaults)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._templates)
@@ -111,9 +118,18 @@ class VolumeClaim:
 class Inputs:
     """The mirrored tables, and the situation that they describe."""
 
-    def __init__(self, intent: Intent) -> None:
-        """``intent`` is kept up to date by somebody else."""
+    def __init__(
+        self,
+        intent: Intent,
+        *,
+        injected: Callable[[ClusterPod, Mapping[str, str]], bool] = lambda _pod, _labels: False,
+    ) -> None:
+        """``intent`` is kept up to date by somebody else.
+
+        ``injected``: whether an admission policy gives a new pod our gate, in a namespace with these labels.
+        """
         self.intent = intent
+        self._injected = injected
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.limit_ranges = self._defaults()
         self.runtime_classes = self._defaults()
@@ -159,7 +175,15 @@ class Inputs:
     def template(self, owner: str) -> ClusterPod | None:
         """Return the pod that an owner would make, by the owner's UID; None if the owner is not known."""
         found = next(filter(None, (table.get(owner) for table in self.templates.values())), None)
-        return None if found is None else found.pod(self.defaults)
+        return None if found is None else self._made(found, self.defaults)
+
+    def _made(self, template: OwnerTemplate, defaults: Defaults) -> ClusterPod:
+        """Return the pod that an owner would make, with the gate that an admission policy would give it."""
+        pod = template.pod(defaults)
+        namespace, gates = self.intent.namespaces.get(pod.namespace), pod.constraints.scheduling_gates
+        if GATE in gates or namespace is None or not self._injected(pod, namespace.labels):
+            return pod
+        return replace(pod, constraints=replace(pod.constraints, scheduling_gates=(*gates, GATE)))
 
     def situation(
         self,
@@ -194,7 +218,7 @@ class Inputs:
     def _template_pods(self) -> TemplatePods:
         """Return what owners would make in place of their pods."""
         known = {item.owner: item for table in self.templates.values() for item in table}
-        return TemplatePods(known, self.defaults)
+        return TemplatePods(known, self._made, self.defaults)
 
     def _history(self, during: str, now: datetime) -> MoveHistory:
         moved: dict[tuple[str, str], datetime] = {}

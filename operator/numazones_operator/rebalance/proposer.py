@@ -111,8 +111,8 @@ class Proposer:
         edited = search.edition != policy.edition or any(
             self._edition_of(name) != edition for name, edition in search.rivals.items()
         )
-        next_pods = self._next_pods_for(policy, now)
-        stuck = self._stuck_pods(policy) | next_pods.keys()
+        next_pods = self._next_pods_for(policy, settings, now)
+        stuck = self._stuck_pods(policy, settings) | next_pods.keys()
         pause = min(policy.interval, _STUCK_POD_INTERVAL) if stuck - search.stuck else policy.interval
         early = search.is_due_early or edited
         if search.last is not None and not early and _is_recent(search.last, now, pause):
@@ -123,7 +123,7 @@ class Proposer:
         search.rivals = {}
         await self._forget_old(policy)
         if next_pods:  # a plan may just have ended the loop
-            next_pods = self._steps.next_pods(now)
+            next_pods = _chosen(self._steps.next_pods(now), settings)
         situation = self._inputs.situation(
             self._state.cluster(), now, policy=policy.name, next_pods=next_pods
         )
@@ -156,21 +156,22 @@ class Proposer:
         busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
         return any(item.status.phase in busy for item in self._intent.recommendations)
 
-    def _stuck_pods(self, policy: PolicyObject) -> frozenset[str]:
-        """Return the UIDs of the waiting pods that no node would admit, if the policy is about them."""
+    def _stuck_pods(self, policy: PolicyObject, settings: Policy) -> frozenset[str]:
+        """Return the UIDs of the waiting pods that no node would admit and that the policy is about."""
         if not policy.spec.goals.pending_pods:
             return frozenset()
-        forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in self._state.pending)
+        chosen = _chosen(self._state.pending, settings)
+        forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in chosen)
         return frozenset(uid for uid, found in forecasts if found is not None and not found.admits_anywhere)
 
-    def _next_pods_for(self, policy: PolicyObject, now: datetime) -> dict[str, ClusterPod]:
-        """Return the next pods of owners in a loop of rejections, if the policy is about waiting pods."""
+    def _next_pods_for(self, policy: PolicyObject, settings: Policy, now: datetime) -> dict[str, ClusterPod]:
+        """Return the next pods of owners in a loop of rejections that the policy is about."""
         if not policy.spec.goals.pending_pods:
             return {}
         since, known = self._next_pods
         if not _is_recent(since, now, _JUDGEMENT_INTERVAL):
             since, known = self._next_pods = now, self._steps.next_pods(now)
-        return known
+        return _chosen(known, settings)
 
     async def _outcome(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
@@ -349,6 +350,11 @@ def _status_with(made: Plan, name: str, now: datetime) -> dict[str, Any]:
         "movable": None,
         "unmovable": None,
     }
+
+
+def _chosen(pods: Mapping[str, ClusterPod], settings: Policy) -> dict[str, ClusterPod]:
+    """Return the waiting pods that a policy makes room for."""
+    return {uid: pod for uid, pod in pods.items() if pod in settings.beneficiaries}
 
 
 def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:

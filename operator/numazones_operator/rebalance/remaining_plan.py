@@ -33,7 +33,9 @@ class RemainingPlan:
     """Why nothing is left that could be carried out."""
 
 
-def remaining_plan(item: Recommendation, policy: PolicyObject, situation: Situation) -> RemainingPlan:
+def remaining_plan(
+    item: Recommendation, policy: PolicyObject, situation: Situation, settings: Policy
+) -> RemainingPlan:
     """Return the moves that are still to be made, with the pods as they are now."""
     waiting = waiting_pods(item, situation.cluster)
     goal = goal_of(item, policy, waiting)
@@ -42,6 +44,8 @@ def remaining_plan(item: Recommendation, policy: PolicyObject, situation: Situat
     missing = _missing_pod(item, situation.cluster)
     if missing:
         return RemainingPlan(None, goal, f"pod {missing} does not wait any more")
+    if other := next((pod for pod in waiting if pod not in settings.beneficiaries), None):
+        return RemainingPlan(None, goal, f"policy {policy.name} makes no room for pod {other.full_name}")
     moves: list[Move] = []
     for move, progress in zip(item.spec.moves, item.progress, strict=True):
         if progress.phase == MovePhase.VERIFIED:

@@ -108,7 +108,7 @@ class Steps:
             during=item.name,
             next_pods=self.next_pods(now),
         )
-        rest = remaining_plan(item, policy, situation)
+        rest = remaining_plan(item, policy, situation, settings)
         if await asyncio.to_thread(current_count, item, rest.goal, situation.cluster) >= item.spec.gain.after:
             return PlanCheck(reached=True)
         if rest.plan is None:

@@ -98,7 +98,8 @@ def test_who_holds_room_where_and_until_when(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "holds"), [(0, True), (RELEASE_SECONDS - 1, True), (RELEASE_SECONDS, False), (3600, False)]
+    ("seconds", "holds"),
+    [(0, True), (RELEASE_SECONDS - 1, True), (RELEASE_SECONDS, False), (3600, False), (-1, False)],
 )
 def test_a_release_holds_room_for_a_minute(seconds: float, *, holds: bool) -> None:
     assert bool(held_by(waiting("p", released=NOW - seconds, to=("b",)))) is holds

@@ -27,7 +27,10 @@ class Cluster:
         for name in nodes or ("a", "b"):
             self.offline.add_node(name)
         self.state = self.offline.state
-        self.held = HeldRoom(self.state, clock=self.offline.clock, wall=self.offline.clock)
+        self.proven = True
+        self.held = HeldRoom(
+            self.state, proven=lambda _pod: self.proven, clock=self.offline.clock, wall=self.offline.clock
+        )
 
     def pod(self, name: str, **parts: Any) -> ClusterPod:
         pod = waiting_pod(name, **parts)
@@ -65,6 +68,23 @@ def test_a_released_pod_holds_room_on_every_node_it_may_go_to() -> None:
     cluster = Cluster()
     cluster.pod("p", released=EPOCH, nodes=("a", "b"))
     assert cluster.at() == {"a": ["p"], "b": ["p"]}
+
+
+def test_a_release_that_nobody_can_prove_holds_nothing() -> None:
+    cluster = Cluster()
+    cluster.proven = False
+    forged = cluster.pod("p", released=EPOCH, nodes=("a", "b"))
+    assert cluster.at() == {}
+    cluster.held.hold(forged, ("b",), ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
+    assert cluster.at() == {"b": ["p"]}
+
+
+def test_a_release_at_a_moment_to_come_holds_nothing_before() -> None:
+    cluster = Cluster()
+    cluster.pod("p", released=EPOCH + 5, nodes=("a",))
+    assert cluster.at() == {}
+    cluster.offline.clock.now += 5
+    assert cluster.at() == {"a": ["p"]}
 
 
 def test_room_held_for_a_released_pod_ends_after_a_minute() -> None:

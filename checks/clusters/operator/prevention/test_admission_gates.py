@@ -1,13 +1,15 @@
 """The scheduling gate: who is released, when, and to which nodes; the rule of one slot for one pod."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from numazones.cluster.waiting import GATE
+from numazones.apimachinery import timestamp
+from numazones.cluster.waiting import GATE, RELEASED
 from numazones_client.errors import Invalid, Request
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.prevention import preempting_pods as preempting_releases
@@ -71,6 +73,25 @@ async def messages(loop: Loop, reason: str) -> dict[str, str]:
     """Pod → message of its events with a reason."""
     events = await loop.client.list(EVENTS, namespace="default")
     return {one["involvedObject"]["name"]: one["message"] for one in events if one["reason"] == reason}
+
+
+async def test_forged_releases_hold_no_room(tmp_path: Path) -> None:
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        await loop.opt_in()
+        await loop.start_operator(admission_gate=True)
+        for name, later in (("squat-0", 0), ("squat-1", 55)):
+            moment = timestamp.format(datetime.now(UTC) + timedelta(seconds=later))
+            body = pod_body(name, cpu=30, schedulerName="nobody")
+            body["metadata"]["annotations"] = {RELEASED: moment}
+            await loop.client.create(PODS, body, namespace="default")
+        await loop.create_pod("honest", cpu=20, schedulingGates=[{"name": GATE}])
+        await loop.create_pod("second", cpu=20, schedulingGates=[{"name": GATE}])
+
+        async def released() -> bool:
+            return not await waiting_pods(loop)
+
+        await eventually(released, what="both are released, one to each zone")
 
 
 async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_others(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
-from numazones_client import Client, Invalid
+from numazones_client import Client, Invalid, Resource
 from numazones_client.resources import (
     BUDGETS,
     EVENTS,
@@ -42,6 +42,7 @@ from numazones_simulator.scheduler import SimulatedScheduler
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body, runs
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
+from tests.yaml_files import documents
 
 LARGE = {"name": "large", "resources": {"cpu": "30", "memory": "1Gi"}, "count": 1}
 
@@ -732,6 +733,53 @@ async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -
         # Zones show it before its status does.
         await eventually(lambda: runs(here.client, "big"))
         assert len(await here.pods_of("mover")) == 1
+
+
+async def test_a_replacement_that_the_admission_policy_gates_comes_after_the_pending_pod(
+    tmp_path: Path,
+) -> None:
+    async with crowded(tmp_path) as here:
+        for body in documents(ROOT / "manifests/gate-injection/policy.yaml"):
+            binding = body["kind"].endswith("Binding")
+            plural = "mutatingadmissionpolicybindings" if binding else "mutatingadmissionpolicies"
+            resource = Resource("admissionregistration.k8s.io", "v1", plural, namespaced=False)
+            await here.client.create(resource, body)
+        await here.policy("Auto", goals={"pendingPods": True})
+        await here.operator()
+        done = await here.reach("Succeeded")
+        assert done["spec"]["moves"][0]["afterPending"] is True
+        await eventually(lambda: runs(here.client, "big"))
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ({"minPriority": -1000}, "1 pod more important than the pod that waits"),
+        ({}, "no goal of the policy"),
+        ({"minPriority": -1000, "schedulerNames": ["volcano"]}, "no goal of the policy"),
+    ],
+    ids=["outranked", "below the minimum", "of another scheduler"],
+)
+async def test_nobody_is_evicted_for_a_pod_that_is_outranked_or_not_selected(
+    tmp_path: Path, selector: dict[str, Any], why: str
+) -> None:
+    async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
+        assert here.loop is not None
+        lowest = {"metadata": {"name": "lowest"}, "value": -1000}
+        await here.client.create(PRIORITY_CLASSES, lowest)
+        await here.client.delete(PODS, "big", namespace="default")
+        gates = [{"name": GATE}]
+        await here.loop.create_pod("big", cpu=25, schedulingGates=gates, priorityClassName="lowest")
+        goals = {"pendingPods": True, **({"pendingPodSelector": selector} if selector else {})}
+        await here.policy("Auto", goals=goals)
+        await here.operator()
+
+        async def searched() -> bool:
+            return why in (await status_of_policy(here)).get("message", "")
+
+        await eventually(searched, what="the policy says why there is no plan")
+        assert not await here.recommendations()
+        assert await here.is_alive()
 
 
 async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) -> None:
