@@ -65,7 +65,7 @@ print(*sorted(sys.modules))
 
 SHOW_MODELS = """
 from numazones.placement import models
-print(*(f"{name} {type(model).__module__}" for name, model in models.models().items()), sep="\\n")
+print(*(f"{name} {model.mark.__module__}" for name, model in models.models().items()), sep="\\n")
 """
 SHOW_SIMULATIONS = """
 from numazones_simulator import placement_models
