@@ -453,7 +453,9 @@ class Operator:
 
     def _policy_reflectors(self) -> Iterator[Reflector[Any]]:
         """Who may not read admission policies, as before an upgrade of the manifests, goes by none."""
-        for resource, decoder, table in self.admission_policies.mirrored(injection=self.options.rebalance):
+        for resource, decoder, table in self.admission_policies.mirrored(
+            injection=self.options.rebalance and self.options.lead
+        ):
             yield self._reflector(resource, decoder, table, optional=True)
 
     def _admission_policies_known(self) -> bool:
