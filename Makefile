@@ -62,12 +62,12 @@ test: venv lint  ## lint, and all tests that start no cluster, program or browse
 
 check: check-laws check-clusters check-programs check-seen  ## everything that make test leaves out, row by row
 
-# Coverage makes every line three times as slow, so it is measured over the quick tests of the library.
+# Coverage makes every line some three times as slow, so it is measured over the quick tests.
 check-laws: venv  ## all examples of the laws, all vectors, exhaustive search, fuzz corpus, coverage of the library
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 checks/laws $(ARGS)
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 -m hypothesis tests $(ARGS)
 	rm -f .coverage .coverage.*
-	PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest --dist worksteal $(BUSY) -q tests/numazones
+	PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest --dist worksteal $(BUSY) -q tests
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
