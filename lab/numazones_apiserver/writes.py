@@ -12,7 +12,7 @@ from typing import Any
 
 from numazones.apimachinery import timestamp
 from numazones_apiserver import custom_kinds, errors, fieldsets, ownership, patches
-from numazones_apiserver.admission_policies.admission import AdmissionPolicies
+from numazones_apiserver.admission_policies.admission import PolicyAdmission
 from numazones_apiserver.admission_policies.review import CREATE, DELETE, SERVER, UPDATE, Review, User
 from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind, Registry, name_of, namespace_of
@@ -79,7 +79,7 @@ class Writes:
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store = store
         self.registry = registry
-        self._policies = AdmissionPolicies(store, registry)
+        self._policies = PolicyAdmission(store, registry)
 
     # --- reading what is to be written --------------------------------------------------------
 

@@ -50,7 +50,7 @@ def machine(zones: int) -> Machine:
     return Machine(cpus, tuple(NUMANode(zone, 128 * GIB) for zone in range(zones)))
 
 
-class Cluster:
+class FedObjects:
     """Objects as an API server would have them."""
 
     def __init__(self, *, nodes: int, pods: int, distinct: bool, zones: int) -> None:
@@ -173,7 +173,7 @@ class Cluster:
 class Feeder(ApiServer):
     """The API server: filled without validation, and nothing in it changes but what it is told to change."""
 
-    def __init__(self, cluster: Cluster, *, gated: str = "") -> None:
+    def __init__(self, cluster: FedObjects, *, gated: str = "") -> None:
         """``gated``: a namespace that lets the gate take its pods; they are bound once they are released."""
         super().__init__()
         self.cluster = cluster

@@ -22,10 +22,10 @@ ZONES = 2  # per node, unless told otherwise
 
 def serve(pipe: Connection, size: dict[str, Any], gated: str) -> None:
     """Run a feeder until killed; tell its address through the pipe."""
-    from numazones_benchmarks.feeder import Cluster, Feeder  # noqa: PLC0415 - it would count as the operator's memory
+    from numazones_benchmarks.feeder import FedObjects, Feeder  # noqa: PLC0415 - it would count as the operator's memory
 
     async def forever() -> None:
-        feeder = Feeder(Cluster(**size), gated=gated)
+        feeder = Feeder(FedObjects(**size), gated=gated)
         await feeder.fill()
         await feeder.start()
         pipe.send(feeder.url)

@@ -73,7 +73,7 @@ def body_of(kind: ObjectKind, metadata: Mapping[str, Any], spec: Mapping[str, An
 P = TypeVar("P", bound=Placement)
 
 
-class Agent(Generic[P]):
+class ModelAgent(Generic[P]):
     """A runtime's plugin that creates all containers of a pod or none, as a placement decides."""
 
     def __init__(self, placement: P) -> None:

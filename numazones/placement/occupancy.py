@@ -81,7 +81,7 @@ class HeldDevices:
         return HeldDevices(self.resource, tuple(one for one, _ in pairs), tuple(near for _, near in pairs))
 
 
-class MemoryBlock(NamedTuple):
+class HeldMemory(NamedTuple):
     """Memory that somebody holds."""
 
     type: Annotated[str, "memory, or hugepages-SIZE."]
@@ -97,7 +97,7 @@ class NUMAShare:
     numa: Annotated[int | None, "Null for devices that are near no NUMA node."]
     name: Annotated[str, "NAMESPACE/NAME.", Named("pod")]
     cpus: Annotated[CPUSet, "Exclusive CPUs, as a list.", cpuset.format]
-    memory: Annotated[tuple[MemoryBlock, ...], "Blocks that the memory manager gave."]
+    memory: Annotated[tuple[HeldMemory, ...], "Blocks that the memory manager gave."]
     """What lies on several NUMA nodes is told for each."""
     devices: Annotated[tuple[HeldDevices, ...], "By resource."]
     alignment: Annotated[
@@ -164,7 +164,7 @@ class Occupancy:
                     zone.numa,
                     holder.name,
                     holder.cpus & here,
-                    tuple(MemoryBlock(*part) for part in holder.memory if zone.numa in part[2]),
+                    tuple(HeldMemory(*part) for part in holder.memory if zone.numa in part[2]),
                     tuple(near for held in holder.devices if (near := held.near_numa(zone.numa)).ids),
                 )
                 if share.cpus or share.memory or share.devices:

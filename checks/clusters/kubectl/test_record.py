@@ -15,7 +15,7 @@ import pytest
 
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.record import directory, pseudonyms
-from kubectl_numazones.record.recorded_node import RecordedNode, node_of, pod_of
+from kubectl_numazones.record.recorded_node import NodeRecording, node_of, pod_of
 from numazones_client.resources import CONFIG_MAPS, PODS
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
@@ -221,8 +221,8 @@ async def gone(setting: Setting) -> bool:
     return not await setting.cluster.plane.client.list(PODS, namespace=SYSTEM)
 
 
-def found(**changes: Any) -> RecordedNode:
-    empty = RecordedNode(
+def found(**changes: Any) -> NodeRecording:
+    empty = NodeRecording(
         name="n",
         node=node_of(node_body("n")),
         pods=(),
@@ -241,7 +241,7 @@ def found(**changes: Any) -> RecordedNode:
 def test_ctrl_c_while_a_recording_is_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_found: RecordedNode) -> Iterator[Any]:
+    def interrupted(_found: NodeRecording) -> Iterator[Any]:
         assert len(list(tmp_path.iterdir())) == 1  # something has been written
         raise KeyboardInterrupt
 

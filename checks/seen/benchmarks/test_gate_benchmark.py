@@ -4,7 +4,7 @@ import pytest
 
 from checks.seen.benchmarks.running import figures_of
 from numazones_apiserver import InProcess
-from numazones_benchmarks.feeder import Cluster, Feeder
+from numazones_benchmarks.feeder import FedObjects, Feeder
 from numazones_benchmarks.gate import gated_pods
 from numazones_client import Client
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -18,7 +18,7 @@ from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_re
 async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
     nodes: tuple[str, ...], bound_to: str
 ) -> None:
-    feeder = Feeder(Cluster(nodes=3, pods=0, distinct=True, zones=1), gated="gated")
+    feeder = Feeder(FedObjects(nodes=3, pods=0, distinct=True, zones=1), gated="gated")
     await feeder.fill()
     (pod,) = gated_pods(1)
     name, uid = pod["metadata"]["name"], feeder.put_waiting(pod)["metadata"]["uid"]

@@ -8,7 +8,7 @@ import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.printing.zone_figures import UnknownNode
+from kubectl_numazones.printing.zone_figures import NodeWithoutFigures
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.selection import all_namespaces_option, selector_option
 from kubectl_numazones.reading.source import Source
@@ -112,7 +112,7 @@ class AlignedDocument:
 
     items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
     owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
-    unknown: Annotated[list[UnknownNode], "Nodes of which is not known who holds what, and why."]
+    unknown: Annotated[list[NodeWithoutFigures], "Nodes of which is not known who holds what, and why."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +190,14 @@ def _of_node(node: ClusterNode) -> Iterator[_Row]:
         yield _Row(pod, found, alignable(node, pod, found))
 
 
-def _unknown(seen: ClusterView) -> list[UnknownNode]:
+def _unknown(seen: ClusterView) -> list[NodeWithoutFigures]:
     """Nodes of which is not known who holds what, and why."""
     found = []
     for node in seen.situation.cluster.nodes.values():
         if node.unknown is not None:
-            found.append(UnknownNode(node.name, node.unknown.message))
+            found.append(NodeWithoutFigures(node.name, node.unknown.message))
         elif node.approximate or node.occupancy is None:
-            found.append(UnknownNode(node.name, "only amounts are known of it, not who holds what"))
+            found.append(NodeWithoutFigures(node.name, "only amounts are known of it, not who holds what"))
     return found
 
 

@@ -47,7 +47,7 @@ _SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class FittingPlace:
     """Where a pod would be."""
 
     node: Annotated[str, "Its name."]
@@ -55,7 +55,7 @@ class Placement:
     cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
 
     @classmethod
-    def of(cls, placed: Placed) -> "Placement":
+    def of(cls, placed: Placed) -> "FittingPlace":
         """Say where a copy was placed."""
         return cls(placed.node.name, placed.decision.zones, placed.decision.exclusive)
 
@@ -69,7 +69,7 @@ class FitDocument:
     fitting: Annotated[int, "How many of them fit."]
     unknown_nodes: Annotated[int, "Nodes that could not be asked."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: Annotated[list[Placement], "Where those that fit would be, in their order."]
+    placements: Annotated[list[FittingPlace], "Where those that fit would be, in their order."]
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
     ]
@@ -140,7 +140,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
         refusals = list(_refusals(pod, nodes, last, forecast))
     if output.is_document:
         sentence = last.sentence if len(placed) < replicas else ""
-        where = list(map(Placement.of, placed))
+        where = list(map(FittingPlace.of, placed))
         output.write(
             FitDocument(verdict, replicas, len(placed), first.nodes.stale, sentence, where, last.reasons)
         )

@@ -14,7 +14,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.printing.zone_figures import (
     ORDERS,
-    UnknownNode,
+    NodeWithoutFigures,
     ZoneFigures,
     share,
     why_no_zones,
@@ -78,7 +78,7 @@ class TopDocument:
     """``top``: the NUMA zones, in the order that was asked for."""
 
     items: Annotated[list[ZoneFigures], "One for each zone."]
-    unknown: Annotated[list[UnknownNode], "Nodes without figures, and why."]
+    unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
     held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
 
 
@@ -123,7 +123,7 @@ def command(
         zones = sorted((zone for _, found in by_node for zone in found), key=ORDERS[sort_by])
         if watch:
             click.clear()
-        unknown = [UnknownNode(node.name, why_no_zones(node)) for node, found in by_node if not found]
+        unknown = [NodeWithoutFigures(node.name, why_no_zones(node)) for node, found in by_node if not found]
         if wide or output.is_document:
             zones = _with_misaligned(zones, nodes)
         if output.is_document:

@@ -12,7 +12,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.placement.occupancy import DeviceUse
 
 
-class UnknownNode(NamedTuple):
+class NodeWithoutFigures(NamedTuple):
     """A node that there are no figures of."""
 
     node: Annotated[str, "Its name."]

@@ -20,7 +20,7 @@ from kubectl_numazones.reading.recorded_files import (
     ZONES,
 )
 from kubectl_numazones.reading.recording import HELD, REJECTED, SNAPSHOT
-from kubectl_numazones.record.recorded_node import Body, RecordedNode
+from kubectl_numazones.record.recorded_node import Body, NodeRecording
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones_program.recordings import archive_of
@@ -36,7 +36,7 @@ def refuse_existing(directory: Path) -> None:
         raise BadDump(f"{directory} exists, and nothing is overwritten; name another directory, or remove it")
 
 
-def write(found: RecordedNode, directory: Path) -> None:
+def write(found: NodeRecording, directory: Path) -> None:
     """Write a recording; on whatever goes wrong, and on Ctrl-C, nothing is left.
 
     Raises:
@@ -55,7 +55,7 @@ def write(found: RecordedNode, directory: Path) -> None:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _fill(directory: Path, found: RecordedNode) -> None:
+def _fill(directory: Path, found: NodeRecording) -> None:
     objects = [found.node, *found.zones, *found.pods, *found.events]
     _json(directory / OBJECTS, _list(objects))
     lines = "".join(f"{json.dumps(line)}\n" for line in _operations(found))
@@ -83,7 +83,7 @@ def _json(path: Path, document: Any) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _operations(found: RecordedNode) -> Iterator[Body]:
+def _operations(found: NodeRecording) -> Iterator[Body]:
     """The recording begins with what is there: who holds something, and who was rejected before."""
     told = {(pod["namespace"], pod["name"]): pod["containers"] for pod in found.podresources or ()}
     yield {"op": SNAPSHOT, "node": found.name}

@@ -7,7 +7,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.cluster import NotThere
 from kubectl_numazones.reading.source import Source, connect
 from kubectl_numazones.reading.tree_archive import BadArchive, members
-from kubectl_numazones.record.recorded_node import Body, RecordedNode, event_of, node_of, pod_of
+from kubectl_numazones.record.recorded_node import Body, NodeRecording, event_of, node_of, pod_of
 from numazones.apimachinery.documents import OBJECT, read_json
 from numazones.errors import NumazonesError
 from numazones_client import Client, Forbidden, NotFound
@@ -25,7 +25,7 @@ class CannotFetch(NumazonesError):
     """The node cannot be recorded; the message says what is in the way, and the cure."""
 
 
-async def fetch(name: str, source: Source) -> RecordedNode:
+async def fetch(name: str, source: Source) -> NodeRecording:
     """Fetch what is recorded of a node.
 
     Raises:
@@ -120,12 +120,12 @@ async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]
 
 def _recorded_node(
     name: str, node: Body, pods: Iterable[Body], events: Iterable[Body], archive: bytes
-) -> RecordedNode:
+) -> NodeRecording:
     content = _members(archive)
     try:
         facts: Mapping[str, Any] = read_json(content.pop(FACTS), OBJECT)
         told = facts["podresources"]
-        return RecordedNode(
+        return NodeRecording(
             name=name,
             node=node_of(node),
             pods=tuple(pod_of(pod) for pod in pods),

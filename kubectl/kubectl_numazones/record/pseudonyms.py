@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kubectl_numazones.record.recorded_node import Body, RecordedNode
+from kubectl_numazones.record.recorded_node import Body, NodeRecording
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
 from numazones.kubelet.rejection import STATUS_PREFIX
@@ -55,7 +55,7 @@ class Pseudonyms:
         }
 
 
-def with_pseudonyms(found: RecordedNode) -> tuple[RecordedNode, list[str]]:
+def with_pseudonyms(found: NodeRecording) -> tuple[NodeRecording, list[str]]:
     """Return the recording under pseudonyms, and the state files that had to be left out."""
     names = Pseudonyms()
     node = names.of("node", found.name)

@@ -45,7 +45,7 @@ _EVENT = ("reason", "message", "type", "count", "firstTimestamp", "lastTimestamp
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedNode:
+class NodeRecording:
     """A node as it was read, reduced."""
 
     name: str

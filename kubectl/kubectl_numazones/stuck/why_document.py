@@ -14,7 +14,7 @@ from numazones.prediction.forecast import NodeCounts, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class PodReference:
+class PodName:
     """A pod."""
 
     namespace: Annotated[str, "Its namespace."]
@@ -29,7 +29,7 @@ class PodReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class KubeletMessage:
     """What a kubelet said of a pod that it rejected."""
 
     node: Annotated[str, "Whose kubelet it was."]
@@ -41,11 +41,9 @@ class Rejection:
 class WhyDocument:
     """``why POD``: why a pod is stuck or was rejected, and what would help."""
 
-    pod: Annotated[
-        PodReference, "Of an owner's pods the most telling one: one that waits, else one rejected."
-    ]
-    others: Annotated[list[PodReference], "Pods of the same owner that the answer is about, too."]
-    rejected: Annotated[Rejection | None, "Null if no kubelet has rejected it."]
+    pod: Annotated[PodName, "Of an owner's pods the most telling one: one that waits, else one rejected."]
+    others: Annotated[list[PodName], "Pods of the same owner that the answer is about, too."]
+    rejected: Annotated[KubeletMessage | None, "Null if no kubelet has rejected it."]
     then: Annotated[
         tuple[str, ...], "What was missing when it was rejected, as its AdmissionPrediction says."
     ]
@@ -74,9 +72,9 @@ def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyD
     """Return the document; of several pods of one owner it is about the most telling one."""
     pod, prediction = item.example, item.prediction
     return WhyDocument(
-        pod=PodReference.of(pod),
-        others=[PodReference.of(other) for other in item.pods if other is not pod],
-        rejected=Rejection(pod.node, pod.reason, pod.message) if pod.reason and pod.node else None,
+        pod=PodName.of(pod),
+        others=[PodName.of(other) for other in item.pods if other is not pod],
+        rejected=KubeletMessage(pod.node, pod.reason, pod.message) if pod.reason and pod.node else None,
         then=background.then,
         waits=background.waits,
         scheduler=background.scheduler,

@@ -36,7 +36,7 @@ _MAX_MESSAGE = 5 * 1024
 _Key = tuple[str, str, str, str]
 
 
-class AdmissionPolicies:
+class PolicyAdmission:
     """Puts writes and deletions to the stored policies."""
 
     def __init__(self, store: Store, registry: Registry) -> None:

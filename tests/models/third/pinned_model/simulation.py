@@ -4,7 +4,7 @@ from numazones import cpuset
 from numazones.kubelet import machines
 from numazones_simulator.node_kinds import SUB_NUMA, of_model
 from numazones_simulator.node_spec import NodeSpec, bystander
-from numazones_simulator.placement_models import Agent, Body, PodForm, PublishedObject, Simulation
+from numazones_simulator.placement_models import Body, ModelAgent, PodForm, PublishedObject, Simulation
 from numazones_simulator.workload import container
 from pinned_model.model import LABEL, MODEL, NODES
 from pinned_model.placement import PinnedPlacement
@@ -16,12 +16,12 @@ def pinned(name: str, address: str) -> NodeSpec:
     return of_model(spec, MODEL.name, "pinned")
 
 
-def _agent(spec: NodeSpec) -> Agent[PinnedPlacement]:
+def _agent(spec: NodeSpec) -> ModelAgent[PinnedPlacement]:
     reserved = cpuset.union(cpus & -cpus for cpus in spec.machine.cpus_of_numa.values())
-    return Agent(PinnedPlacement(Node(spec.machine, reserved)))
+    return ModelAgent(PinnedPlacement(Node(spec.machine, reserved)))
 
 
-def _published(spec: NodeSpec, agent: Agent[PinnedPlacement]) -> tuple[PublishedObject]:
+def _published(spec: NodeSpec, agent: ModelAgent[PinnedPlacement]) -> tuple[PublishedObject]:
     node = agent.placement.node
     given = {uid: cpuset.format(cpus) for uid, cpus in node.given.items()}
     books = {"reserved": cpuset.format(node.reserved), "given": given}
