@@ -589,7 +589,7 @@ async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_i
     odd = node.folder / "odd.json"
     odd.write_text(json.dumps({**config, "topologyManagerPolicy": "x" * 200}))
     async with node.exporting(interval=0.1, kubelet_config=f"file:{odd}") as url:
-        await unhealthy(url, "Kubelet.topology_manager_policy: String should have at most")
+        await unhealthy(url, "KubeletSettings.topology_manager_policy: String should have at most")
         odd.write_text(json.dumps(config))
         await ready(url)
     assert len(await node.zones()) == 2

@@ -119,7 +119,7 @@ def test_a_value_that_no_zone_can_hold_is_named_not_a_crash(sample: Recorded, tm
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
         f"numazones-exporter: the zones of node {sample.name} cannot be described: "
-        "Kubelet.topology_manager_policy: String should have at most 128 characters, not 'xxx"
+        "KubeletSettings.topology_manager_policy: String should have at most 128 characters, not 'xxx"
     ) in result.stderr
     assert "correct what the node's files or the kubelet say" in result.stderr
 

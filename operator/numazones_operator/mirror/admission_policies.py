@@ -1,11 +1,11 @@
 """Our admission policies, as far as it matters whether they are in force.
 
-One reserves the annotations that our programs write (``manifests/operator/podpolicies.yaml``): while it is in
-force, ``numazones.io/admission-released`` on a pod is proof that the gate released it. Only pods that were
-created after policy and binding count, as an earlier pod may carry whatever its owner wrote; the API server
-sets these times. The other gives new pods the scheduling gate (``manifests/gate-injection``), so that
-templates need not carry it. A policy that is bound to less than all that it matches counts as one that is not
-there, and so does one that may not be read.
+One reserves the annotations that our programs write (``podpolicies.yaml`` in ``manifests/operator``): while
+it is in force, ``numazones.io/admission-released`` on a pod is proof that the gate released it. Only pods
+that were created after policy and binding count, as an earlier pod may carry whatever its owner wrote; the
+API server sets these times. The other gives new pods the scheduling gate (``manifests/gate-injection``), so
+that templates need not carry it. A policy that is bound to less than all that it matches counts as one that
+is not there, and so does one that may not be read.
 """
 
 from collections.abc import Callable, Iterator, Mapping
