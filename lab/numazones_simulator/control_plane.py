@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numazones.api import crd
-from numazones_apiserver import ApiServer, InProcess
+from numazones_apiserver import ApiServer
 from numazones_apiserver.server import NodeProxy
 from numazones_client import AlreadyExists, Client, ClusterConfig, Resource
 from numazones_client.resources import DEFINITIONS, NAMESPACES
@@ -44,9 +44,9 @@ async def control_plane(
     async with ApiServer(port=port, node_proxy=node_proxy) as server:
         kubeconfig = server.kubeconfig(directory / "kubeconfig")
         config = ClusterConfig(server=server.url)
-        async with Client(
-            config, transport=InProcess(server), user_agent="numazones-simulator", timeout=PATIENCE_SECONDS
-        ) as client:
+        # By HTTP, as everybody around it: in process its events would come a turn of the loop before the
+        # operator's.
+        async with Client(config, user_agent="numazones-simulator", timeout=PATIENCE_SECONDS) as client:
             await install(client)
             yield ControlPlane(server, client, kubeconfig)
 
