@@ -51,10 +51,11 @@ def _seconds(terminal: pytest.TerminalReporter) -> Iterator[tuple[float, str]]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the sum, the budget and the tests that used most."""
-    found = sorted(_seconds(terminalreporter), reverse=True)
-    total, budget = sum(seconds for seconds, _ in found), config.getoption("--processor-budget")
+    budget = config.getoption("--processor-budget")
     if budget is None:
         return
+    found = sorted(_seconds(terminalreporter), reverse=True)
+    total = sum(seconds for seconds, _ in found)
     terminalreporter.section(f"processor time: {total:.0f} s of {budget:.0f} s")
     for seconds, name in found[:_SHOWN]:
         terminalreporter.line(f"{seconds:7.1f} s  {name}")

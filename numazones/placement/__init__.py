@@ -59,7 +59,7 @@ class Unknown:
     believed: "Placement | None" = field(default=None, compare=False, repr=False)
     """What the node decided from when it was known last, with what has happened since; None: never known."""
     refused: frozenset[Hashable] = field(default=frozenset(), compare=False, repr=False)
-    """The needs of pods (``prediction.Kind.needs``) that its kubelet rejected since it changed."""
+    """The needs of pods (``PodKind.needs``) that its kubelet rejected since it changed."""
     awaited: bool = field(default=False, compare=False, repr=False)
     """Whether the next zones are to be waited for, as these are just being written, or lack pods that may be
     on any NUMA node."""
