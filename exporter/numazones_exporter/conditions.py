@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from numazones.api.meta import Condition
 from numazones.api.numazone import READY
+from numazones.api.workload_partitioning import CONSISTENT
 from numazones.wording import shorten
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
@@ -22,8 +23,6 @@ from numazones_exporter.observation import (
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, cpu_policy, memory_policy
 from numazones_node.problems import Problem
 from numazones_node.sysfs import NO_NUMA_NODES
-
-CONSISTENT = "Consistent"
 
 _MAX_MESSAGE = 1000
 """Characters; conditions are on every zone, and zones stay small."""

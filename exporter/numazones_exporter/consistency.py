@@ -19,7 +19,7 @@ from numazones_exporter.observation import (
     MEMORY_MANAGER_STATE,
     Observation,
 )
-from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory
+from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory, covered_cpus
 from numazones_node.problems import Problem
 from numazones_node.sysfs import Hardware
 
@@ -56,12 +56,7 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
     state = observation.cpu_manager
     if state is None or state.policy != STATIC_CPU:
         return
-    covered = state.default
-    for containers in state.entries.values():
-        for cpus in containers.values():
-            covered |= cpus
-    for cpus in state.pod_entries.values():
-        covered |= cpus
+    covered = covered_cpus(observation)
     online = hardware.machine.all_cpus
     if covered & ~online:
         yield Problem(
@@ -79,9 +74,10 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
 
 
 def _keeps_reserved_apart(observation: Observation) -> bool:
-    if observation.kubelet is None:
+    kubelet = observation.kubelet
+    if kubelet is None:
         return True  # it may do so
-    return is_strict(dict(observation.kubelet.cpu_manager_policy_options))
+    return kubelet.workload_partitioning or is_strict(dict(kubelet.cpu_manager_policy_options))
 
 
 def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:

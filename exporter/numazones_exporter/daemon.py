@@ -18,12 +18,13 @@ from prometheus_client import CollectorRegistry
 from numazones.api.amounts import ResourceAmounts, amounts_of
 from numazones.api.numazone import NUMAZone
 from numazones.api.snapshot import NodeSnapshot
+from numazones.api.workload_partitioning import CONSISTENT
 from numazones.errors import NumazonesError
 from numazones.wording import pluralize
 from numazones_client import APIError, Client, Forbidden, Unauthorized, UndeclaredField, UnknownResource, load
 from numazones_exporter import recording, zones
 from numazones_exporter.allocatable_devices import AllocatableDevicesWatch
-from numazones_exporter.conditions import CONSISTENT, unexpected_problems
+from numazones_exporter.conditions import unexpected_problems
 from numazones_exporter.confinement import UNCONFINED, Confinement, enter
 from numazones_exporter.file_opener import FileOpener, ReadFile, read_file
 from numazones_exporter.health import PUBLISH, SCAN, Health

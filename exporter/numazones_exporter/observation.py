@@ -5,6 +5,7 @@ to ``zones.build`` (which is pure). A source that failed is ``None`` here and ha
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
@@ -117,6 +118,15 @@ class NodePod:
         return self.phase not in {"Succeeded", "Failed"}
 
 
+class NodeObject(NamedTuple):
+    """What is read of the Node in the API; empty where it is not known."""
+
+    uid: str = ""
+    kubelet_version: str = ""
+    partitioned: bool | None = None
+    """Whether it is under OpenShift's workload partitioning."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One reading of a node; every part may be missing."""
@@ -125,6 +135,8 @@ class Observation:
     node_uid: str | None = None
     """metadata.uid of the Node, for the owner reference; None where no API server was asked."""
     kubelet_version: str | None = None
+    partitioned: bool | None = None
+    """Whether Node or machine show OpenShift's workload partitioning; None where neither could be asked."""
     hardware: Hardware | None = None
     podresources: PodResourcesAnswer | None = None
     kubelet: KubeletConfiguration | None = None

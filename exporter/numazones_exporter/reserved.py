@@ -6,12 +6,13 @@ exact because it depends on machine and configuration only. Under policy none no
 Memory: reservedMemory as the memory manager wrote it down, else as configured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numazones import cpuset
+from numazones.api.snapshot import is_strict
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.kubelet.cpu_manager import CPUManager
+from numazones.kubelet.cpu_manager import CPUManager, CPUState
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones_exporter.observation import DISAGREE, KUBELET_CONFIG, Observation
 from numazones_node.problems import Problem
@@ -78,6 +79,31 @@ def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
     if policy != STATIC_CPU:
         return ReservedCPUs(0, problems)
     return _computed_cpus(observation, hardware, problems)
+
+
+def with_partitioning(observation: Observation) -> Observation:
+    """Note in the kubelet's settings that workload partitioning keeps its reserved CPUs apart, if it does.
+
+    Where neither Node nor machine could be asked, the CPU Manager's state tells: no other kubelet takes
+    exactly the reserved CPUs out of its sets without the option strict-cpu-reservation.
+    """
+    kubelet, hardware = observation.kubelet, observation.hardware
+    if kubelet is None or hardware is None or kubelet.cpu_manager_policy != STATIC_CPU:
+        return observation
+    partitioned = observation.partitioned
+    if partitioned is None:
+        missing = hardware.machine.all_cpus & ~covered_cpus(observation)
+        strict = is_strict(dict(kubelet.cpu_manager_policy_options))
+        partitioned = bool(missing) and not strict and missing == reserved_cpus(observation, hardware).cpus
+    return replace(observation, kubelet=replace(kubelet, workload_partitioning=partitioned))
+
+
+def covered_cpus(observation: Observation) -> CPUSet:
+    """Return the CPUs of the CPU Manager's shared and exclusive sets."""
+    state = observation.cpu_manager
+    if state is None:
+        return 0
+    return state.default | CPUState(state.default, state.entries, state.pod_entries).exclusive_cpus()
 
 
 def _configured_cpus(observation: Observation) -> tuple[CPUSet | None, tuple[Problem, ...]]:

@@ -40,6 +40,7 @@ from numazones_exporter.reserved import (
     memory_policy,
     reserved_cpus,
     reserved_memory,
+    with_partitioning,
 )
 from numazones_node.problems import Problem
 from numazones_node.sysfs import Hardware
@@ -59,7 +60,7 @@ def snapshot_of(observation: Observation) -> NodeSnapshot | None:
     if hardware is None:
         return None
     with _invalid_values_named(observation.node_name):
-        return _snapshot(observation, _with_known_memory(observation, hardware))
+        return _snapshot(with_partitioning(observation), _with_known_memory(observation, hardware))
 
 
 def build(snapshot: NodeSnapshot) -> list[NUMAZone]:
@@ -89,7 +90,7 @@ def problems_of(observation: Observation) -> tuple[Problem, ...]:
     """Everything that could not be read or contradicts, as the zones' conditions sum it up."""
     if observation.hardware is None:
         return observation.problems
-    return _join(observation, observation.hardware).problems
+    return _join(with_partitioning(observation), observation.hardware).problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,11 @@ class KubeletSettings(APIModel):
         max_length=64,
         description="Feature gates set in the configuration that have a say in admission.",
     )
+    workload_partitioning: bool = Field(
+        default=False,
+        description="Whether the kubelet keeps reserved CPUs out of the shared pool for OpenShift's workload "
+        "partitioning.",
+    )
 
 
 class ZoneResource(APIModel):
@@ -173,7 +178,7 @@ class CPUSets(APIModel):
     )
     default: CPUList | None = optional(
         "The CPU manager's default CPU set in this zone, where it does not follow from the other sets: "
-        "shared, and reserved too unless strict-cpu-reservation is on."
+        "shared, and reserved too unless strict-cpu-reservation or workload partitioning is on."
     )
 
 

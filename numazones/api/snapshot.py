@@ -103,7 +103,13 @@ def kubelet_settings(config: KubeletConfiguration, *, version: str) -> KubeletSe
         topology_manager_scope=config.topology_manager_scope,
         topology_manager_policy_options=dict(config.topology_manager_policy_options),
         feature_gates={name: on for name, on in config.feature_gates if name in GATES},
+        workload_partitioning=config.workload_partitioning,
     )
+
+
+def keeps_reserved_apart(kubelet: KubeletSettings) -> bool:
+    """Tell whether the kubelet keeps the reserved CPUs out of the default set."""
+    return kubelet.workload_partitioning or is_strict(kubelet.cpu_manager_policy_options)
 
 
 def is_strict(options: Mapping[str, str]) -> bool:

@@ -29,7 +29,7 @@ from numazones.api.numazone import (
     ZoneDevice,
     zone_name,
 )
-from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot, is_strict
+from numazones.api.snapshot import ContainerHolding, KnownDevice, NodeSnapshot, keeps_reserved_apart
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import Machine, NUMANode
 
@@ -163,8 +163,8 @@ def _cpu_sets(snapshot: NodeSnapshot, own: CPUSet) -> CPUSets | None:
             shared=cpuset.format(own & ~reserved & ~exclusive),
         )
     default = snapshot.default_cpus & own
-    options = snapshot.kubelet.cpu_manager_policy_options if snapshot.kubelet is not None else {}
-    usual = default & ~reserved if is_strict(options) else default | reserved
+    apart = snapshot.kubelet is not None and keeps_reserved_apart(snapshot.kubelet)
+    usual = default & ~reserved if apart else default | reserved
     return CPUSets(
         reserved=cpuset.format(reserved),
         exclusive=cpuset.format(exclusive),

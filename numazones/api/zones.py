@@ -26,7 +26,7 @@ from numazones.api.snapshot import (
     ContainerHolding,
     KnownDevice,
     NodeSnapshot,
-    is_strict,
+    keeps_reserved_apart,
     kubelet_settings,
 )
 from numazones.api.zone_building import build_zones
@@ -149,7 +149,7 @@ def zones_from_node(
         NodeSnapshot(
             node_name=node_name,
             machine=node.machine,
-            kubelet=kubelet_settings(node.config, version=version or f"v{node.config.release}"),
+            kubelet=kubelet_settings(node.config, version=version or node.config.release.version),
             reserved_cpus=node.kubelet.cpus.reserved,
             default_cpus=node.cpus.default if node.kubelet.cpus.static else None,
             exclusive_cpus=node.cpus.exclusive_cpus(),
@@ -372,6 +372,7 @@ def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStat
         topology_manager_scope=kubelet.topology_manager_scope,
         topology_manager_policy_options=tuple(sorted(kubelet.topology_manager_policy_options.items())),
         feature_gates=tuple(sorted(kubelet.feature_gates.items())),
+        workload_partitioning=kubelet.workload_partitioning,
     )
 
 
@@ -407,7 +408,7 @@ def _default_cpus(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatu
             default |= cpuset.parse(status.cpus.default)
             continue
         default |= cpuset.parse(status.cpus.shared)
-        if not is_strict(kubelet.cpu_manager_policy_options):
+        if not keeps_reserved_apart(kubelet):
             default |= cpuset.parse(status.cpus.reserved)
     return default
 

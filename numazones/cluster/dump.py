@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from numazones.api.claimed_devices import claimed_devices
 from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
+from numazones.api.workload_partitioning import with_partitioning
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
@@ -154,7 +155,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         )
         own = zones.get(node.name, ())
         if own:
-            node = _with_zones(node, own, dump.sharing)
+            node = _with_zones(node, with_partitioning(own, body), dump.sharing)
         nodes.append(_with_model(node, body, topologies.get(node.name), own, dump, bound_to))
     return nodes
 

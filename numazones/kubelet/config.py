@@ -75,6 +75,9 @@ class KubeletConfiguration:
     topology_manager_scope: str = SCOPE_CONTAINER
     topology_manager_policy_options: tuple[tuple[str, str], ...] = ()
     feature_gates: tuple[tuple[str, bool], ...] = ()
+    workload_partitioning: bool = False
+    """Whether the node is under OpenShift's workload partitioning. No field of KubeletConfiguration: the
+    kubelet looks for a file when it starts, and then keeps reserved CPUs out of the shared set."""
 
     @classmethod
     def from_api(

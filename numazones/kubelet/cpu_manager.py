@@ -1,7 +1,8 @@
 """The CPU Manager, policies none and static: reserved CPUs, hints, exclusive assignments.
 
 Rules: ``cpumanager/policy_static`` and ``policy_options`` of kubelet 1.36. The default (shared) set
-includes the reserved CPUs unless strict-cpu-reservation is on. Init containers' CPUs are handed on
+includes the reserved CPUs unless strict-cpu-reservation or OpenShift's workload partitioning keeps them
+apart. Init containers' CPUs are handed on
 to later containers of the pod but stay recorded until the pod is removed.
 """
 
@@ -106,7 +107,10 @@ class CPUManager:
     strategy: PackingStrategy = field(default_factory=PackingStrategy)
     full_cores_only: bool = False
     align_by_socket: bool = False
+    keeps_reserved_apart: bool = False
+    """Whether reserved CPUs are not in the shared set."""
     strict_reservation: bool = False
+    """Whether that is so by the option strict-cpu-reservation."""
     tells_smt_cause: bool = True
     """Missing cores are told as such even where none is left."""
 
@@ -142,7 +146,7 @@ class CPUManager:
         if not self.static:
             return CPUState()
         shared = self.topology.all_cpus
-        return CPUState(shared & ~self.reserved if self.strict_reservation else shared)
+        return CPUState(shared & ~self.reserved if self.keeps_reserved_apart else shared)
 
     def available(self, state: CPUState) -> CPUSet:
         """Return the CPUs that may still be given exclusively."""
@@ -342,6 +346,7 @@ def _static(
         strategy=strategy,
         full_cores_only=full_cores_only,
         align_by_socket=ALIGN_BY_SOCKET in options,
+        keeps_reserved_apart=config.workload_partitioning or STRICT_CPU_RESERVATION in options,
         strict_reservation=STRICT_CPU_RESERVATION in options,
         tells_smt_cause=config.release.tells_smt_cause,
     )

@@ -234,14 +234,14 @@ def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
     """What the static CPU Manager says against a state file; empty where it takes it."""
     manager, default, held = kubelet.cpus, state.default, state.exclusive_cpus()
     if not default:
-        # Strict reservation alone can leave none, when every other CPU is assigned.
+        # Only where reserved CPUs are apart can none be left, when every other CPU is assigned.
         return "default cpuset cannot be empty" if held else ""
     shared = cpuset.format(default)
     if manager.strict_reservation:
         if manager.reserved & default:
             common = cpuset.format(manager.reserved & default)
             return f'some of strictly reserved cpus: "{common}" are present in defaultCpuSet: "{shared}"'
-    elif manager.reserved & ~default:
+    elif manager.reserved & ~default and not manager.keeps_reserved_apart:
         reserved = cpuset.format(manager.reserved)
         return f'not all reserved cpus: "{reserved}" are present in defaultCpuSet: "{shared}"'
     for uid, containers in state.assignments.items():
@@ -252,8 +252,9 @@ def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
                     f'overlaps with default cpuset "{shared}"'
                 )
     expected = manager.topology.all_cpus
-    if manager.strict_reservation:
-        expected &= ~manager.reserved
+    if kubelet.config.workload_partitioning or not kubelet.config.release.openshift:
+        # OpenShift's kubelet expects all CPUs though strict-cpu-reservation has it leave out reserved ones.
+        expected &= ~(manager.reserved if manager.keeps_reserved_apart else 0)
     if default | held != expected:
         return (
             f'current set of available CPUs "{cpuset.format(expected)}" '

@@ -9,7 +9,7 @@ Releases newer than the newest one known are treated as that one; their new opti
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from numazones.errors import NumazonesError
@@ -107,6 +107,9 @@ _HOSTING_NODES_SINCE = 36
 _POD_LEVEL_LEFT_ALONE_ANYWAY_SINCE = 36
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
+# OpenShift marks its builds with a commit (v1.35.6+1a2b3c4), OKD also with a count before it.
+_OPENSHIFT = re.compile(r"v?1\.(\d+)\.(\d+)(?:-\d+)?\+[0-9a-f]{7,40}(?:-dirty)?")
+_OPENSHIFT_HOSTING_NODES_SINCE = (35, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,20 @@ class Release:
     minor: int
     newer: str = ""
     """The release that is decided by the rules of this one, the newest known, such as 1.40; mostly none."""
+    openshift: bool = False
+    """Whether it is OpenShift's build, which validates state files by rules of its own."""
+    backports_hosting_nodes: bool = False
+    """Whether it carries the device hints of 1.36."""
+    build: str = field(default="", compare=False)
+    """The version of a vendor's build, so that it can be read again; mostly empty."""
 
     def __str__(self) -> str:
         return f"1.{self.minor}"
+
+    @property
+    def version(self) -> str:
+        """A version that is read as this release again."""
+        return self.build or f"v{self}"
 
     @property
     def cpu_options(self) -> dict[str, Maturity]:
@@ -175,7 +189,7 @@ class Release:
     @property
     def device_hints_over_hosting_nodes(self) -> bool:
         """Whether device hints are made only over NUMA nodes that host a device of the resource."""
-        return self.minor >= _HOSTING_NODES_SINCE
+        return self.minor >= _HOSTING_NODES_SINCE or self.backports_hosting_nodes
 
     @property
     def checks_memory_groups(self) -> bool:
@@ -221,4 +235,15 @@ def release(version: str) -> Release:
     minor = min(int(match[2]), NEWEST)
     if minor < OLDEST:
         raise UnsupportedVersion(f"kubelet {version} is older than 1.{OLDEST}, the oldest release modelled")
-    return Release(minor, newer=f"1.{match[2]}" if is_newer_than_modelled(version) else "")
+    newer = f"1.{match[2]}" if is_newer_than_modelled(version) else ""
+    vendor = _OPENSHIFT.fullmatch(version.strip())
+    if vendor is None:
+        return Release(minor, newer)
+    patch = (int(vendor[1]), int(vendor[2]))
+    return Release(
+        minor,
+        newer,
+        openshift=True,
+        backports_hosting_nodes=_OPENSHIFT_HOSTING_NODES_SINCE <= patch < (_HOSTING_NODES_SINCE, 0),
+        build=version.strip(),
+    )

@@ -378,6 +378,31 @@ def test_strictly_reserved_cpus_are_not_expected_in_cpu_manager_state() -> None:
     assert condition(found, "Consistent")[0] == "True"
 
 
+@pytest.mark.parametrize("known", [True, None])
+def test_workload_partitioning_keeps_reserved_cpus_apart(known: bool | None) -> None:  # noqa: FBT001
+    state = CPUManagerCheckpoint("static", 0xFF & ~0x33, {"a": {"c": 0x22}})
+    found = observation(cpu_manager=state, partitioned=known, podresources=None, pods=(pod("a"),))
+    found = replace(found, kubelet_version="v1.34.9+1a2b3c4")
+    assert condition(found, "Ready") == ("True", "Complete", "")
+    assert all(status.kubelet and status.kubelet.workload_partitioning for status in statuses(found))
+    node = node_from_zones(build(found))
+    assert cpuset.format(node.cpus.default) == "2-3,6-7"
+    assert node.kubelet.cpus.keeps_reserved_apart
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({"partitioned": False}, id="a node that is not partitioned"),
+        pytest.param({"cpu_manager": CPUManagerCheckpoint("static", 0xFF & ~0x13)}, id="one CPU more"),
+        pytest.param({"cpu_manager": CPUManagerCheckpoint("static", 0xFF & ~0x01)}, id="one CPU less"),
+    ],
+)
+def test_missing_cpus_that_partitioning_does_not_explain_contradict(parts: dict[str, Any]) -> None:
+    found = observation(**{"cpu_manager": CPUManagerCheckpoint("static", 0xFF & ~0x11), **parts})
+    assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
+
+
 # Devices
 
 

@@ -15,12 +15,13 @@ from urllib.parse import quote
 
 import aiohttp
 
+from numazones.api.workload_partitioning import is_partitioned
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_json
 from numazones_client import NO_RETRY, Client, Forbidden, NotFound, load
 from numazones_client.config import SERVICE_ACCOUNT
 from numazones_client.resources import NODES, PODS
 from numazones_exporter.file_opener import ReadFile, read_file
-from numazones_exporter.observation import NOT_FOUND, NodePod
+from numazones_exporter.observation import NOT_FOUND, NodeObject, NodePod
 from numazones_exporter.options import Options
 from numazones_exporter.sources.kubelet_config import KubeletConfigReader
 from numazones_exporter.sources.node_pods import pods_of
@@ -68,8 +69,8 @@ class LazyClient:
             await self._own.close()
 
 
-async def read_node(client: LazyClient, name: str) -> tuple[str, str]:
-    """Return the Node's uid and its kubelet's version.
+async def read_node(client: LazyClient, name: str) -> NodeObject:
+    """Return the Node's uid, its kubelet's version, and whether its CPUs are partitioned.
 
     Raises:
         SourceError: there is no such Node.
@@ -82,7 +83,7 @@ async def read_node(client: LazyClient, name: str) -> tuple[str, str]:
             NOT_FOUND, f"{error.request}: {error.message}; check --node-name against kubectl get nodes"
         ) from error
     info = (node.get("status") or {}).get("nodeInfo") or {}
-    return node["metadata"]["uid"], info.get("kubeletVersion") or ""
+    return NodeObject(node["metadata"]["uid"], info.get("kubeletVersion") or "", is_partitioned(node))
 
 
 class APIPodsReader:

@@ -22,6 +22,11 @@ def kubelet_certificate(options: Options) -> Path:
     return options.kubelet_certificate_authority or options.kubelet_dir / "pki/kubelet.crt"
 
 
+def workload_pinning(options: Options) -> Path:
+    """The machine's file by which OpenShift's kubelet partitions CPUs; only whether it is there matters."""
+    return options.sysfs.parent / "etc/kubernetes/openshift-workload-pinning"
+
+
 def kubelet_files(options: Options) -> tuple[Path, ...]:
     """All files of the kubelet that are read."""
     return (*(options.kubelet_dir / name for name in STATE_FILES), kubelet_certificate(options))

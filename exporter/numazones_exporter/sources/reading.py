@@ -27,6 +27,7 @@ from numazones_exporter.observation import (
     PODRESOURCES,
     PODS,
     SOCKET_MISSING,
+    NodeObject,
     Observation,
 )
 from numazones_exporter.options import Options
@@ -37,7 +38,7 @@ from numazones_exporter.sources.kubelet_config import (
     parse_configuration,
 )
 from numazones_exporter.sources.node_pods import FilePodsReader, PodsReader
-from numazones_exporter.sources.paths import file_of
+from numazones_exporter.sources.paths import file_of, workload_pinning
 from numazones_exporter.sources.podresources import PodResourcesReader, reader_for
 from numazones_exporter.sources.state_files import StateFiles
 from numazones_node.problems import Problem, Reading, SourceError
@@ -94,7 +95,7 @@ class Sources:
         self.podresources: PodResourcesReader = reader_for(options.podresources)
         self.kubelet_config: KubeletConfigReader = NoConfigReader()
         self.pods: PodsReader | None = None
-        self.node: _Cached[tuple[str, str]] | None = None
+        self.node: _Cached[NodeObject] | None = None
         self._close: list[Callable[[], Awaitable[None]]] = [self.podresources.close]
         if options.asks_api_server:
             self._ask_api_server(client, read)
@@ -135,20 +136,21 @@ class Sources:
 async def observe(sources: Sources) -> Observation:
     """Read the node once; never raises for a bad source, which becomes a ``Problem`` instead."""
     scan = _Scan(sources.options.source_timeout)
-    (uid, version), document, local = await asyncio.gather(
+    node, document, local = await asyncio.gather(
         _node(scan, sources),
         scan.ask(KUBELET_CONFIG, sources.kubelet_config.read),
         _local(scan, sources),
     )
-    version = sources.options.kubelet_version or version
+    version = sources.options.kubelet_version or node.kubelet_version
     kubelet = None
     if document is not None:
         kubelet = scan.take(KUBELET_CONFIG, lambda: parse_configuration(document, version=version or None))
     problems = _missing_files_as_one(scan.problems, sources.options.kubelet_dir)
     observation: Observation = replace(
         local,
-        node_uid=uid or None,
+        node_uid=node.uid or None,
         kubelet_version=version or None,
+        partitioned=True if workload_pinning(sources.options).exists() else node.partitioned,
         kubelet=kubelet,
         problems=tuple(sorted(problems, key=lambda problem: (ORDER.index(problem.source), problem))),
         durations=tuple(sorted(scan.durations.items())),
@@ -194,11 +196,10 @@ async def _local(scan: "_Scan", sources: Sources) -> Observation:
     )
 
 
-async def _node(scan: "_Scan", sources: Sources) -> tuple[str, str]:
-    """The Node's uid and kubelet version, empty where unknown."""
+async def _node(scan: "_Scan", sources: Sources) -> NodeObject:
     if sources.node is None:
-        return "", ""
-    return await scan.ask(NODE, sources.node.read) or ("", "")
+        return NodeObject()
+    return await scan.ask(NODE, sources.node.read) or NodeObject()
 
 
 class _Scan:

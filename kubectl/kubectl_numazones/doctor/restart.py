@@ -4,7 +4,7 @@ The library foresees it (``numazones.kubelet.readmission``); here it becomes fin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kubectl_numazones.doctor.evidence import Evidence
@@ -38,8 +38,10 @@ class RestartSettings:
         """
         config = before
         if self.file is not None:
-            config = KubeletConfiguration.from_api(
-                cast(Mapping[str, Any], self.file), version=str(before.release)
+            config = replace(
+                KubeletConfiguration.from_api(cast(Mapping[str, Any], self.file)),
+                release=before.release,
+                workload_partitioning=before.workload_partitioning,
             )
         return kubelet_settings.apply(config, self.settings) if self.settings else config
 

@@ -1,8 +1,9 @@
 """Objects in files: what ``kubectl get … -o json|yaml`` prints, lists, single objects, YAML streams.
 
-A directory stands for the files in it, a recorded history for the cluster at its end. Of an object that
-is there several times the last one counts. Lists in JSON can be 100 MB: of these one object is read at a
-time, so that a reader who keeps little of each needs little memory, and time, beyond those of the file.
+A directory stands for files in it (see ``folders``), a recorded history for the cluster at its end. Of an
+object that is there several times the last one counts. Lists in JSON can be 100 MB: of these one object
+is read at a time, so that a reader who keeps little of each needs little memory, and time, beyond those
+of the file.
 """
 
 import re
@@ -18,6 +19,7 @@ import orjson
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.file_content import read_file
+from kubectl_numazones.reading.folders import files_of
 from kubectl_numazones.reading.recorded_files import is_history
 from numazones.api.meta import API_VERSION, GROUP
 from numazones.apimachinery.documents import (
@@ -38,7 +40,6 @@ _Taken = TypeVar("_Taken")
 _POD = "Pod"
 _MOST_OBJECTS = 200_000
 """In a list; a cluster of the size that Kubernetes supports has 150,000 pods."""
-_SUFFIXES = (".json", ".yaml", ".yml")
 # kubectl writes these two first. Where they are, nothing else of an object needs to be read to know its kind.
 _HEAD = re.compile(rb'\{\s*"apiVersion":\s*"([^"\\]*)",\s*"kind":\s*"([^"\\]*)"')
 
@@ -186,25 +187,6 @@ def _warn_of_versions(entries: Iterable[_Entry]) -> None:
         )
 
 
-def _files(path: Path) -> list[Path]:
-    try:
-        if not path.is_dir():
-            return [path]
-        # A link that leads nowhere is named when it is read: to pass over it would leave objects out.
-        found = sorted(
-            file
-            for file in path.iterdir()
-            if file.suffix in _SUFFIXES and (file.is_file() or (file.is_symlink() and not file.is_dir()))
-        )
-    except OSError as error:
-        raise BadDump(f"{path}: {error.strerror or error}") from error
-    if not found:
-        raise BadDump(
-            f"{path} holds no {', '.join(_SUFFIXES)} file; name a dump that kubectl get -o json wrote"
-        )
-    return found
-
-
 def _entries(paths: Iterable[Path]) -> list[_Entry]:
     """Find the objects of files.
 
@@ -221,7 +203,7 @@ def _entries_at(path: Path) -> Iterator[_Entry]:
         for item in objects_at_end(path):
             yield from _of_document(path, item)
     else:
-        for file in _files(path):
+        for file in files_of(path):
             yield from _entries_of(file)
 
 

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -19,6 +19,7 @@ from kubectl_numazones.reading.file_content import read_file, recorded_json, rec
 from kubectl_numazones.reading.recorded_files import CONFIGURATION, HISTORY, NODE, PLUGINS, TREE, ZONES
 from numazones import cpuset
 from numazones.api.numazone import NUMAZone
+from numazones.api.workload_partitioning import is_partitioned
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import documents
 from numazones.apimachinery.api_object import MALFORMED
@@ -241,7 +242,10 @@ class RecordedNode(NamedTuple):
             body,
             version,
             _machine(directory / TREE),
-            KubeletConfiguration.from_api(configuration, version=version),
+            replace(
+                KubeletConfiguration.from_api(configuration, version=version),
+                workload_partitioning=is_partitioned(body),
+            ),
             {
                 plugin["resource"]: tuple(
                     Device(item["id"], _ids(item["numa"])) for item in plugin["devices"]

@@ -33,6 +33,7 @@ class Cluster:
         self.calls: list[str] = []
         self.authorizations: set[str] = set()
         self.forbidden: set[str] = set()
+        self.capacity = {"cpu": "16"}
         self.configz: Any = CONFIGURATION
         self.application = web.Application(middlewares=[self._watch])
         self.application.add_routes(
@@ -59,7 +60,7 @@ class Cluster:
             details = {"kind": "nodes", "name": request.match_info["name"]}
             missing = {"kind": "Status", "code": 404, "reason": "NotFound", "details": details}
             return web.json_response(missing, status=404)
-        status = {"nodeInfo": {"kubeletVersion": "v1.36.2"}}
+        status = {"nodeInfo": {"kubeletVersion": "v1.36.2"}, "capacity": self.capacity}
         return web.json_response({"metadata": {"name": "worker-1", "uid": "node-uid"}, "status": status})
 
     async def _pods(self, request: web.Request) -> web.Response:
@@ -121,6 +122,12 @@ async def test_node_pods_and_configuration_come_from_the_api_server(
     assert found.kubelet.topology_manager_policy == "restricted"
     assert not {PODS, NODE, KUBELET_CONFIG} & {item.source for item in found.problems}
     assert cluster.authorizations == {f"Bearer {TOKEN}"}
+
+
+async def test_the_nodes_resource_shows_workload_partitioning(options: Options, cluster: Cluster) -> None:
+    assert (await read(options)).partitioned is False
+    cluster.capacity["management.workload.openshift.io/cores"] = "16k"
+    assert (await read(options)).partitioned is True
 
 
 async def test_a_given_version_wins_over_the_nodes(options: Options) -> None:

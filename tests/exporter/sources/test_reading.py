@@ -65,6 +65,14 @@ async def test_everything_is_read(options: Options) -> None:
     assert found.kubelet_version == "v1.36.2"
 
 
+async def test_openshifts_file_shows_workload_partitioning(options: Options, tmp_path: Path) -> None:
+    assert (await read(options)).partitioned is None
+    pinning = tmp_path / "etc/kubernetes/openshift-workload-pinning"
+    pinning.parent.mkdir(parents=True)
+    pinning.touch()
+    assert (await read(options)).partitioned is True
+
+
 async def test_the_same_files_give_the_same_observation(options: Options) -> None:
     first, second = await read(options), await read(options)
     assert replace(first, durations=()) == replace(second, durations=())

@@ -90,6 +90,39 @@ def test_a_state_file_that_contradicts_the_configuration_keeps_the_kubelet_from_
     assert [(one.message, one.file) for one in said.refusals] == [(message, file)]
 
 
+PARTITIONED = building.node(memory="None", reservedMemory=[], reserved="0,8", version="1.34")
+
+
+def partitioned(node: Node) -> Node:
+    """The node under OpenShift's workload partitioning."""
+    config = replace(node.config, workload_partitioning=True)
+    return Node.fresh(node.machine, config)
+
+
+def test_partitioned_cpus_are_kept_and_survive_a_restart() -> None:
+    node, pods = at(partitioned(PARTITIONED), pod("one", 3))
+    assert cpuset.format(node.state.cpus.default | node.state.cpus.held_by("one")) == "1-7,9-15"
+    assert restart(node, pods).refusals == ()
+    (refusal,) = restart(node, pods, other(node, workload_partitioning=False)).refusals
+    assert refusal.message.startswith('not all reserved cpus: "0,8" are present in defaultCpuSet: ')
+
+
+def test_partitioning_that_is_switched_on_later_keeps_the_kubelet_from_starting() -> None:
+    node, pods = at(PARTITIONED)
+    (refusal,) = restart(node, pods, other(node, workload_partitioning=True)).refusals
+    assert refusal.message == (
+        'current set of available CPUs "1-7,9-15" doesn\'t match with CPUs in state "0-15"'
+    )
+
+
+@pytest.mark.parametrize(("version", "starts"), [("v1.34.9", True), ("v1.34.9+1a2b3c4", False)])
+def test_openshift_cannot_restart_with_strict_reservation_alone(version: str, starts: bool) -> None:  # noqa: FBT001
+    config = building.configuration(cpu_options={"strict-cpu-reservation": "true"}, version=version)
+    node, pods = at(Node.fresh(building.machine(), config))
+    assert (restart(node, pods).refusals == ()) == starts
+    assert restart(node, pods, replace(config, workload_partitioning=True)).refusals == ()
+
+
 def test_another_reservation_of_memory_keeps_it_from_starting() -> None:
     node, pods = at(building.node())
     less = building.configuration(

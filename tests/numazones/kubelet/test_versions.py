@@ -72,6 +72,23 @@ def test_device_hints_are_narrowed_since_1_36() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "narrowed"),
+    [
+        ("v1.35.6+1a2b3c4", True),
+        ("v1.35.7-12+1a2b3c4d5e6f7a8b-dirty", True),
+        ("v1.35.5+1a2b3c4", False),
+        ("v1.34.9+1a2b3c4", False),
+        ("v1.35.6", False),
+        ("v1.35.6+k3s1", False),
+        ("v1.35.6-eks-1a2b3c4", False),
+    ],
+)
+def test_openshift_builds_carry_narrowed_device_hints_since_1_35_6(version: str, narrowed: bool) -> None:  # noqa: FBT001
+    assert release(version).device_hints_over_hosting_nodes == narrowed
+    assert release(release(version).version) == release(version)
+
+
+@pytest.mark.parametrize(
     ("version", "gates", "level"),
     [
         ("1.31", {"PodLevelResources": True}, PodLevel.DROPPED),  # not known there, so without effect
