@@ -71,7 +71,7 @@ def _dry_run(values: list[str], options: str) -> bool:
 
 
 def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
-    """What the query says about a write; raises StatusError 422."""
+    """Return the write options in the query; raises StatusError 422."""
     query = request.query
     manager = (
         query.get("fieldManager")
@@ -94,7 +94,7 @@ def write_options(request: HTTPRequest, info: RequestInfo) -> WriteOptions:
 
 
 def delete_options(request: HTTPRequest, body: Any) -> DeleteOptions:
-    """What body and query say about a deletion; raises StatusError 400 or 422."""
+    """Return the delete options in the body and query; raises StatusError 400 or 422."""
     options = body if isinstance(body, dict) else {}
     query = request.query
     preconditions = options.get("preconditions") or {}

@@ -32,7 +32,7 @@ class UnknownScale(NumazonesError):
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's Ready condition is True."""
+    """Return whether the pod's Ready condition is True."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
@@ -116,7 +116,7 @@ class Budgets:
                 yield version.object
 
     def _expected_and_healthy(self, spec: Object, pods: list[Object]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them must be healthy."""
+        """Return how many pods there should be, and how many of them must be healthy."""
         if "maxUnavailable" in spec:
             expected = self._scale(pods)
             return expected, max(expected - _share(spec["maxUnavailable"], expected), 0)

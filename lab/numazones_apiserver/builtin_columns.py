@@ -100,7 +100,7 @@ def _end_reason(state: Object, prefix: str = "") -> str:
 
 
 def _init_status(pod: Object) -> str:
-    """What the first unfinished init container is doing, "" when all are done."""
+    """Return the state of the first unfinished init container, "" when all are done."""
     sidecars = _sidecars(pod)
     total = len(get(pod, "spec", "initContainers", default=[]))
     for at, one in enumerate(get(pod, "status", "initContainerStatuses", default=[])):

@@ -1,4 +1,4 @@
-"""What a cluster does by itself: garbage collection, namespace deletion, CRDs, budgets' status, old events.
+"""Controllers of every cluster: garbage collection, namespace deletion, CRDs, budgets' status, old events.
 
 The real ones are controllers beside the API server. These look at every change as it is committed,
 note what it may entail, and act soon afterwards in one task, in order.
@@ -275,7 +275,7 @@ def _owner_uids(obj: Object | None) -> set[str]:
 
 
 def _blocks(collection: Collection, key: Key, uid: str) -> bool:
-    """Whether a dependent exists and blocks the deletion of its owner."""
+    """Return whether a dependent exists and blocks the deletion of its owner."""
     version = collection.objects.get(key)
     owners = version.object["metadata"].get("ownerReferences") or () if version is not None else ()
     return any(one.get("uid") == uid and one.get("blockOwnerDeletion") for one in owners)

@@ -22,7 +22,7 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class CustomStrategy:
-    """How custom resources are written: as their definition says."""
+    """Write custom resources as their definition says."""
 
     has_status: bool
 
@@ -136,7 +136,7 @@ def _field_reader(path: str) -> Any:
 
 
 class DefinitionStrategy:
-    """How CustomResourceDefinitions are written: with defaults, and checked for structural schemas."""
+    """Write CustomResourceDefinitions: with defaults, and checked for structural schemas."""
 
     def for_create(self, obj: Object) -> Object:
         """The definition with its default names and conversion, and with its status."""
@@ -156,7 +156,7 @@ class DefinitionStrategy:
         return {**old, "metadata": obj["metadata"], "status": obj.get("status", {})}
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
-        """What makes the definition unacceptable."""
+        """Yield the errors that make the definition unacceptable."""
         spec = obj["spec"]
         wanted = f"{spec['names'].get('plural')}.{spec['group']}"
         if obj["metadata"]["name"] != wanted:
@@ -215,7 +215,7 @@ def definition_status(obj: Object, old: Object | None) -> Object:
 
 
 def warnings(definition: Object) -> list[str]:
-    """What a definition's author should know: rules that this server does not evaluate."""
+    """Return warnings for the definition's author: rules that this server does not evaluate."""
     found = []
     for at, version in enumerate(definition["spec"].get("versions") or ()):
         source = (version.get("schema") or {}).get("openAPIV3Schema") or {}

@@ -1,4 +1,4 @@
-"""What the server says it serves: legacy discovery documents and the aggregated one.
+"""Discovery documents of the server: the legacy ones and the aggregated one.
 
 Clients ask for the aggregated document (apidiscovery.k8s.io/v2) first and fall back to one
 document per group and version.

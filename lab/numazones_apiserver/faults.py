@@ -36,7 +36,7 @@ class Fault:
     """How many requests it has struck."""
 
     def matches(self, info: RequestInfo) -> bool:
-        """Whether the request is one that it strikes."""
+        """Return whether the fault applies to the request."""
         return (
             self.verb in ("", info.verb)
             and self.resource in ("", info.resource)

@@ -86,7 +86,7 @@ def _is_list_of_items(schema: Schema | None) -> bool:
 
 
 def _is_granular(value: Any, schema: Schema | None) -> bool:
-    """Whether the fields of the value are owned one by one."""
+    """Return whether the fields of the value are owned one by one."""
     if isinstance(value, dict):
         return schema is None or not schema.atomic
     return isinstance(value, list) and _is_list_of_items(schema)
@@ -154,7 +154,7 @@ def _repeats(elements: list[str]) -> bool:
 
 @dataclass(slots=True)
 class FieldComparison:
-    """How one object differs from another, by field."""
+    """Difference between two objects, by field."""
 
     added: set[Path] = field(default_factory=set)
     removed: set[Path] = field(default_factory=set)
@@ -187,7 +187,7 @@ def _compare(old: Any, new: Any, schema: Schema | None, path: Path, result: Fiel
 
 
 def _descends(old: Any, new: Any, schema: Schema | None) -> bool:
-    """Whether a difference has single fields; two empty sides and a changed type differ as a whole."""
+    """Return whether a difference has single fields; two empty sides and a changed type differ as a whole."""
     present = [side for side in (old, new) if side is not MISSING and side is not None]
     if not present or not all(_is_granular(side, schema) for side in present):
         return False

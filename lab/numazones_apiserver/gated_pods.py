@@ -1,4 +1,4 @@
-"""What may change of a pod while a scheduling gate holds it back: it may only be limited further.
+"""Changes allowed to a pod while a scheduling gate holds it back: it may only be restricted further.
 
 From Kubernetes 1.36, ``pkg/apis/core/validation/validation.go`` (ValidatePodUpdate,
 validateNodeSelectorMutation, validateNodeAffinityMutation); messages as recorded from the real server.
@@ -84,7 +84,7 @@ def _required(spec: Mapping[str, Any]) -> Object | None:
 
 
 def _only_adds(term: Object, old: Object) -> bool:
-    """Whether a term begins with all that it required before; one that required nothing selects nothing."""
+    """Return whether a term starts with all its former requirements; an empty term selects nothing."""
     if not any(old.get(name) for name in _LISTS):
         return not any(term.get(name) for name in _LISTS)
     return all(_begins(term.get(name) or [], old.get(name) or []) for name in _LISTS)

@@ -1,4 +1,4 @@
-"""What the API serves: one ``Kind`` per resource of a group and version, and the registry of them.
+"""Kinds that the API serves: one ``Kind`` per resource of a group and version, and their registry.
 
 Built-in kinds come from ``builtin_kinds``, custom ones come and go with their
 CustomResourceDefinition. Discovery, OpenAPI and request routing all read this registry.
@@ -29,7 +29,7 @@ class TableColumn:
 
 
 class Strategy(Protocol):
-    """What is particular to a kind when objects of it are written; every method returns a new object."""
+    """Rules of one kind for writing its objects; every method returns a new object."""
 
     def for_create(self, obj: Object) -> Object:
         """The object with its defaults and its initial status."""
@@ -41,7 +41,7 @@ class Strategy(Protocol):
         """The old object with what the status subresource may change taken from the new one."""
 
     def check(self, obj: Object, old: Object | None) -> Iterable[FieldError]:
-        """What is wrong with the object beyond its schema."""
+        """Yield the errors of an object beyond its schema."""
 
 
 @dataclass(frozen=True, eq=False)

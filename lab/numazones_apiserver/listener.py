@@ -31,7 +31,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL of the listener."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 

@@ -1,4 +1,4 @@
-"""What is stored of what a client sent: without unknown fields, with defaults, and checked.
+"""Prepare a client's object for storage: drop unknown fields, set defaults, validate.
 
 The order is the real server's: decode (types, unknown fields), default, validate names and
 metadata, validate the rest. Rules of metadata are those of apimachinery's api/validation.
@@ -60,7 +60,7 @@ _MAX_ANNOTATION_BYTES = 256 * 1024
 
 @dataclass(slots=True)
 class Validation:
-    """What to do about unknown fields, and the warnings that came of it."""
+    """Policy for unknown fields, and the warnings it produced."""
 
     mode: str = "Warn"
     fields: list[str] = field(default_factory=list)
@@ -193,7 +193,7 @@ def _required_only(value: Any, schema: Schema, path: str) -> Iterator[FieldError
 
 
 def check_metadata(kind: Kind, obj: Object, old: Object | None) -> Iterator[FieldError]:
-    """What is wrong with names, labels, annotations, owners and finalizers."""
+    """Yield the errors in names, labels, annotations, owners and finalizers."""
     metadata = obj["metadata"]
     name = metadata.get("name", "")
     if not name:

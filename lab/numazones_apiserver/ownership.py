@@ -1,4 +1,4 @@
-"""Who owns which field: ``metadata.managedFields``, kept on every write, and server-side apply.
+"""Field ownership: ``metadata.managedFields``, kept on every write, and server-side apply.
 
 KEP-555. An apply merges the configuration into the live object, takes away what its manager
 applied before and does not any more (unless another manager owns it), and conflicts where it
@@ -42,7 +42,7 @@ _ANCIENT = "ancient-changes"
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes, and how; each writer has one entry in managedFields."""
+    """Writer of a field and its operation; each has one entry in managedFields."""
 
     manager: str
     operation: str
@@ -119,7 +119,7 @@ def _ownable_fields(fields: Iterable[fieldsets.Path], reset: FieldSet) -> FieldS
 
 @dataclass(frozen=True, slots=True)
 class OwnershipChange:
-    """What decides how a write changes ownership: the kind's schema, the time, the fields it cannot set."""
+    """Inputs that decide how a write changes ownership: schema, time, and the fields it cannot set."""
 
     schema: Schema
     now: str
@@ -127,7 +127,7 @@ class OwnershipChange:
 
 
 def is_reset(managed_fields: Any) -> bool:
-    """Whether a written object asks to forget all ownership: a single empty entry."""
+    """Return whether an object asks to drop all ownership: a single empty entry."""
     return isinstance(managed_fields, list) and len(managed_fields) == 1 and not managed_fields[0]
 
 
@@ -172,7 +172,7 @@ def apply(
 
 
 def _last_applied_config(obj: Object) -> Any:
-    """What ``kubectl apply`` noted in its annotation when it last applied from the client's side."""
+    """Return the annotation that ``kubectl apply`` wrote when it last applied from the client's side."""
     annotations = obj.get("metadata", {}).get("annotations") or {}
     try:
         return orjson.loads(annotations.get(_LAST_APPLIED, "null"))

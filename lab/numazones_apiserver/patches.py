@@ -1,4 +1,4 @@
-"""What the PATCH verb does to an object: JSON patch, merge patch, strategic merge patch.
+"""Patches of the PATCH verb: JSON patch, merge patch, strategic merge patch.
 
 RFC 6902, RFC 7386 and, for the strategic kind, Kubernetes' sig-api-machinery
 strategic-merge-patch document; the merge keys and strategies come from the schema's

@@ -1,4 +1,4 @@
-"""What the API server adds to pods and rejects about them.
+"""Defaults that the API server sets on pods, and the pods it rejects.
 
 Defaults are those of core/v1 (pkg/apis/core/v1/defaults.go), of the Priority, ServiceAccount and
 DefaultTolerationSeconds admission plugins; checks are the ones that matter to schedulers and
@@ -148,7 +148,7 @@ def _native_amounts(amounts: Object | None) -> dict[str, quantity.Quantity]:
 
 
 class PodStrategy:
-    """How pods are written: with many defaults, an almost immutable spec and a status of their own."""
+    """Write pods: many defaults, an almost immutable spec, and a status of their own."""
 
     def __init__(self, priority_of: PriorityOf, defaults_of: DefaultsOf) -> None:
         self._priority_of = priority_of
@@ -204,7 +204,7 @@ class PodStrategy:
         return {**obj, "metadata": metadata, "spec": old["spec"], "status": status}
 
     def check(self, obj: Object, old: Object | None) -> Iterator[FieldError]:
-        """What is wrong with containers; on update, whether the spec changed where it may not."""
+        """Yield the errors of containers; on update, also of spec fields that must not change."""
         if old is None:
             spec = obj.get("spec") or {}
             yield from check_spec(spec, "spec")
@@ -216,7 +216,7 @@ class PodStrategy:
 
 
 def _check_update(spec: Object, old: Object) -> Iterator[FieldError]:
-    """What changed of a spec and must not."""
+    """Yield the errors of a changed spec."""
     yield from check_gates(spec, old)
     if old.get("schedulingGates"):
         yield from check_limits(spec, old)
@@ -239,7 +239,7 @@ def _without_mutable_fields(spec: Object, old: Object) -> Object:
 
 
 def check_spec(spec: Object, path: str) -> Iterator[FieldError]:
-    """What is wrong with a pod's spec."""
+    """Yield the errors of a pod's spec."""
     containers = spec.get("containers")
     if not containers:
         yield errors.required(f"{path}.containers")
@@ -288,7 +288,7 @@ def _check_resources(resources: Object, path: str) -> Iterator[FieldError]:
 
 
 def _never_overcommitted(name: str) -> bool:
-    """Whether requests must equal limits, as for hugepages and extended resources."""
+    """Return whether requests must equal limits, as for hugepages and extended resources."""
     native = "/" not in name or "kubernetes.io/" in name
     return name.startswith("hugepages-") or not native
 

@@ -1,4 +1,4 @@
-"""Which port a server of this machine listens on, when nobody has asked for a certain one."""
+"""Port that a local server listens on when none is configured."""
 
 import errno
 import random

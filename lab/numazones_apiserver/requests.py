@@ -1,4 +1,4 @@
-"""What a request asks for, read from its method, path and query.
+"""Parse a request's method, path and query.
 
 Paths are those of the Kubernetes API: ``/api/v1/...`` for the core group, ``/apis/GROUP/VERSION/...``
 for the others, ``namespaces/NAMESPACE/`` before namespaced resources.

@@ -41,7 +41,7 @@ def json_answer(
 
 
 def form_of(request: HTTPRequest) -> str:
-    """What the Accept header asks for: "Table", "Partial" for metadata only, or "" for whole objects."""
+    """Return the form in the Accept header: "Table", "Partial" for metadata only, or "" for whole objects."""
     for part in request.headers.get("Accept", "").split(","):
         media, *parameters = (one.strip() for one in part.split(";"))
         wanted = dict(one.partition("=")[::2] for one in parameters)
@@ -60,7 +60,7 @@ def form_of(request: HTTPRequest) -> str:
 
 
 def rendering(request: HTTPRequest, kind: Kind) -> Rendering | None:
-    """How a watch shows objects; None for objects as they are. A table's first event has its heads."""
+    """Return how a watch renders objects; None: as they are. A table's first event defines its columns."""
     form = form_of(request)
     if form == "Partial":
         return tables.partial_metadata

@@ -175,7 +175,7 @@ def _with_patch_strategy(target: Schema, source: Mapping[str, Any]) -> Schema:
 
 
 def is_evaluated(rule: Mapping[str, Any]) -> bool:
-    """Whether an ``x-kubernetes-validations`` rule is the one kind that this server evaluates."""
+    """Return whether this server evaluates the ``x-kubernetes-validations`` rule; it knows one kind."""
     return re.sub(r"\s", "", rule.get("rule", "")) == IMMUTABLE_RULE
 
 
@@ -360,7 +360,7 @@ def _has_format(value: str, name: str) -> bool:
 
 
 def is_timestamp(value: str) -> bool:
-    """Whether the text is an RFC 3339 time, as metav1.Time and metav1.MicroTime are written."""
+    """Return whether the text is an RFC 3339 time, as metav1.Time and metav1.MicroTime are written."""
     if not _RFC3339.fullmatch(value):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Which objects a list, a watch or a deletecollection selects, by labels and fields.
+"""Select objects by labels and fields, for a list, a watch or a deletecollection.
 
 The grammar of fields is apimachinery's pkg/fields; which fields may be selected differs by
 kind and is part of the kind's entry in the registry.
@@ -43,7 +43,7 @@ class FieldTerm:
     read: Callable[[Object], str]
 
     def matches(self, obj: Object) -> bool:
-        """Whether the object's field equals the value (or not, when negated)."""
+        """Return whether the object's field equals the value (or not, when negated)."""
         return (self.read(obj) == self.value) is not self.negated
 
 
@@ -84,11 +84,11 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether it selects every object."""
+        """Return whether the selector matches every object."""
         return self.labels.everything and not self.fields
 
     def matches(self, obj: Object) -> bool:
-        """Whether it selects the object."""
+        """Return whether the selector matches the object."""
         if self.fields and not all(term.matches(obj) for term in self.fields):
             return False
         return self.labels.matches(obj["metadata"].get("labels") or {})

@@ -144,7 +144,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where the server is, ``http://127.0.0.1:PORT``; known once it has been started."""
+        """Return the server's URL, ``http://127.0.0.1:PORT``; known once it has been started."""
         return self._listener.url if self._listener is not None else "http://in-process.invalid"
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Where objects are stored: one revision counter, and per resource a collection with a bounded history.
+"""Store objects: one revision counter, and per resource a collection with a bounded history.
 
 It plays etcd and the API server's watch cache at once. Objects are plain dicts that nobody changes
 once they are stored: a write stores a new dict. So history, snapshots and watchers share them, and

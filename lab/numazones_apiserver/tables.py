@@ -33,7 +33,7 @@ def instant(timestamp: Any) -> datetime | None:
 
 
 def age(timestamp: Any) -> str:
-    """How long ago a timestamp is."""
+    """Return the age of a timestamp."""
     then = instant(timestamp)
     if then is None:
         return UNKNOWN

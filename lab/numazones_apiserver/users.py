@@ -1,4 +1,4 @@
-"""Who makes a request: the administrator, or whom the administrator impersonates.
+"""User of a request: the administrator, or the user that the administrator impersonates.
 
 Nobody is authenticated by name here; ``Impersonate-User`` and the headers beside it (kubernetes.io,
 "User impersonation"; ``kubectl --as``) let a request be made in the name of anybody, which policies then see.

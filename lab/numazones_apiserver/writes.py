@@ -51,7 +51,7 @@ _REVIEWED_SUBRESOURCES = ("", "status")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the query of a write says."""
+    """Options in the query of a write."""
 
     manager: str = "unknown"
     subresource: str = ""
@@ -84,7 +84,7 @@ class Writes:
     # --- reading what is to be written --------------------------------------------------------
 
     def collection(self, kind: Kind) -> Collection:
-        """Where objects of a kind are kept."""
+        """Return the collection that stores objects of a kind."""
         return self.store.collection(*kind.collection)
 
     def live(self, kind: Kind, namespace: str, name: str) -> Version:
@@ -532,7 +532,7 @@ def _with_owners(obj: Object, owners: Ownership) -> Object:
 
 
 def _is_same(new: Object, live: Object) -> bool:
-    """Whether nothing changed, apart from the owners of fields."""
+    """Return whether nothing changed except the owners of fields."""
     if new.keys() != live.keys():
         return False
     for key, value in new.items():
@@ -551,7 +551,7 @@ def _desired_state(kind: Kind, obj: Object) -> Object:
 
 
 def _may_go(obj: Object) -> bool:
-    """Whether a deletion has nothing left to wait for."""
+    """Return whether a deletion has nothing left to wait for."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

@@ -1,4 +1,4 @@
-"""How long one admission takes: median time of deciding on a fresh pod on an empty node.
+"""Time one admission: the median of deciding on a new pod on an empty node.
 
 Timed is the whole decision: reading the pod's requests, hints, merge, allocation and the new node.
 Node and pod are built anew for every run, outside the timed part; nothing is kept from one decision

@@ -1,4 +1,4 @@
-"""How much the embedded API server carries on one core; prints JSON.
+"""Measure how much the embedded API server handles on one core; prints JSON.
 
 Server and clients share one process and one event loop, so figures are those of the pair.
 """

@@ -1,4 +1,4 @@
-"""How the operator copes with a large cluster: time to sync, memory, time per prediction, lag under load.
+"""Measure the operator on a large cluster: time to sync, memory, time per prediction, lag under load.
 
 The embedded API server runs in a process of its own and feeds the operator,
 which runs here through its real entry points: reflectors, forecasts, publisher. With --viewers the load is
@@ -139,7 +139,7 @@ async def measure(url: str, options: argparse.Namespace, viewers: Connection) ->
 
 @dataclass
 class Load:
-    """What was seen while load was applied, over all turns."""
+    """Measurements taken while load was applied, over all rounds."""
 
     lags: list[float] = field(default_factory=list)
     rss: list[float] = field(default_factory=list)
@@ -292,7 +292,7 @@ def largest(nodes: int) -> dict[str, int]:
 
 
 def situation(operator: Operator) -> dict[str, Any]:
-    """How long the loop is held before a plan is searched for, in processor time."""
+    """Return how long the event loop is blocked before the search for a plan starts, in processor time."""
     now = datetime.now(UTC)
     started = time.thread_time()
     cluster = operator.pipeline.state.cluster()

@@ -1,4 +1,4 @@
-"""Whether the programs keep their size: a cluster in which all comes and goes for as long as one likes.
+"""Check that programs do not grow: a cluster whose objects all come and go for as long as you like.
 
 Real processes: the operator with gate, page and rebalancing, the extender, an exporter for each node.
 API server, kubelets, scheduler and controllers are simulated in this one. Each round lets random pods come
@@ -106,7 +106,7 @@ class Watched:
         return self.counts_file.read_bytes().count(b"\n") if self.counts_file.exists() else 0
 
     def figures(self, warm_up: float) -> dict[str, Any]:
-        """What became of it after so many minutes."""
+        """Return the program's figures after the given minutes."""
         steady = [one for one in self.counts if one["minute"] >= warm_up] or self.counts[-1:]
         first, last = steady[0], steady[-1]
         sizes = [one["rss_mib"] for one in steady]
@@ -143,7 +143,7 @@ def slope(times: list[float], values: list[float]) -> float:
 
 
 def missed(name: str, figures: dict[str, Any]) -> Iterator[str]:
-    """What of a program does not meet the goals."""
+    """Yield the goals that a program misses."""
     # Where memory is traced, the tables of the tracing are the larger part of what is resident.
     deviation = figures.get("traced_deviation", figures["rss_deviation"])
     if deviation > FLAT:

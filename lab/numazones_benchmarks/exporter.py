@@ -1,4 +1,4 @@
-"""What the exporter costs a node, and its API server, when nothing happens and when something does.
+"""Measure what the exporter costs a node and its API server, idle and under change.
 
 The real program runs against a simulated node of 8 NUMA nodes, 256 CPUs and 110 pods: a sysfs tree, the
 kubelet's state files, podresources on a unix socket, control groups, and the embedded API server with the
@@ -206,7 +206,7 @@ def of_many_nodes(idle: dict[str, float], churn: dict[str, float], server: Count
 
 
 async def imports() -> dict[str, dict[str, float]]:
-    """What each of the libraries adds to a fresh process when it is imported."""
+    """Return what each library adds to a new process when it is imported."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IMPORTING, *IMPORTS, stdout=asyncio.subprocess.PIPE
     )
@@ -335,7 +335,7 @@ async def scrape(http: aiohttp.ClientSession, url: str) -> str:
 
 
 async def cycles_done(http: aiohttp.ClientSession, url: str) -> float:
-    """How often the exporter has read the node."""
+    """Return how often the exporter has read the node."""
     for family in text_string_to_metric_families(await scrape(http, url)):
         for sample in family.samples:
             if sample.name == "numazones_exporter_scan_duration_seconds_count":
@@ -391,7 +391,7 @@ async def idle_figures(
 
 
 def processor_seconds(process: psutil.Process) -> float:
-    """What a process and those that it has started have used."""
+    """Return the processor time of a process and its children."""
     return sum(sum(one.cpu_times()[:2]) for one in (process, *process.children()))
 
 

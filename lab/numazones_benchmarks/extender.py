@@ -1,4 +1,4 @@
-"""How fast the scheduler extender answers, over real HTTP, on a large cluster.
+"""Measure how fast the scheduler extender responds, over real HTTP, on a large cluster.
 
 The embedded API server runs in a process of its own and feeds the operator,
 which serves its extender here as in the scheduler's pod. A third process asks as kube-scheduler does: one pod

@@ -1,4 +1,4 @@
-"""How fast the scheduling gate releases pods, over real HTTP, on a large cluster.
+"""Measure how fast the scheduling gate releases pods, over real HTTP, on a large cluster.
 
 The embedded API server runs in a process of its own, feeds a leading operator,
 and binds each pod that is released to the first node that its affinity names, as a scheduler that keeps up

@@ -1,4 +1,4 @@
-"""How long ``kubectl numazones`` takes on a large dump: cold start, reading and answer, per command.
+"""Time ``kubectl numazones`` on a large dump: cold start, reading and answer, per command.
 
 The dump is made here: nodes filled by the library's own admission, pods of some deployments running on them
 and a few waiting, all objects as ``kubectl get -o json`` writes them. Each command is a process of its own,

@@ -1,4 +1,4 @@
-"""How long a browser takes to show a cluster: a report, from opening it until every node has its tile.
+"""Time how long a browser takes to show a cluster: from opening a report until every node has its tile.
 
 The nodes are simulated ones of all kinds, filled with pods at random. The browser is the chromium on PATH.
 

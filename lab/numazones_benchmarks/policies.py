@@ -1,4 +1,4 @@
-"""How fast the placement models decide: decisions a second per model, and the goals for large nodes.
+"""Measure how fast the placement models decide: decisions per second, and the goals for large nodes.
 
 A node of 2, 4 and 8 NUMA nodes with 32 CPUs each is filled with small pods of all QoS classes, each decided
 on the node that the one before left. Goals: 1,000 containers on 8 NUMA nodes placed by topology-aware in a
@@ -119,7 +119,7 @@ def place_by_topology_aware(numas: int, waiting: Sequence[Pod]) -> int:
 
 
 def koordinator_node(numas: int) -> KoordinatorNode:
-    """What koordlet publishes of a machine."""
+    """Return the objects that koordlet publishes for a machine."""
     allocatable = {"cpu": str(CPUS * numas), "memory": f"{128 * numas}Gi"}
     return KoordinatorNode.read({"status": {"allocatable": allocatable}}, topology_of("node", machine(numas)))
 

@@ -1,4 +1,4 @@
-"""How long a plan takes on a large cluster: 1,000 nodes and 10,000 pods unless told otherwise.
+"""Time a plan on a large cluster: 1,000 nodes and 10,000 pods by default.
 
 The nodes are filled by arrivals and departures until no zone has room for the pod that is wanted, so that
 the planner has to search. The snapshot is not part of the time: the operator keeps one anyway. As there, a

@@ -1,4 +1,4 @@
-"""How fast what-if runs are made: decisions a second on one core, and what a second core adds.
+"""Measure how fast what-if runs are: decisions per second on one core, and the gain of a second core.
 
 One machine of four NUMA nodes, 36 pods of random sizes and a hundred that leave and come back, under two
 settings: what `kubectl numazones whatif` does, through its own executors. One core and two take turns in one
@@ -120,7 +120,7 @@ def main() -> int:
 
 
 def ratio(one: Phase, two: Phase, clock: str) -> float:
-    """How many times as many decisions a second two cores make."""
+    """Return the ratio of decisions per second on two cores to those on one."""
     alone, together = float(getattr(one, clock)), float(getattr(two, clock))
     return two.decisions / together / (one.decisions / alone)
 

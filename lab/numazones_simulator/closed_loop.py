@@ -88,7 +88,7 @@ class StoryStuck(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What became of the pods that came to one scheduler."""
+    """Results of the pods that used one scheduler."""
 
     random: PodFates
     workers: PodFates
@@ -522,13 +522,13 @@ def _phase(pod: Body) -> str:
 
 
 def _is_answered(trainers: Iterable[Body]) -> bool:
-    """Whether one of the replicas runs, or so many were rejected that the next one will be, too."""
+    """Return whether a replica runs, or enough were rejected that the next one will be rejected too."""
     fates = fates_of(trainers)
     return fates.counts[RUNNING] > 0 or fates.rejected >= _CIRCLES
 
 
 def _have_grown(pods: list[Body], *, count: int) -> bool:
-    """Whether so many replicas run or wait; a ReplicaSet that goes in circles is not waited for."""
+    """Return whether that many replicas run or wait; a ReplicaSet that goes in circles is not waited for."""
     fates = fates_of(pods)
     return all(map(_is_settled, pods)) and (
         fates.total - fates.rejected >= count or fates.rejected >= _CIRCLES * count
@@ -540,7 +540,7 @@ def _creation_time(pod: Body) -> tuple[str, str]:
 
 
 def _is_settled(pod: Body) -> bool:
-    """Whether a pod runs, has failed, or has been told that no node has room."""
+    """Return whether a pod runs, has failed, or has been reported unschedulable."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
     if pod["spec"].get("nodeName"):

@@ -1,4 +1,4 @@
-"""What the simulated controllers have in common: watch objects and what they own, reconcile each in turn."""
+"""Base of the simulated controllers: watch objects and their dependents, reconcile each in turn."""
 
 import asyncio
 from abc import ABC, abstractmethod

@@ -29,7 +29,7 @@ class UnwritableMachine(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class MachineTree:
-    """Where a machine's files are."""
+    """Paths of a machine's files."""
 
     sysfs: Path
     procfs: Path
@@ -96,7 +96,7 @@ def _check(machine: Machine, offline: Mapping[int, int]) -> None:
 
 
 def _cpus_of_node_by_core(machine: Machine, cpu: CPU) -> int:
-    """How many CPUs the NUMA node would have if all its cores had as many threads as this CPU's."""
+    """Return how many CPUs the NUMA node would have if all its cores had as many threads as this CPU's."""
     cores = {(other.socket, other.core) for other in machine.cpus if other.numa == cpu.numa}
     return len(cores) * machine.cpus_of_core[cpu.numa, cpu.socket, cpu.core].bit_count()
 

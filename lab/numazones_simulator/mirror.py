@@ -1,4 +1,4 @@
-"""What the parts of a simulated cluster know of it: all objects of a resource, and each change."""
+"""Mirror that the parts of a simulated cluster share: all objects of a resource, and each change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a simulated node is made of: hardware, device plugins, and the kubelet's configuration.
+"""Definition of a simulated node: hardware, device plugins, and the kubelet's configuration.
 
 ``node_object`` derives the Node that a kubelet registers (``pkg/kubelet/nodestatus/setters.go``): capacity is
 the hardware, allocatable is what reservations leave (kubeReserved, systemReserved, hard eviction threshold),

@@ -123,7 +123,7 @@ async def wait_until_ready(address: str, nodes: int, programs: Programs, *, pati
 
 
 async def _missing_part(address: str, nodes: int) -> str:
-    """What an operator lacks; empty once it is ready."""
+    """Return what an operator still lacks; empty once it is ready."""
     try:
         await ask(f"{address}/readyz")
         metrics = await ask(f"{address}/metrics")

@@ -1,4 +1,4 @@
-"""What placement models other than the kubelet's bring to a simulated cluster.
+"""Placement models other than the kubelet's in a simulated cluster.
 
 Each model has its part with its own rules: an entry point of the group ``numazones.simulations``, under the
 model's name, names a ``Simulation``. Here is what such a part is, and what clusters do with all of them:
@@ -52,7 +52,7 @@ class RuntimePlugin(Protocol):
 
 
 class PublishedObject(NamedTuple):
-    """What an agent of the model publishes of a node."""
+    """Object that a model's agent publishes for a node."""
 
     resource: Resource
     body: Body

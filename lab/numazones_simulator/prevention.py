@@ -37,7 +37,7 @@ _RESOURCES = {
 
 
 class Prevention(StrEnum):
-    """How pods are kept from nodes whose kubelets would reject them."""
+    """Way to keep pods off nodes whose kubelets would reject them."""
 
     EXTENDER = "extender"
     GATE = "gate"

@@ -60,7 +60,7 @@ async def running(
 
 
 def _configuration(recording: Recording) -> dict[str, Any]:
-    """What the recorded kubelet answers to /configz."""
+    """Return what the recorded kubelet responds to /configz."""
     text = recording.kubelet_configuration.read_text(encoding="utf-8")
     content: dict[str, Any] = (
         json.loads(text) if recording.kubelet_configuration.suffix == ".json" else yaml.safe_load(text)

@@ -55,14 +55,14 @@ class Recording:
 
     @property
     def kubelet_configuration(self) -> Path:
-        """What the kubelet answered to /configz, else the file it was started with."""
+        """Return the kubelet's response to /configz, else the file it was started with."""
         path = self.directory / "configz.json"
         return path if path.exists() else self.directory / "kubelet-config.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDirectories:
-    """Where the exporter finds a node's files."""
+    """Paths where the exporter finds a node's files."""
 
     sysfs: Path
     procfs: Path

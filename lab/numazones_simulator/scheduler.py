@@ -197,7 +197,7 @@ class SimulatedScheduler:
 
 
 def is_schedulable(body: Mapping[str, Any], name: str = NAME) -> bool:
-    """Whether a pod waits for the scheduler of a name: no node, no gates, not being deleted."""
+    """Return whether a pod waits for the named scheduler: no node, no gates, not being deleted."""
     spec, metadata = body["spec"], body["metadata"]
     return (
         not spec.get("nodeName")

@@ -1,4 +1,4 @@
-"""What the simulator's commands say while they work: a progress line on a terminal, plain lines elsewhere."""
+"""Progress of the simulator's commands: a progress line on a terminal, plain lines elsewhere."""
 
 import shutil
 import sys
@@ -44,12 +44,12 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person is looking at the results."""
+        """Return whether a person is looking at the results."""
         return self._out.isatty()
 
     @property
     def columns(self) -> int | None:
-        """How wide the person's terminal is; None where there is none."""
+        """Return the width of the person's terminal; None if there is none."""
         return shutil.get_terminal_size().columns if self.is_terminal else None
 
     def progress(self, text: str) -> None:

@@ -39,7 +39,7 @@ MAX_EXPORTERS = 6
 
 
 class Publishing(StrEnum):
-    """Who publishes the zones of simulated nodes."""
+    """Publisher of the zones of simulated nodes."""
 
     EXPORTERS = "exporters"
     DIRECT = "direct"

@@ -27,24 +27,24 @@ RUNNING = "Running"
 
 @dataclass(slots=True)
 class PodFates:
-    """What became of the pods."""
+    """Counts of the pods by their fate."""
 
     counts: Counter[str] = field(default_factory=Counter)
     """Running, the kubelet's reason of a rejection, or Unschedulable for those that still wait → pods."""
 
     @property
     def total(self) -> int:
-        """How many pods have been decided on."""
+        """Return how many pods have been decided on."""
         return self.counts.total()
 
     @property
     def bound(self) -> int:
-        """How many pods a kubelet has decided on."""
+        """Return how many pods a kubelet has decided on."""
         return self.total - self.counts[UNSCHEDULABLE]
 
     @property
     def rejected(self) -> int:
-        """How many pods a kubelet, or its runtime, did not take."""
+        """Return how many pods a kubelet, or its runtime, rejected."""
         return self.bound - self.counts[RUNNING]
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ from numazones_koordinator.trial import Grant
 
 
 class Stage(StrEnum):
-    """Where in the scheduling cycle a pod was rejected."""
+    """Stage of the scheduling cycle that rejected a pod."""
 
     PRE_FILTER = "PreFilter"
     FILTER = "Filter"
@@ -74,17 +74,17 @@ class Admission:
 
     @property
     def admitted(self) -> bool:
-        """Whether the pod can be placed there."""
+        """Return whether the pod can be placed there."""
         return self.outcome.stage is None
 
     @property
     def reason(self) -> str:
-        """Of a rejection, the status code, such as Unschedulable; empty if admitted."""
+        """Return the status code of a rejection, such as Unschedulable; empty if admitted."""
         return "" if self.admitted else str(self.outcome.status.code)
 
     @property
     def message(self) -> str:
-        """Of a rejection, the scheduler's reasons; empty if admitted."""
+        """Return the scheduler's reasons for a rejection; empty if admitted."""
         return self.outcome.status.message
 
     @property
@@ -113,7 +113,7 @@ class Admission:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """What the scheduler writes on the pod before it binds it; empty if rejected."""
+        """Return the annotations that the scheduler writes on the pod before binding; empty if rejected."""
         outcome, before = self.outcome, self.before
         if not self.admitted:
             return {}

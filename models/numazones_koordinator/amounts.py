@@ -70,12 +70,12 @@ def minus(first: Amounts, second: Amounts) -> dict[str, int]:
 
 
 def within(request: Amounts, available: Amounts) -> bool:
-    """Whether no resource listed as available is exceeded; what is not listed there does not count."""
+    """Return whether no resource listed as available is exceeded; unlisted resources do not count."""
     return all(request[name] <= amount for name, amount in available.items() if name in request)
 
 
 def nothing(resources: Amounts) -> bool:
-    """Whether all amounts are 0."""
+    """Return whether all amounts are 0."""
     return not any(resources.values())
 
 

@@ -64,7 +64,7 @@ _PRIORITY_CLASSES = frozenset(name for *_, name in _PRIORITIES)
 
 
 class TopologyPolicy(StrEnum):
-    """How a pod's resources are to be aligned; any other word crashes the scheduler."""
+    """Alignment policy of a pod; any other word crashes the scheduler."""
 
     NONE = ""
     BEST_EFFORT = "BestEffort"
@@ -73,14 +73,14 @@ class TopologyPolicy(StrEnum):
 
 
 class Exclusive(StrEnum):
-    """Whether a pod avoids NUMA nodes that are used otherwise; any other word acts like none of these."""
+    """Exclusivity of a pod on NUMA nodes; any other word acts like none of these."""
 
     PREFERRED = "Preferred"
     REQUIRED = "Required"
 
 
 class CPUBindPolicy(StrEnum):
-    """How a pod's CPUs are to lie in cores."""
+    """Placement of a pod's CPUs in cores."""
 
     DEFAULT = "Default"
     FULL_PCPUS = "FullPCPUs"
@@ -89,7 +89,7 @@ class CPUBindPolicy(StrEnum):
 
 
 class CPUExclusivePolicy(StrEnum):
-    """What a bound pod must not share with pods of the same policy."""
+    """Things that a bound pod must not share with pods of the same policy."""
 
     NONE = "None"
     PCPU_LEVEL = "PCPULevel"
@@ -97,7 +97,7 @@ class CPUExclusivePolicy(StrEnum):
 
 
 class NodeCPUBindPolicy(StrEnum):
-    """How a node binds the CPUs of all pods."""
+    """Binding of all pods' CPUs on a node."""
 
     NONE = "None"
     FULL_PCPUS_ONLY = "FullPCPUsOnly"
@@ -156,7 +156,7 @@ class KubeletCPUPolicy:
 
     @property
     def full_pcpus_only(self) -> bool:
-        """Whether the static policy takes whole cores only."""
+        """Return whether the static policy takes whole cores only."""
         return self.policy == "static" and (self.options or {}).get("full-pcpus-only") == "true"
 
 
@@ -310,7 +310,7 @@ def cpu_list(key: str, listed: str) -> CPUSet:
 
 
 def may_bind_cpus(labels: Mapping[str, str], priority: int | None) -> bool:
-    """Whether the pod is LSE or LSR with production priority, which is the default for these classes."""
+    """Return whether the pod is LSE or LSR with production priority, the default for these classes."""
     if labels.get(QOS_CLASS) not in {"LSE", "LSR"}:
         return False
     return _priority_class(labels, priority) in {"", "koord-prod"}

@@ -1,4 +1,4 @@
-"""What NodeNUMAResource has recorded on a node: CPU sets, amounts per NUMA node, and how each is used.
+"""Allocations that NodeNUMAResource has recorded on a node: CPU sets, amounts per NUMA node, and their use.
 
 Rules: ``nodenumaresource/node_allocation``. Books are immutable; changes share what stays. A CPU may be in
 the sets of several running pods, whose annotations nobody checks. NUMA nodes that ever had something
@@ -17,7 +17,7 @@ from numazones_koordinator.cpu_topology import CPUTopology
 
 
 class Use(StrEnum):
-    """How pods use a NUMA node."""
+    """Use of a NUMA node by pods."""
 
     IDLE = "idle"
     SINGLE = "single"
@@ -28,7 +28,7 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one pod was given."""
+    """Resources that one pod was given."""
 
     cpus: CPUSet = 0
     numa_resources: NUMAResources = ()

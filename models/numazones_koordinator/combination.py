@@ -91,7 +91,7 @@ def _join(first: _Run, second: _Run) -> _Run:
 
 
 def _covers(earlier: Found, later: Found) -> bool:
-    """Whether the earlier one has replaced whatever the later one would replace."""
+    """Return whether the earlier set has replaced whatever the later one would replace."""
     one, other = earlier.numas.bit_count(), later.numas.bit_count()
     if one != other:
         return one < other
@@ -99,7 +99,7 @@ def _covers(earlier: Found, later: Found) -> bool:
 
 
 def replaces(new: Found, best: Found) -> bool:
-    """Whether a set replaces an equally preferred one: by fewer NUMA nodes, else lower ids, or score."""
+    """Return whether a set replaces an equally preferred one: fewer NUMA nodes, else lower ids, or score."""
     one, other = new.numas.bit_count(), best.numas.bit_count()
     if one != other:
         return one < other

@@ -1,4 +1,4 @@
-"""Which CPUs a bound pod gets: ``nodenumaresource/cpu_accumulator``.
+"""Choose the CPUs of a bound pod: ``nodenumaresource/cpu_accumulator``.
 
 First one NUMA node that has enough, then one socket, then the largest sockets whole, then what is
 left, core by core or CPU by CPU. "First" is, by the node's strategy, the fullest or the emptiest.
@@ -23,7 +23,7 @@ class NoCPUs(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """How CPUs are chosen."""
+    """Order in which CPUs are chosen."""
 
     bind_policy: str
     exclusive_policy: str

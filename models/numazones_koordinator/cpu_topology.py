@@ -93,7 +93,7 @@ class CPUTopology:
 
     @property
     def valid(self) -> bool:
-        """Whether there are CPUs."""
+        """Return whether there are CPUs."""
         return bool(self.cpus)
 
     def whole_cores(self, cpus: CPUSet) -> CPUSet:

@@ -117,7 +117,7 @@ class Candidate:
             raise unschedulable(INSUFFICIENT_AMPLIFIED)
 
     def _check_binding(self) -> bool:
-        """Whether a bind policy is required of the pod's CPUs."""
+        """Return whether the pod's CPUs require a bind policy."""
         host, request = self.node.host, self.request
         topology = host.topology
         if topology is None or not topology.valid:

@@ -1,4 +1,4 @@
-"""What DeviceShare has recorded on a node, and how it gives devices to a pod.
+"""Devices that DeviceShare has recorded on a node, and how it assigns them to a pod.
 
 Rules: ``deviceshare/{device_cache,device_allocator,allocator_gpu,device_resources}``, without what the
 package's reference names as not modelled.

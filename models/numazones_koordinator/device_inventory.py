@@ -21,7 +21,7 @@ _MAX_NUMA_ID = 63
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a device is plugged in."""
+    """Position where a device is plugged in."""
 
     socket: int
     numa: int

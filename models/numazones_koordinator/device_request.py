@@ -1,4 +1,4 @@
-"""What a pod asks of devices, in the units in which devices are given out.
+"""Device requests of a pod, in the units in which devices are assigned.
 
 Rules: ``deviceshare/utils`` (which resources may be combined, what they stand for) and
 ``devicehandler_gpu`` (how many devices, how much of each). Modelled are GPUs, and RDMA and FPGA devices as
@@ -47,7 +47,7 @@ _UNMODELLED = (api.DEVICE_ALLOCATE_HINT, api.DEVICE_JOINT_ALLOCATE, api.GPU_PART
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """What a pod asks of one type of device."""
+    """Request of a pod for one type of device."""
 
     count: int
     each: Amounts
@@ -56,7 +56,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What a pod asks of devices."""
+    """Request of a pod for devices."""
 
     shares: Mapping[str, DeviceShare]
     """By device type."""
@@ -119,12 +119,12 @@ def _check(own: Amounts) -> None:
 
 
 def _whole_or_part(amount: int) -> bool:
-    """Whether a share is at most one device, or whole devices (percent)."""
+    """Return whether a share is at most one device, or a whole number of devices (percent)."""
     return whole(amount) <= _WHOLE_DEVICE or whole(amount) % _WHOLE_DEVICE == 0
 
 
 def _sensible(own: Amounts) -> bool:
-    """Whether the amounts of core and memory ratio fit the number of GPUs."""
+    """Return whether the core and memory ratios fit the number of GPUs."""
     percentages = [whole(own[name]) for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in own]
     if GPU_SHARED in own:
         gpus = whole(own[GPU_SHARED])

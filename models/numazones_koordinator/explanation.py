@@ -1,4 +1,4 @@
-"""Why a pod was placed or rejected, in plain words, and which known defects of koord-scheduler decided.
+"""Explain why a pod was placed or rejected, and which known defects of koord-scheduler decided.
 
 The stages are run once more, and what they were given is told: policies, hints per resource, what the
 merge made of them, exclusivity, what the pod gets. Defects are named only where they bear on this pod.
@@ -179,7 +179,7 @@ def _gaps_in_the_records(admission: Admission) -> Iterator[str]:
 
 
 def _fits_if_spread_well(candidate: Candidate) -> bool:
-    """Whether a set of NUMA nodes would do if those with least available gave first, as is intended."""
+    """Return whether a set of NUMA nodes would do if the fullest gave first, as is intended."""
     node = candidate.node
     if not 1 < len(node.host.zones) <= _MAX_NUMA_NODES:
         return False

@@ -1,4 +1,4 @@
-"""Which sets of NUMA nodes could serve a pod: the hints of both providers.
+"""Hints of both providers: the sets of NUMA nodes that could serve a pod.
 
 Rules: ``nodenumaresource/resource_manager.GetTopologyHints`` and ``deviceshare/topology_hint``. Every set of
 NUMA nodes is tried. Amounts: a set that one resource fails on is no hint for any; all hints are preferred
@@ -131,7 +131,7 @@ class _Scorer:
         """(resource, weight, NUMA id → all of it, NUMA id → what is left of it)"""
 
     def score(self, numas: int) -> int:
-        """How good a set is."""
+        """Return the score of a set."""
         ids = numa_ids(numas)
         parts = []
         for name, weight, all_, left in self.weighted:

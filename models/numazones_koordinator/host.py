@@ -1,4 +1,4 @@
-"""What of a node does not change from pod to pod: its objects as koord-scheduler reads them.
+"""Constant part of a node: its objects as koord-scheduler reads them.
 
 Rules: ``nodenumaresource/topology_options`` (NodeResourceTopology v1alpha1) and ``util``
 (amplification, policies). What can't be read in an annotation counts as not there, as upstream; only an
@@ -221,7 +221,7 @@ class Host:
 
     @property
     def required_bind_policy(self) -> str:
-        """How the node binds the CPUs of every pod; empty: it does not."""
+        """Return how the node binds the CPUs of every pod; empty if it does not."""
         if self.bind_policy is NodeCPUBindPolicy.FULL_PCPUS_ONLY:
             return CPUBindPolicy.FULL_PCPUS
         return CPUBindPolicy.SPREAD_BY_PCPUS if self.bind_policy is NodeCPUBindPolicy.SPREAD_BY_PCPUS else ""
@@ -301,6 +301,6 @@ def _bind_policy(labels: Mapping[str, str], kubelet: KubeletCPUPolicy) -> NodeCP
 
 
 def _takes_fullest_first(labels: Mapping[str, str], scheduler: Scheduler) -> bool:
-    """Whether the fullest comes first; every other word in the label means the emptiest."""
+    """Return whether the fullest comes first; every other word in the label means the emptiest."""
     word = labels.get(api.NODE_NUMA_ALLOCATE_STRATEGY, "")
     return word == MOST_ALLOCATED if word else scheduler.numa_scoring.most_allocated

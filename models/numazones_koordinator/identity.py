@@ -1,4 +1,4 @@
-"""What Koordinator is called, and which objects it reads: what all its parts agree on."""
+"""Names of Koordinator and of the objects it reads, shared by all its parts."""
 
 from numazones.placement.model import ObjectKind
 

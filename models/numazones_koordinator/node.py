@@ -86,7 +86,7 @@ class Node:
         return self.host.name
 
     def holds(self, uid: str) -> bool:
-        """Whether the pod is on the node."""
+        """Return whether the pod is on the node."""
         return uid in self.members
 
     def bind(self, pod: Pod) -> "Node":
@@ -231,6 +231,6 @@ def _hashable(value: object) -> Hashable:
 
 
 def _has_ended(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod object has ended."""
+    """Return whether a pod object has ended."""
     status = pod.get("status")
     return isinstance(status, Mapping) and status.get("phase") in _FINISHED

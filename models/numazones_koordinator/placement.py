@@ -37,7 +37,7 @@ class KoordinatorPlacement(PlacementAboveKubelet[Node]):
 
     @property
     def room(self) -> Room:
-        """What NUMA nodes have left: CPU in milli-CPUs, other resources in whole units."""
+        """Return what NUMA nodes have left: CPU in milli-CPUs, other resources in whole units."""
         amounts: dict[str, dict[int, int]] = {}
         for numa, left in self.node.available().items():
             for name, amount in left.items():

@@ -1,4 +1,4 @@
-"""What the scheduler reads out of a pod once per scheduling cycle: PreFilter of both plugins.
+"""Request that the scheduler derives from a pod once per scheduling cycle: PreFilter of both plugins.
 
 Rules: ``nodenumaresource/plugin.PreFilter``; ``deviceshare/utils`` and ``devicehandler_gpu``.
 """
@@ -66,7 +66,7 @@ class Request:
 
     @property
     def exclusive(self) -> str:
-        """How strictly NUMA nodes are exclusive; required by default for pods with a policy of their own."""
+        """Return how strictly NUMA nodes are exclusive; required by default if the pod has its own policy."""
         if not self.numa.exclusive and self.numa.policy:
             return Exclusive.REQUIRED
         return self.numa.exclusive

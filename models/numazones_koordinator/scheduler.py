@@ -1,4 +1,4 @@
-"""How koord-scheduler is set up: the arguments of its plugins."""
+"""Settings of koord-scheduler: the arguments of its plugins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -50,7 +50,7 @@ def score_device(strategy: ScoringStrategy, asked: Amounts, total: Amounts, free
 
 
 def counts(name: str, asked: Counted) -> bool:
-    """Whether a resource counts in a pod's score."""
+    """Return whether a resource counts in a pod's score."""
     return name in _NATIVE or bool(asked.get(name)) or not _is_extended(name)
 
 

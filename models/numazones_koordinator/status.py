@@ -1,4 +1,4 @@
-"""How a stage of the scheduling cycle ends: the scheduler framework's status, and what is no verdict."""
+"""Result of a stage of the scheduling cycle: the framework's status, or no verdict."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Status:
 
     @property
     def success(self) -> bool:
-        """Whether the stage let the pod pass."""
+        """Return whether the stage let the pod pass."""
         return self.code is Code.SUCCESS
 
     @property

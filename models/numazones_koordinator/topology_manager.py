@@ -41,14 +41,14 @@ _IMPOSSIBLE = (Hint(None, preferred=False, unsatisfied=True),)
 
 @dataclass(frozen=True, slots=True)
 class Exclusivity:
-    """Which sets of NUMA nodes a pod avoids because of how others use them."""
+    """Sets of NUMA nodes that a pod avoids because of how others use them."""
 
     required: bool
     uses: tuple[Use, ...]
     """Of the NUMA nodes 0, 1, … as released code lists them: it asks by id."""
 
     def violated_by(self, numas: int) -> bool:
-        """Whether the set mixes pods of one NUMA node with pods that span several.
+        """Return whether the set mixes pods of one NUMA node with pods that span several.
 
         Raises:
             SchedulerCrash: an id is not below the number of NUMA nodes.
@@ -75,7 +75,7 @@ def exclusivity(word: str, uses: Iterable[Use]) -> Exclusivity:
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """How the hints of one pod on one node are merged.
+    """Merge of the hints of one pod on one node.
 
     Raises:
         SchedulerCrash: the policy is none that the scheduler knows.
@@ -99,7 +99,7 @@ class Merging:
 
     @property
     def gaps(self) -> bool:
-        """Whether ids have gaps on which the scheduler may crash, somewhere in its walk."""
+        """Return whether ids have gaps that may crash the scheduler, somewhere in its walk."""
         return self.exclusive.required and self.every.bit_length() > len(self.exclusive.uses)
 
     def preferred_hint(self, providers: Sequence[Hints | None]) -> Hint | None:

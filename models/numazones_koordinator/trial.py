@@ -45,7 +45,7 @@ class Uncountable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a pod would be given."""
+    """Resources that a pod would be given."""
 
     numa_resources: NUMAResources = ()
     """By NUMA id; NUMA nodes that give nothing are left out."""
@@ -103,7 +103,7 @@ class Trials:
         return outcome
 
     def fits(self, numas: int) -> bool:
-        """Whether the pod fits on a set of NUMA nodes: ``on`` would give what it needs.
+        """Return whether the pod fits on a set of NUMA nodes: ``on`` would give what it needs.
 
         That is told without choosing CPUs wherever their number tells it.
 
@@ -362,7 +362,7 @@ def numa_ids(numas: int) -> tuple[int, ...]:
 
 
 def bound_there(node: Node, request: Request) -> bool:
-    """Whether the pod gets CPUs of its own on a node.
+    """Return whether the pod gets exclusive CPUs on a node.
 
     Raises:
         Rejected: the node binds every pod, and this one asks for a fraction of a CPU.

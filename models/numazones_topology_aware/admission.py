@@ -35,7 +35,7 @@ _NO_DEVICES: Mapping[str, Iterable[PodDevice]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ContainerAllocation:
-    """What a container was given."""
+    """Resources that a container was given."""
 
     pool: str
     kind: CPUType

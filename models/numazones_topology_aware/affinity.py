@@ -33,7 +33,7 @@ class Affinity:
     weight: int
 
     def selects(self, subject: Subject) -> bool:
-        """Whether a container is selected."""
+        """Return whether a container is selected."""
         return self.scope.holds(subject) and self.match.holds(subject)
 
 

@@ -31,7 +31,7 @@ _SPEED_SELECT = ("pctPriority", "sstClosID")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the policy was configured with; values are as written."""
+    """Configuration of the policy; values are as written."""
 
     pin_cpu: bool = False
     pin_memory: bool = False

@@ -18,7 +18,7 @@ from numazones_topology_aware.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class CPUAllocator:
-    """What picking needs to know of a machine; answers are cached."""
+    """Machine facts that the choice of CPUs needs; results are cached."""
 
     topology: Topology
     classes: Classes

@@ -16,7 +16,7 @@ _STRENGTH = {"performance": 0, "balance_performance": 1, "balance_power": 2, "po
 
 
 class Priority(StrEnum):
-    """What a container may prefer its exclusive CPUs to be."""
+    """Kind of exclusive CPUs that a container may prefer."""
 
     HIGH = "high"
     NORMAL = "normal"

@@ -18,7 +18,7 @@ _POSITION = {CPUType.NORMAL: 0, CPUType.RESERVED: 1, CPUType.PRESERVE: 2}
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a container holds."""
+    """Resources that a container holds."""
 
     container: str
     pool: int
@@ -50,7 +50,7 @@ class Grant:
 
     @property
     def follows_pool(self) -> bool:
-        """Whether it runs on its pool's sharable CPUs, and so gets an update whenever they change."""
+        """Return whether the container runs on its pool's sharable CPUs, and is updated when they change."""
         return self.kind is CPUType.NORMAL and (self.portion > 0 or not self.exclusive)
 
 

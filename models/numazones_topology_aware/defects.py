@@ -41,7 +41,7 @@ class _Case:
 
 
 def found_in(outcome: Outcome) -> tuple[str, ...]:
-    """What a container's owner would not expect; empty if all is as documented."""
+    """Return the effects that a container's owner would not expect; empty if all is as documented."""
     known = outcome.node.containers.get(outcome.subject)
     if outcome.assessment is None or known is None:
         return ()

@@ -1,4 +1,4 @@
-"""What becomes of a node as pods and containers come and go.
+"""Changes of a node as pods and containers come and go.
 
 Each event answers with what the runtime is told. An event that fails tells nothing, but what it had
 already prepared for other containers is not lost: it is told with the next successful one.

@@ -1,4 +1,4 @@
-"""Why a pod's containers went where they went, in plain words with numbers."""
+"""Explain why a pod's containers went where they went, in plain words with numbers."""
 
 from dataclasses import dataclass
 from itertools import islice, pairwise

@@ -107,7 +107,7 @@ class Expression:
             raise InvalidDocument(f"{self.operator} takes {wanted or 'no'} value{'s' if wanted != 1 else ''}")
 
     def holds(self, subject: Subject) -> bool:
-        """Whether a container is selected."""
+        """Return whether a container is selected."""
         if self.operator == ALWAYS_TRUE:
             return True
         value = self._value(subject)

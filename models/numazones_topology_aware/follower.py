@@ -65,7 +65,7 @@ class Follower:
         self._states.append(_after(self._states[-1], event))
 
     def agrees(self, topology: Body, now: float) -> bool:
-        """Whether the pools that are published are those after some of the events; these are settled then."""
+        """Return whether the published pools are those after some of the events; settles those events."""
         if topology is self._published and self._contradicted is None:
             return True
         pools = published_pools(topology)

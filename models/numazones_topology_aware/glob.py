@@ -9,7 +9,7 @@ class InvalidPattern(ValueError):
 
 
 def valid(pattern: str) -> bool:
-    """Whether a text is a pattern."""
+    """Return whether a text is a pattern."""
     try:
         _compile(pattern)
     except InvalidPattern:
@@ -18,7 +18,7 @@ def valid(pattern: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a pattern describes the whole of a text.
+    """Return whether a pattern describes the whole of a text.
 
     Raises:
         InvalidPattern: the text is not a pattern.

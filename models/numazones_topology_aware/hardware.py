@@ -1,4 +1,4 @@
-"""What the topology-aware policy reads from sysfs beyond what the kubelet's ``Machine`` says.
+"""Hardware facts that the policy reads from sysfs beyond the kubelet's ``Machine``.
 
 Clusters (L2 groups), caches, core kinds, base frequencies and energy preferences decide which CPUs
 are picked; devices' local CPUs become topology hints; movable memory switches cold starts off.
@@ -16,7 +16,7 @@ _L3 = 3
 
 @dataclass(frozen=True, slots=True)
 class CPUDetails:
-    """What one logical CPU reports about itself."""
+    """Details that one logical CPU reports."""
 
     cluster: int = 0
     """Id as the kernel reports it, unique within the die."""

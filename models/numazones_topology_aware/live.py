@@ -71,7 +71,7 @@ class PublishedPool:
 
 
 def policy_of(topology: Mapping[str, Any]) -> str | None:
-    """Which policy maintains a NodeResourceTopology: ``topology-aware``, ``balloons``; None: neither."""
+    """Return the policy that maintains a NodeResourceTopology: ``topology-aware``, ``balloons``, or None."""
     attributes = _attributes(topology)
     name = attributes.get(_POLICY)
     return name if name in {TOPOLOGY_AWARE, BALLOONS} else None
@@ -184,7 +184,7 @@ def _with_pods(
 
 
 def _creates_any(node: Node, pod: Pod, uncreated: Collection[str]) -> bool:
-    """Whether containers of a pod that was tried before have been created since, by its status."""
+    """Return whether containers of a previously tried pod have been created since, by its status."""
     for container in missing(node, pod):
         if container.name not in uncreated:
             return True

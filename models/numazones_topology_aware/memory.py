@@ -40,7 +40,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class MemoryState:
-    """Who holds memory where."""
+    """Memory held per NUMA node, and its holders."""
 
     claims: Mapping[str, Claim] = field(default_factory=dict)
     """Container id → claim."""
@@ -246,7 +246,7 @@ class MemoryAllocator:
         return "there is no normal memory within reach"
 
     def _is_exceeded(self, zones: Mapping[int, int], start: int, size: int) -> bool:
-        """Whether any zone that touches the start is over-committed with a new claim of a size in it."""
+        """Return whether a new claim would over-commit any zone that touches the start."""
         for zone, used in zones.items():
             if zone & start:
                 total = used + size if zone & start == start else used

@@ -20,7 +20,7 @@ from numazones_topology_aware.topology_hints import Hint
 
 @dataclass(frozen=True, slots=True)
 class ContainerUpdate:
-    """What the runtime is to set for a container; None: nothing, an empty set: no pinning."""
+    """Settings the runtime must apply to a container; None: nothing, an empty set: no pinning."""
 
     cpus: CPUSet | None = None
     mems: int | None = None
@@ -61,7 +61,7 @@ class Known:
 
     @property
     def wants(self) -> Requirements:
-        """What it asks for now."""
+        """Return the container's current request."""
         return self.resized or self.requirements
 
     @property
@@ -109,7 +109,7 @@ class Node:
         return frozenset(self.containers[name].sandbox.uid for name in self.grants)
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod's containers hold something here."""
+        """Return whether a pod's containers hold something here."""
         return any(self.containers[name].sandbox.uid == uid for name in self.grants)
 
     @property

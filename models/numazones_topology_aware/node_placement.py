@@ -31,7 +31,7 @@ class TopologyAwarePlacement(PlacementAboveKubelet[Node]):
 
     @property
     def room(self) -> Room:
-        """What the smallest pools have left: CPU in milli-CPUs, memory in bytes."""
+        """Return what the smallest pools have left: CPU in milli-CPUs, memory in bytes."""
         leaves = [pool for pool in self.node.pools if pool.leaf]
         amounts = {
             CPU: {pool.id: max(self.node.cpus.free(pool), 0) for pool in leaves},

@@ -28,7 +28,7 @@ LEVEL_NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What does not change while containers come and go."""
+    """Constant part of the policy while containers come and go."""
 
     topology: Topology
     config: Configuration

@@ -159,7 +159,7 @@ class PoolSelection:
         return self.policy.burstable_level
 
     def memory_offer(self, pool: Pool, wanted: Request) -> Offer | None:
-        """What memory a pool offers, near the container's pod resources if it wants that."""
+        """Return the memory a pool offers, near the container's pod resources if it prefers that."""
         if wanted.by_hints and wanted.memory_types != PRESERVE:
             nodes = self.hinted_nodes(pool.memory_of(wanted.memory_types), wanted.memory_types)
             if nodes and (offer := self.ask(wanted, nodes, wanted.memory_types)) is not None:
@@ -167,7 +167,7 @@ class PoolSelection:
         return self.plain_memory_offer(pool, wanted)
 
     def plain_memory_offer(self, pool: Pool, wanted: Request) -> Offer | None:
-        """What memory a pool offers; a container that preserves its memory is accounted in the root."""
+        """Return the memory a pool offers; a container that preserves its memory is accounted in the root."""
         if wanted.memory_types == PRESERVE:
             nodes = self.policy.tree.root.memory_of(ALL)
             return self.ask(wanted, nodes, self.policy.memory.types_of(nodes))
@@ -326,7 +326,7 @@ class PoolSelection:
 
 
 def is_idle(known: Known, kind: CPUType) -> bool:
-    """Whether a container keeps its pool from being drained although it asks for no CPU."""
+    """Return whether a container keeps its pool from being drained although it requests no CPU."""
     if kind is CPUType.RESERVED:
         return False
     qos = known.sandbox.qos

@@ -67,7 +67,7 @@ class Pool:
 
     @property
     def leaf(self) -> bool:
-        """Whether it has no children."""
+        """Return whether the pool has no children."""
         return len(self.descendants) == 1
 
 
@@ -102,7 +102,7 @@ class Tree:
         return cls(tuple(_with_relatives(finished)))
 
     def existing_level(self, wanted: int) -> PoolKind:
-        """What stands for a level (see ``LEVELS``): the kind of the first pool, by id, at or above it."""
+        """Return the kind that stands for a level (see ``LEVELS``): that of the first pool at or above it."""
         for pool in self.pools:
             if LEVELS[pool.kind] <= wanted:
                 return pool.kind

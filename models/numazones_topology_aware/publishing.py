@@ -1,4 +1,4 @@
-"""What the plugin publishes of a node: zones of its NodeResourceTopology (topology.node.k8s.io/v1alpha2)."""
+"""Publish a node as the plugin does: zones of its NodeResourceTopology (topology.node.k8s.io/v1alpha2)."""
 
 from typing import Any
 

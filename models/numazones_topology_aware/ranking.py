@@ -1,4 +1,4 @@
-"""Which pool suits a container best, in the order of the released code (``compareScores``).
+"""Rank pools for a container, in the order of the released code (``compareScores``).
 
 Pools that don't fit are not left out, they only come last. The code's comparison is no order in two
 cases; then the result depends on the sorting algorithm, and Go's is used: one pool has enough isolated
@@ -57,7 +57,7 @@ CONTRADICTION = "the order of comparison: the code's rules contradict each other
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What speaks for a pool."""
+    """Score of a pool."""
 
     pool: Pool
     isolated: int
@@ -196,7 +196,7 @@ def _first(policy: Policy, request: Request, score: Score) -> tuple[Any, ...]:
 
 
 def _last(request: Request, qos: QOSClass, score: Score) -> tuple[Any, ...]:
-    """What is compared after affinity, hints and memory."""
+    """Return the criteria after affinity, hints and memory."""
     pool, cpu = score.pool, request.cpu
     types = request.memory_types
     isolated = max(score.isolated, 0) if cpu.isolate else 0
@@ -223,7 +223,7 @@ def _last(request: Request, qos: QOSClass, score: Score) -> tuple[Any, ...]:
 def _contradictory(
     standings: Sequence[_Standing], wanted: int | None, precedes: Callable[[_Standing, _Standing], bool]
 ) -> bool:
-    """Whether each of two pools comes before the other."""
+    """Return whether each of two pools comes before the other."""
     fits = {(one.isolated, one.shared) for one in standings}
     levels = {one.level for one in standings}
     possible = {(True, False), (False, True)} <= fits or (
@@ -260,7 +260,7 @@ def _precedes_on_level(one: _Standing, other: _Standing, wanted: int) -> bool:
 
 
 def _reason(one: _Standing, other: _Standing) -> str:
-    """What puts one pool before the next."""
+    """Return why one pool comes before the next."""
     if (one.isolated, one.shared) != (other.isolated, other.shared):
         return ENOUGH if one.isolated >= other.isolated and one.shared >= other.shared else CONTRADICTION
     for names, ours, theirs in (

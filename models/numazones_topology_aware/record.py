@@ -1,4 +1,4 @@
-"""What is written down of a followed node, and the node read from that again.
+"""Record of a followed node, and the node read from it again.
 
 The policy publishes what its pools have left. Who sits in which pool depends on what happened there and in
 which order, so it is written down beside: per container its pool, exclusive CPUs and memory zone, by the age
@@ -150,7 +150,7 @@ def _node(fresh: Node, pods: Mapping[str, Pod], entries: Sequence[_Entry], zones
 
 
 def _grant(fresh: Node, known: Known, entry: _Entry, pool: Pool) -> Grant:
-    """What a container holds by what it asks for and where it is."""
+    """Return a container's grant, from its request and its place."""
     try:
         wanted = request.build(fresh.policy, known.sandbox, entry.container, known.wants)
     except Rejection as rejection:

@@ -1,4 +1,4 @@
-"""What the policy makes of a container: kind of CPUs, exclusive and shared amounts, memory, preferences."""
+"""Request that the policy derives from a container: kind of CPUs, exclusive and shared amounts, memory."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +28,7 @@ _SEVERAL = 2
 
 
 class CPUType(StrEnum):
-    """Which CPUs a container runs on."""
+    """Kind of CPUs that a container runs on."""
 
     NORMAL = "normal"
     RESERVED = "reserved"
@@ -123,7 +123,7 @@ def _cpu_limit(qos: QOSClass, requirements: Requirements) -> int | None:
 
 
 def _guaranteed_request(config: Configuration, sandbox: Sandbox, container: str, amount: int) -> CPURequest:
-    """How a Guaranteed container's amount is split into exclusive and shared CPUs."""
+    """Return how a Guaranteed container's amount is split into exclusive and shared CPUs."""
     full, fraction = divmod(amount, _ONE_CPU)
     annotated_isolation, required = _isolation(sandbox, container)
     isolate = bool(config.prefer_isolated) if annotated_isolation is None else annotated_isolation
@@ -141,7 +141,7 @@ def _guaranteed_request(config: Configuration, sandbox: Sandbox, container: str,
 
 
 def _isolation(sandbox: Sandbox, container: str) -> tuple[bool | None, bool]:
-    """What a container's annotations say of isolated CPUs (None: nothing), and whether it requires them.
+    """Return the isolation preference in a container's annotations (None: none), and whether it is required.
 
     The more specific of ``require`` and ``prefer`` counts, ``require`` on a tie. A missing annotation
     passes for one of the widest scope, so that a bare ``prefer`` without a ``require`` loses against it.

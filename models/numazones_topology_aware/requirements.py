@@ -1,4 +1,4 @@
-"""What a container asks for, as far as the plugin knows.
+"""Requirements of a container, as far as the plugin knows them.
 
 The plugin sees cgroup values, not the pod's spec: it estimates requests from CPU shares and, for
 Burstable pods, from the OOM score. The pod annotation ``noderesource.dev/resources`` overrides the
@@ -44,7 +44,7 @@ class Requirements:
     memory_limit: int | None = None
 
     def adds_nothing_to(self, old: "Requirements") -> bool:
-        """Whether every value that is set was the same before; values that were removed don't count."""
+        """Return whether every value that is set was the same before; removed values do not count."""
         return all(
             new is None or new == before
             for new, before in (
@@ -87,7 +87,7 @@ def _from_api(resources: Mapping[str, Any]) -> Requirements:
 
 
 def estimate(cgroup: CGroup, qos: QOSClass, *, memory_capacity: int) -> Requirements:
-    """What the plugin makes of cgroup values.
+    """Estimate requirements from cgroup values, as the plugin does.
 
     ``memory_capacity`` is the machine's, in bytes.
     """

@@ -15,7 +15,7 @@ DOMAIN = "resource-policy.nri.io"
 
 
 class Scope(IntEnum):
-    """What an annotation was written for; more specific scopes are smaller."""
+    """Scope of an annotation; more specific scopes are smaller."""
 
     CONTAINER = 0
     POD = 1
@@ -84,7 +84,7 @@ class ContainerDevice:
 
 @dataclass(frozen=True, slots=True)
 class CGroup:
-    """What the runtime sets for a container; 0: not set."""
+    """Settings of the runtime for a container; 0: not set."""
 
     shares: int = 0
     quota: int = 0

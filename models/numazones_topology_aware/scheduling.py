@@ -1,4 +1,4 @@
-"""Which scheduling class a container starts with: its annotation's, its namespace's, its QoS class's."""
+"""Scheduling class a container starts with: its annotation's, its namespace's, or its QoS class's."""
 
 from numazones_topology_aware.node import Node
 from numazones_topology_aware.scheduling_class import SchedulingClass

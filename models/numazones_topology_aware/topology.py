@@ -1,4 +1,4 @@
-"""What the plugin makes of the hardware: packages, dies, clusters, memory nodes with guessed types.
+"""Topology that the plugin derives from the hardware: packages, dies, clusters, memory nodes.
 
 Types of memory are guessed (``pkg/sysfs``): a NUMA node with CPUs is DRAM; one without is HBM if it is
 smaller than the average DRAM node and PMEM otherwise, so that CXL memory shows up as either.
@@ -110,7 +110,7 @@ class Topology:
 
     @property
     def hybrid(self) -> bool:
-        """Whether there are both P-cores and E-cores."""
+        """Return whether there are both P-cores and E-cores."""
         return bool(self.efficient and self.performance)
 
     @property

@@ -28,7 +28,7 @@ _SYS_DEVICES = "/sys/devices/"
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Where one device, or the devices of one resource, are; texts are lists of ids."""
+    """Position of one device, or of the devices of one resource; texts are lists of ids."""
 
     cpus: str = ""
     numas: str = ""
@@ -75,12 +75,12 @@ def of_container(sandbox: Sandbox, container: ContainerSpec, topology: Topology)
 
 
 def wants_device_hints(sandbox: Sandbox, container: str) -> bool:
-    """Whether hints of devices are made for a container."""
+    """Return whether device hints are created for a container."""
     return bool(_wanted_sources(sandbox.preference("topologyhints", container)) - {"mounts"})
 
 
 def score(hint: Hint, pool: Pool, tree: Tree, topology: Topology) -> float:
-    """How much of a hint a pool covers, from 0 to 1.
+    """Return how much of a hint a pool covers, from 0 to 1.
 
     Raises:
         PluginCrash: the code would call itself for ever.
@@ -181,7 +181,7 @@ class _PathList:
         return cls(paths, kind == "glob") if kind in {"prefix", "glob"} else None
 
     def includes(self, path: str) -> bool | None:
-        """Whether a path is on the list; None where a broken pattern ends the search."""
+        """Return whether a path is on the list; None if a broken pattern ends the search."""
         for listed in self.paths:
             if not self.globs:
                 matched = path.startswith(listed)
@@ -196,7 +196,7 @@ class _PathList:
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """Which providers a pod does not want hints from."""
+    """Providers whose hints a pod declines."""
 
     deny: _PathList | None
     allow: _PathList | None
@@ -209,7 +209,7 @@ class _Filters:
         return cls(*lists)
 
     def denies(self, path: str) -> bool:
-        """Whether hints are denied, and not allowed by the other list."""
+        """Return whether hints are denied, and not allowed by the other list."""
         denied = self.deny.includes(path) if self.deny is not None else False
         if denied is None:
             return False

@@ -47,7 +47,7 @@ class PolicyAdmission:
 
     @property
     def may_mutate(self) -> bool:
-        """Whether there are mutating policies at all."""
+        """Return whether there are any mutating policies."""
         return self._mutating.bound
 
     def mutated(self, review: Review, prepare: Prepare) -> Object:
@@ -167,7 +167,7 @@ def _key(invocation: Invocation) -> _Key:
 
 
 def _violations(invocation: Invocation, review: Review, namespace: Object | None) -> list[PolicyFault]:
-    """What a validating policy has against a request, with one binding and one parameter."""
+    """Return the faults that a validating policy finds in a request, with one binding and one parameter."""
     policy = invocation.policy
     try:
         if not policy.matches(invocation.evaluation(review, None)):
@@ -189,7 +189,7 @@ def _violations(invocation: Invocation, review: Review, namespace: Object | None
 
 
 def _message(invocation: Invocation, check: PolicyValidation, evaluation: Evaluation) -> str:
-    """What a check says: what its messageExpression gives, if that is one line, else its message."""
+    """Return a check's message: the result of its messageExpression if that is one line, else its message."""
     if check.message_program is not None:
         try:
             text = str(invocation.policy.expressions.evaluate(check.message_program, evaluation)).strip()

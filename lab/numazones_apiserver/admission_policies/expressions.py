@@ -122,7 +122,7 @@ class Expressions:
         self._environment = self._new_environment()
 
     def _compiled(self, text: str, *, objects: bool = False) -> tuple[Translation, Any, str]:
-        """What the text became, what the library made of it, and the library's name of its type."""
+        """Return the translated text, the compiled program, and the library's name of its type."""
         if len(text) > _MAX_LENGTH:
             raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
         translated = translation(text, variables=self._calls, objects=objects)
@@ -164,7 +164,7 @@ class Expressions:
 
 
 class _NoResult(Exception):
-    """Why an evaluation has no result."""
+    """Reason why an evaluation has no result."""
 
 
 def _result(program: Program, values: Mapping[str, Any]) -> Any:
@@ -209,7 +209,7 @@ def _carried(value: Any) -> Any:
 
 
 def _reason(message: str) -> str:
-    """What the library says went wrong, in the words of kube-apiserver where those are known."""
+    """Return the library's error in kube-apiserver's words where those are known."""
     message = _without_status(message)
     missing = re.match(r'Key not found in map : "?(.*?)"?$', message)
     if missing is not None:

@@ -34,7 +34,7 @@ _QUANTITY = cel.Type.BYTES
 
 @dataclass(slots=True)
 class EvaluationLimits:
-    """How many characters an evaluation may make, and how many it has made."""
+    """Limit on the characters that an evaluation may create, and how many it has created."""
 
     made: int = field(default=0)
 

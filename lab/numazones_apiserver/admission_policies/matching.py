@@ -1,4 +1,4 @@
-"""Which requests a policy or a binding is for: rules, namespace selector and object selector.
+"""Match requests with a policy or binding: rules, namespace selector and object selector.
 
 kubernetes.io, "Validating Admission Policy", and the matching of kube-apiserver (policy/matching,
 webhook/predicates). What configures admission itself is never put to policies, so that a wrong one can be
@@ -18,7 +18,7 @@ GROUP = "admissionregistration.k8s.io"
 
 
 def is_exempt(kind: Kind) -> bool:
-    """Whether objects of a kind configure admission, and policies are not asked about them."""
+    """Return whether a kind configures admission itself, so that policies do not apply to it."""
     return kind.group == GROUP
 
 
@@ -59,7 +59,7 @@ class Matcher:
         return None
 
     def _matches_namespace(self, selector: Mapping[str, Any], review: Review) -> bool:
-        """Whether the labels of the namespace are selected; objects without namespace always are."""
+        """Return whether the selector matches the namespace's labels; objects without one always match."""
         parsed = LabelSelector.from_api(selector)
         if parsed.everything:
             return True
@@ -69,7 +69,7 @@ class Matcher:
 
 
 def _matches_object(selector: Mapping[str, Any], review: Review) -> bool:
-    """Whether the labels of the object are selected, as it is or as it was."""
+    """Return whether the selector matches the labels of the object, before or after the change."""
     parsed = LabelSelector.from_api(selector)
     versions = (review.object, review.old)
     return parsed.everything or any(parsed.matches(_labels(one)) for one in versions if one is not None)

@@ -1,4 +1,4 @@
-"""What an evaluated mutation does to an object: a JSON patch (RFC 6902), or an apply configuration.
+"""Apply an evaluated mutation to an object: a JSON patch (RFC 6902), or an apply configuration.
 
 Values that were written as objects carry the names of their types (``syntax``); the names must be those of
 the fields at which they stand, as kube-apiserver demands. Wrong values are errors that the policy's

@@ -65,7 +65,7 @@ class Parameters:
 
 
 def _namespace(kind: Kind, named: str, requested: str) -> str:
-    """Where parameters are looked for: in the namespace that the binding names, else the request's."""
+    """Return the namespace to look for parameters in: the one that the binding names, else the request's."""
     if not kind.namespaced:
         if named:
             raise MisconfiguredPolicy(

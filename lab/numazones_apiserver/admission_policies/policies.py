@@ -30,7 +30,7 @@ from numazones_apiserver.store import Store
 
 @dataclass(frozen=True, slots=True)
 class PolicyFault:
-    """Why a policy denies a request; ``reason`` is the Status reason, "" where none is given."""
+    """Reason why a policy denies a request; ``reason`` is the Status reason, "" where none is given."""
 
     policy: str
     binding: str
@@ -69,11 +69,11 @@ class CompiledPolicy:
 
     @property
     def ignores_failures(self) -> bool:
-        """Whether a request goes on when the policy cannot be evaluated."""
+        """Return whether a request goes on when the policy cannot be evaluated."""
         return bool(self.spec.get("failurePolicy") == "Ignore")
 
     def matches(self, evaluation: Evaluation) -> bool:
-        """Whether all conditions hold; raises FailedExpression when one cannot be told and none is false."""
+        """Return whether all conditions are true; raises FailedExpression if one fails and none is false."""
         failed: list[str] = []
         for condition in self.conditions:
             try:
@@ -169,11 +169,11 @@ class Policies:
 
     @property
     def bound(self) -> bool:
-        """Whether any policy may be put to work."""
+        """Return whether any policy has a binding."""
         return bool(self._bindings.objects)
 
     def namespace(self, review: Review) -> Object | None:
-        """What expressions see as ``namespaceObject``: the namespace of the object, where it has one."""
+        """Return ``namespaceObject`` as expressions see it: the object's namespace, if it has one."""
         found = self._matcher.namespace(review.namespace) if review.kind.namespaced else None
         if found is None:
             return None
@@ -181,7 +181,7 @@ class Policies:
         return {**found, "metadata": metadata}
 
     def invocations(self, review: Review, faults: list[PolicyFault]) -> list[Invocation]:
-        """What a request is put to; what is misconfigured and may not be ignored is added to ``faults``."""
+        """Return the policies to evaluate, with parameters; misconfigured ones go to ``faults``."""
         if not self.bound:
             return []
         found: list[Invocation] = []

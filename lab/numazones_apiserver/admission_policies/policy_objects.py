@@ -64,7 +64,7 @@ def _with_match_defaults(resources: Object) -> Object:
 
 
 def check_mutating_policy(obj: Object, _old: Object | None) -> _Errors:
-    """What is wrong with a MutatingAdmissionPolicy."""
+    """Return the errors of a MutatingAdmissionPolicy."""
     spec = obj.get("spec") or {}
     yield from _check_operations(spec.get("matchConstraints"), "spec.matchConstraints")
     expressions = Expressions(params=spec.get("paramKind") is not None)
@@ -77,7 +77,7 @@ def check_mutating_policy(obj: Object, _old: Object | None) -> _Errors:
 
 
 def check_validating_policy(obj: Object, _old: Object | None) -> _Errors:
-    """What is wrong with a ValidatingAdmissionPolicy."""
+    """Return the errors of a ValidatingAdmissionPolicy."""
     spec = obj.get("spec") or {}
     expressions = Expressions(params=spec.get("paramKind") is not None)
     yield from _check_policy(spec, expressions)
@@ -93,7 +93,7 @@ def check_validating_policy(obj: Object, _old: Object | None) -> _Errors:
 
 
 def _check_policy(spec: Mapping[str, Any], expressions: Expressions) -> _Errors:
-    """What is wrong with the part that both kinds of policies have; the variables are declared on the way."""
+    """Return the errors of the part that both kinds of policies share; declares the variables on the way."""
     yield from _check_choice(spec, "failurePolicy", ("Fail", "Ignore"), "spec")
     if spec.get("paramKind") is not None:
         for name in ("apiVersion", "kind"):
@@ -196,14 +196,14 @@ def _check_expression(
 
 
 def check_mutating_binding(obj: Object, _old: Object | None) -> _Errors:
-    """What is wrong with a MutatingAdmissionPolicyBinding."""
+    """Return the errors of a MutatingAdmissionPolicyBinding."""
     spec = obj.get("spec") or {}
     yield from _check_binding(spec)
     yield from _check_operations(spec.get("matchResources"), "spec.matchResources")
 
 
 def check_validating_binding(obj: Object, _old: Object | None) -> _Errors:
-    """What is wrong with a ValidatingAdmissionPolicyBinding."""
+    """Return the errors of a ValidatingAdmissionPolicyBinding."""
     spec = obj.get("spec") or {}
     yield from _check_binding(spec)
     path, actions = "spec.validationActions", spec.get("validationActions") or ()

@@ -17,7 +17,7 @@ CREATE, UPDATE, DELETE = "CREATE", "UPDATE", "DELETE"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who makes a request, as far as policies are told."""
+    """User who sends a request, as far as policies can see."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Review:
         return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
     def request(self, matched: Kind) -> Object:
-        """What expressions see as ``request``, for a policy that matched the resource as another kind."""
+        """Return ``request`` as expressions see it, for a policy that matched another kind."""
         body = {
             "uid": self.uid,
             "kind": _kind(matched),

@@ -52,7 +52,7 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """How the function that stands for a variable is called, and the weight of what it returns."""
+    """Name of the function that stands for a variable, and the weight of its result."""
 
     call: str
     weight: int = 1
@@ -148,7 +148,7 @@ class _Reader:
         return self.tokens[at].text
 
     def _is_root(self, at: int) -> bool:
-        """Whether a name stands by itself and is not a field of something."""
+        """Return whether a name stands alone, rather than being a field of something."""
         return self._text(at - 1) not in (".", "?") or (
             self._text(at - 1) == "?" and self._text(at - 2) != "."
         )
@@ -221,7 +221,7 @@ class _Reader:
             at = self._next_argument(name, self.closing[brace])
 
     def _next_argument(self, at: int, end: int) -> int:
-        """Where what follows the next comma of the same list begins; past ``end`` when there is none."""
+        """Return the start of what follows the next comma of the same list; past ``end`` if there is none."""
         while at < end:
             if self._text(at) == ",":
                 return at + 1
@@ -242,7 +242,7 @@ class _Reader:
                 yield _Edit(end, 1, end, f".{LIMIT}()")
 
     def weight(self, variables: Mapping[str, Variable]) -> int:
-        """How many times a value can be contained in the result, at most.
+        """Return how many times a value can occur in the result, at most.
 
         A comprehension repeats what it is of as often as its body names the element; each of them may be of
         what another one made, and a variable may be named several times.
@@ -255,7 +255,7 @@ class _Reader:
         return weight
 
     def _is_method(self, at: int) -> bool:
-        """Whether a name is that of a method which is called."""
+        """Return whether a name is a method that is called."""
         return self.tokens[at].kind == "name" and self._text(at - 1) == "." and self._text(at + 1) == "("
 
 

@@ -1,4 +1,4 @@
-"""What Koordinator's agent publishes of a simulated node: CPUs and NUMA nodes, and its GPUs."""
+"""Objects that Koordinator's agent publishes for a simulated node: CPUs and NUMA nodes, and its GPUs."""
 
 import json
 from typing import Any

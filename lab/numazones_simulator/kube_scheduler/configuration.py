@@ -43,7 +43,7 @@ class ManagedResource(_Strict):
 
 
 class TLSConfig(_Strict):
-    """How an extender is reached by https; contents of files as data are not read here."""
+    """TLS settings for an extender; contents of files given as data are not read here."""
 
     insecure: bool = False
     server_name: str = ""
@@ -57,7 +57,7 @@ def _seconds(value: Any) -> Any:
 
 
 class ExtenderConfig(_Strict):
-    """How an extender is asked."""
+    """Settings of one extender."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -87,7 +87,7 @@ class Profile(_Strict):
 
 
 class Configuration(_Strict):
-    """What of a KubeSchedulerConfiguration the simulated scheduler goes by."""
+    """Part of a KubeSchedulerConfiguration that the simulated scheduler uses."""
 
     api_version: Literal["kubescheduler.config.k8s.io/v1"]
     kind: Literal["KubeSchedulerConfiguration"]

@@ -1,4 +1,4 @@
-"""Which less important pods would have to go, as kube-scheduler's DefaultPreemption finds out.
+"""Find the less important pods to preempt, as kube-scheduler's DefaultPreemption does.
 
 The dry run looks at what the scheduler counts, not at NUMA nodes (kube-scheduler 1.36,
 ``plugins/defaultpreemption``, ``framework/preemption``; specs/scheduler-extender.md, section 5). Budgets are
@@ -26,7 +26,7 @@ def expected_victim(node: str) -> str:
 
 @dataclass(slots=True)
 class DryRun:
-    """What evictions would bring."""
+    """Result of simulated evictions."""
 
     candidates: dict[str, list[ClusterPod]] = field(default_factory=dict)
     """Node → the pods that would have to go."""

@@ -36,7 +36,7 @@ _MERGE = "application/strategic-merge-patch+json"
 
 @dataclass(slots=True)
 class _Rejections:
-    """Why nodes are out."""
+    """Reasons why nodes are ruled out."""
 
     reasons: dict[str, tuple[str, ...]] = field(default_factory=dict)
     resolvable: set[str] = field(default_factory=set)
@@ -128,7 +128,7 @@ class KubeScheduler(SimulatedScheduler):
             del self._assumed[uid]
 
     def _helps_itself(self, uid: str, before: Body, after: Body) -> bool:
-        """Whether a change of a rejected pod has it tried again: to an extender every change may matter."""
+        """Return whether a change of a rejected pod makes the scheduler retry it; to extenders any does."""
         by_extender = self._rejected.get(uid)
         return by_extender is True or (by_extender is False and before["spec"] != after["spec"])
 
@@ -273,7 +273,7 @@ class KubeScheduler(SimulatedScheduler):
         return _Passing(passing, emptied)
 
     def _wanted(self, count: int) -> int:
-        """How many nodes that pass the plugins are enough (``numFeasibleNodesToFind``)."""
+        """Return how many nodes that pass the plugins are enough (``numFeasibleNodesToFind``)."""
         share = self._configuration.percentage_of_nodes_to_score or max(5, 50 - count // 125)
         return count if count < _ALL_UP_TO else max(_ALL_UP_TO, count * share // 100)
 
@@ -486,18 +486,18 @@ async def _binds(extender: ExtenderClient, body: Body, node: str) -> bool:
 
 
 def _may_be_resolved(reason: str) -> bool:
-    """Whether evictions may help: resources lack; cordons, taints and selectors stay."""
+    """Return whether evictions may help: they free resources, but not cordons, taints and selectors."""
     return reason in _RESOLVABLE or reason.startswith("Insufficient ")
 
 
 def _names_nodes(pod: ClusterPod) -> bool:
-    """Whether its affinity names nodes by field, which narrows what PreFilter lets through."""
+    """Return whether the pod's affinity names nodes by field, which narrows what PreFilter passes."""
     terms = pod.constraints.node_affinity
     return terms is not None and bool(terms) and all(term.fields for term in terms)
 
 
 def _of_node(body: Body | None) -> Any:
-    """What of a node makes rejected pods be tried again; not the message or heartbeat of a condition."""
+    """Return the parts of a node whose change makes the scheduler retry rejected pods, without heartbeats."""
     if body is None:
         return None
     status = body.get("status") or {}

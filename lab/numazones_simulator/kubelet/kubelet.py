@@ -20,7 +20,7 @@ from numazones_simulator.node_spec import NodeSpec, node_object
 
 @dataclass(frozen=True, slots=True)
 class PodRejection:
-    """Why the kubelet does not run a pod: ``status.reason``, and its message without the usual prefix."""
+    """Reason why the kubelet rejects a pod: ``status.reason``, and its message without the usual prefix."""
 
     reason: str
     message: str
@@ -28,7 +28,7 @@ class PodRejection:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the kubelet decided about a pod."""
+    """Decision of the kubelet about a pod."""
 
     qos_class: str
     rejection: PodRejection | None = None
@@ -63,7 +63,7 @@ class SimulatedKubelet:
         return list(self._pods.values())
 
     def runs(self, uid: str) -> bool:
-        """Whether a pod was admitted and has not been removed."""
+        """Return whether a pod was admitted and has not been removed."""
         return uid in self._pods
 
     def admit(self, body: Mapping[str, Any]) -> Verdict:

@@ -37,7 +37,7 @@ def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) 
 
 
 def preempted() -> dict[str, Any]:
-    """What is changed in the status of a pod that makes room for a critical one."""
+    """Return the status change of a pod that makes room for a critical one."""
     message = "Preempted in order to admit critical pod"
     return {"phase": "Failed", "reason": "Preempting", "message": message}
 

@@ -17,7 +17,7 @@ from grpclib.server import Server
 
 
 class Service(Protocol):
-    """What grpclib serves."""
+    """Service that grpclib serves."""
 
     def __mapping__(self) -> dict[str, Handler]:
         """Path → how calls of it are answered."""
