@@ -51,7 +51,7 @@ _LITTLE = 0.25
 
 
 class Change(StrEnum):
-    """What is to be changed."""
+    """Change to a cluster."""
 
     REQUEST = "request"
     SETTING = "setting"
@@ -60,7 +60,7 @@ class Change(StrEnum):
 
 
 class ChangeCost(IntEnum):
-    """What a change costs its reader, the least first."""
+    """Cost of a change to the reader, the least first."""
 
     MISSPELLED = 0
     ROUNDING = 1
@@ -98,7 +98,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What is known beside the node that a pod is to run on."""
+    """Facts around a node that matter for a pod besides the node itself."""
 
     destinations: Destinations = field(default_factory=Destinations)
     """Where pods that are moved could go."""
@@ -136,7 +136,7 @@ def in_order(found: Iterable[Advice]) -> tuple[Advice, ...]:
 
 
 def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
-    """Whether scheduler and kubelet would both let a new pod onto the node."""
+    """Return whether scheduler and kubelet would both let a new pod onto the node."""
     if node.state is None or pod.admission is None:
         return False
     if scheduling.obstacles(pod.constraints, pod.requests, node):

@@ -1,4 +1,4 @@
-"""What would let a waiting pod in, on the nodes that come nearest: the advice that all surfaces give.
+"""Find changes that let a waiting pod in, on the closest nodes: the advice that all surfaces give.
 
 ``numazones.advice.changes`` tries changes on one node; here nodes are chosen, and the planner's own rules say
 which pods may be moved.

@@ -1,4 +1,4 @@
-"""Why a running pod is not aligned, and what would help: how it lies, what let it in, what its node could do.
+"""Explain why a running pod is not aligned, and what would help on its node.
 
 Nobody keeps what was free when a pod came. What let it in follows from the policy that is in force now, so
 sentences about that moment say what they rest on. Whether its node could hold it aligned, and what would
@@ -35,7 +35,7 @@ _EFFORT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Misalignment:
-    """Why a pod that runs is not aligned."""
+    """Reason why a running pod is not aligned."""
 
     TITLE: ClassVar = "WhyNotAligned"
     alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]

@@ -52,7 +52,7 @@ class Misfit:
 
     @property
     def why(self) -> str:
-        """What is wrong with the request."""
+        """Return what is wrong with the request."""
         if self.granule:
             given = f"the kubelet gives whole cores of {self.granule} threads only (full-pcpus-only)"
         else:
@@ -64,7 +64,7 @@ class Misfit:
 
     @property
     def cure(self) -> str:
-        """What to do about it."""
+        """Return what to do about it."""
         *others, last = self.instead
         amounts = [amount_in_words(self.resource, amount) for amount in others]
         return f"ask for {' or '.join((*amounts, amount_with_resource(self.resource, last)))}"
@@ -201,7 +201,7 @@ def _aligned_misfit(
 
 
 def _is_aligned(admission: Admission | None) -> bool:
-    """Whether a pod is admitted, and on one NUMA node."""
+    """Return whether a pod is admitted, and on one NUMA node."""
     return (
         admission is not None and admission.admitted and len(zones_of(admission.node, admission.pod.uid)) <= 1
     )

@@ -1,1 +1,1 @@
-"""Where the CPUs, memory and devices of running pods lie, and whether they could lie better."""
+"""Alignment of running pods' CPUs, memory and devices, and whether it could be better."""

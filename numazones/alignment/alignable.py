@@ -1,4 +1,4 @@
-"""Whether the node that a pod runs on could hold it aligned, tried on a copy."""
+"""Try on a copy whether the node that a pod runs on could hold it aligned."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from numazones.placement.kubelet import KubeletPlacement
 
 
 class Alignable(StrEnum):
-    """Whether the node that a pod runs on could hold it aligned."""
+    """Answer whether the node that a pod runs on could hold it aligned."""
 
     YES = "yes"
     """It is aligned."""
@@ -28,7 +28,7 @@ class Alignable(StrEnum):
 
 
 class Trials(NamedTuple):
-    """What a kubelet that admits aligned pods only would say to a pod that runs there."""
+    """Trials of a running pod on a kubelet that admits only aligned pods."""
 
     empty: Admission
     """If no other pod were there."""
@@ -37,7 +37,7 @@ class Trials(NamedTuple):
 
     @property
     def alignable(self) -> Alignable:
-        """What follows for a pod that is not aligned."""
+        """Return what follows for a pod that is not aligned."""
         if self.now is None:
             return Alignable.NEVER
         return Alignable.NOW if self.now.admitted else Alignable.EMPTIER

@@ -1,4 +1,4 @@
-"""How what the pods of an owner hold lies, summed up: what metrics and tables show by owner."""
+"""Sums of alignment over the pods of an owner, as metrics and tables show them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from numazones.cluster.owners import owner_of
 
 
 class OwnerName(NamedTuple):
-    """Whose pods they are."""
+    """Owner of pods."""
 
     namespace: str
     kind: str
@@ -28,7 +28,7 @@ class OwnerName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlignmentSum:
-    """How much of what some pods hold lies how."""
+    """Amounts that some pods hold, by alignment."""
 
     pods: Mapping[Alignment, int] = field(default_factory=dict)
     """Alignment → pods that hold something of NUMA nodes."""
@@ -77,7 +77,7 @@ class AlignmentSum:
 
     @property
     def badness(self) -> tuple[int, int, int]:
-        """What owners are ordered by, descending: pods not aligned, remote CPUs, remote memory."""
+        """Return the sort key of owners, worst first: pods not aligned, remote CPUs, remote memory."""
         return (self.misaligned, self.remote_cpus, self.remote_memory)
 
 

@@ -1,4 +1,4 @@
-"""Whether what a running pod holds lies together: its CPUs, memory and devices, NUMA node by NUMA node.
+"""Alignment of one running pod: its CPUs, memory and devices, NUMA node by NUMA node.
 
 Where the Topology Manager's policy is ``none`` or ``best-effort`` nothing is rejected, and pods run with CPUs
 on two NUMA nodes or with a device behind another socket. A container is *aligned* if one NUMA node has all
@@ -25,7 +25,7 @@ from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
 
 
 class Alignment(StrEnum):
-    """How what a pod holds lies, the best first."""
+    """Kinds of alignment, the best first."""
 
     ALIGNED = "aligned"
     """One NUMA node has all of it."""
@@ -40,7 +40,7 @@ _ORDER = tuple(Alignment)
 
 @dataclass(frozen=True, slots=True)
 class ContainerAlignment:
-    """How what one container holds lies."""
+    """Alignment of what one container holds."""
 
     name: str
     """Empty where only the pod as a whole is known."""
@@ -61,7 +61,7 @@ class ContainerAlignment:
 
     @property
     def remote_cpus(self) -> int:
-        """How many exclusive CPUs are not at home."""
+        """Return how many exclusive CPUs are remote."""
         return self.apart.bit_count()
 
     @property
@@ -81,7 +81,7 @@ class ContainerAlignment:
 
 @dataclass(frozen=True, slots=True)
 class PodAlignment:
-    """How what one pod holds lies."""
+    """Alignment of what one pod holds."""
 
     name: str
     """NAMESPACE/NAME."""
@@ -100,7 +100,7 @@ class PodAlignment:
 
     @property
     def aligned(self) -> bool:
-        """Whether every container is."""
+        """Return whether every container is aligned."""
         return self.alignment is Alignment.ALIGNED
 
     @property
@@ -158,7 +158,7 @@ class PodAlignment:
 
     @property
     def badness(self) -> tuple[int, int, int, int]:
-        """What tables are ordered by, descending: kind, remote CPUs, NUMA nodes, remote memory."""
+        """Return the sort key of tables, worst first: kind, remote CPUs, NUMA nodes, remote memory."""
         return (_ORDER.index(self.alignment), self.remote_cpus, len(self.numas), self.remote_memory)
 
 

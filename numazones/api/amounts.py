@@ -1,4 +1,4 @@
-"""How much of each resource a zone has, has given away and could still give.
+"""Amounts of each resource that a NUMA node has, has assigned and has left.
 
 Rules: design of NUMAZone (capacity is hardware, reserved is what the kubelet keeps, memory's
 allocatable also excludes hugepages, assigned is exclusively held, available is allocatable minus

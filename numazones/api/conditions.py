@@ -1,4 +1,4 @@
-"""When conditions took their status (metav1.Condition's ``lastTransitionTime``).
+"""Transition times of conditions (metav1.Condition's ``lastTransitionTime``).
 
 The rule is the Kubernetes API conventions': the time changes with the status, not with reason or message.
 """

@@ -124,7 +124,7 @@ def _root(kind: type[APIObject]) -> dict[str, Any]:
 
 @cache
 def _json_schema(kind: type[APIObject]) -> str:
-    """What pydantic says of a kind, which takes it long; as text: callers may change what they get."""
+    """Return pydantic's JSON schema of a kind, cached as it is slow; as text, as callers may change it."""
     return json.dumps(kind.model_json_schema(by_alias=True))
 
 

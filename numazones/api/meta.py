@@ -1,4 +1,4 @@
-"""What all objects of the group ``numazones.io`` share: names, metadata, conditions, quantities, bounds.
+"""Parts that all objects of ``numazones.io`` share: names, metadata, conditions, quantities, bounds.
 
 Rules come from the Kubernetes API conventions (metav1 ``Condition``, ``ObjectMeta``) and from the
 structural schemas of apiextensions/v1. Readers must survive objects of a newer writer: unknown fields

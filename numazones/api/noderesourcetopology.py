@@ -175,7 +175,7 @@ def from_zones(zones: Iterable[NUMAZone]) -> NodeResourceTopology:
 
 
 def _has_anything(zone: NUMAZone) -> bool:
-    """Whether the zone has some of any resource, or may have, as what it has is not known."""
+    """Return whether the NUMA node has some of any resource, or may have."""
     rows = zone.status.resources if zone.status is not None else ()
     return not rows or any(row.capacity is None or quantity.parse(row.capacity).nanos for row in rows)
 

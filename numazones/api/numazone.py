@@ -52,7 +52,7 @@ OptionName = Annotated[str, Field(max_length=128)]
 
 
 class NUMAZoneSpec(APIModel):
-    """Which NUMA node of which Kubernetes node the object describes; it never changes."""
+    """NUMA node of a Kubernetes node that the object describes; it never changes."""
 
     node_name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the Kubernetes node.")
     numa_id: NUMAID = Field(description="Id of the NUMA node as Linux numbers it; ids may have gaps.")
@@ -166,7 +166,7 @@ class ZoneResource(APIModel):
 
 
 class CPUSets(APIModel):
-    """How the zone's CPUs are used."""
+    """Use of the NUMA node's CPUs."""
 
     reserved: CPUList = Field(
         default="", description="CPUs the kubelet never gives to a container exclusively."
@@ -238,7 +238,7 @@ class DeviceIDs(APIModel):
 
 
 class Assignment(APIModel):
-    """What a container holds in this zone; ordinary init containers appear while their pod lives."""
+    """Resources that a container holds on this NUMA node; init containers appear while their pod lives."""
 
     namespace: str = text(MAX_LABEL, "Namespace of the pod.")
     pod: str = text(MAX_NAME, "Name of the pod.")
@@ -340,7 +340,7 @@ class Silence(APIModel):
 
 
 class NUMAZoneStatus(APIModel):
-    """What is in the zone and who holds it."""
+    """Contents of the NUMA node, and their holders."""
 
     snapshot: str = text(
         64, "Same on all zones of a node written in one cycle; read a node only when they agree."

@@ -41,14 +41,14 @@ def _model(where: str) -> Any:
 
 
 class AdmissionPredictionSpec(APIModel):
-    """Which pod the object is about; it never changes."""
+    """Pod that the object is about; it never changes."""
 
     pod_uid: str = Field(max_length=128, description="UID of the pod of the same name.")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """How many nodes said what."""
+    """Counts of nodes by their answer."""
 
     __pydantic_config__ = WIRE
     evaluated: Annotated[
@@ -85,7 +85,7 @@ _INTERNAL = Field(exclude=True, json_schema_extra={UNPUBLISHED: True})
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why nodes would not admit a pod."""
+    """Reason why nodes would not admit a pod."""
 
     __pydantic_config__ = WIRE
     ANSWER: ClassVar = ("reason", "source", "count", "node", "message", "in_words", "model")
@@ -185,7 +185,7 @@ class Candidate:
 
 
 class PredictionOutcome(APIModel):
-    """What happened to the pod, compared with what was predicted for its node at that moment."""
+    """Outcome of the pod, compared with the prediction for its node at that moment."""
 
     node: str = Field(max_length=MAX_NAME, description="Node the pod was bound to.")
     model: Annotated[str, _model("this node")] = ""
@@ -260,7 +260,7 @@ ADMISSION_PREDICTION = ResourceType(
 
 
 class AdmissionPrediction(APIObject):
-    """Where a pod would be admitted.
+    """Nodes that would admit a pod.
 
     Pods without a node get one, if NUMA placement concerns them. Of a pod that was made with a node, nothing
     is predicted: it gets one if its kubelet rejects it, and none if it runs; zones show where.

@@ -40,7 +40,7 @@ Duration = Annotated[str, Field(max_length=32, pattern=r"^([0-9]+(\.[0-9]+)?(h|m
 
 
 class Mode(StrEnum):
-    """Who decides whether a plan is carried out."""
+    """Who decides whether a plan is executed."""
 
     RECOMMEND = "Recommend"
     APPROVE = "Approve"
@@ -48,7 +48,7 @@ class Mode(StrEnum):
 
 
 class PlanPhase(StrEnum):
-    """How far a recommendation is."""
+    """Phase of a recommendation."""
 
     PROPOSED = "Proposed"
     APPROVED = "Approved"
@@ -67,7 +67,7 @@ ENDED = frozenset(PlanPhase) - frozenset(ACTIVE)
 
 
 class MovePhase(StrEnum):
-    """How far one move is."""
+    """Phase of one move."""
 
     PENDING = "Pending"
     EVICTING = "Evicting"
@@ -141,7 +141,7 @@ class Namespaces(APIModel):
 
 
 class PendingPodSelector(APIModel):
-    """Which pending pods plans make room for."""
+    """Pending pods that plans make room for."""
 
     namespaces: Namespaces | None = optional("Namespaces of the pods; one of include and exclude.")
     label_selector: Selector | None = optional("Only pods with these labels.")
@@ -154,7 +154,7 @@ class PendingPodSelector(APIModel):
 
 
 class Goals(APIModel):
-    """What plans are for."""
+    """Goals of plans."""
 
     pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
     pending_pod_selector: PendingPodSelector | None = optional(
@@ -178,7 +178,7 @@ class StorageClassName(APIModel):
 
 
 class PVCProtection(APIModel):
-    """Which claims the protection PodsWithPVC is about."""
+    """Claims that the protection PodsWithPVC covers."""
 
     protected_storage_classes: tuple[StorageClassName, ...] = list_of(
         64, "Claims of these storage classes; all claims where left out."
@@ -192,7 +192,7 @@ class PodProtectionConfig(APIModel):
 
 
 class PodProtections(APIModel):
-    """Which kinds of pods are protected from eviction."""
+    """Kinds of pods that are protected from eviction."""
 
     default_disabled: tuple[Name, ...] = list_of(
         16, "Protections to lift: PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods."
@@ -204,7 +204,7 @@ class PodProtections(APIModel):
 
 
 class ProtectionSettings(APIModel):
-    """Which pods are not moved, in the terms of the descheduler's DefaultEvictor."""
+    """Pods that are not moved, in the terms of the descheduler's DefaultEvictor."""
 
     pod_protections: PodProtections | None = optional(
         "Kinds of pods; the descheduler's default kinds where left out."
@@ -230,7 +230,7 @@ class ProtectionSettings(APIModel):
 
 
 class EvictionLimits(APIModel):
-    """How many evictions one plan may hold; no bound where left out."""
+    """Limits on the evictions of one plan; unlimited where absent."""
 
     max_no_of_pods_to_evict_total: int | None = optional("In all.", ge=0)
     max_no_of_pods_to_evict_per_node: int | None = optional("From one node.", ge=0)
@@ -244,7 +244,7 @@ class EvictionLimits(APIModel):
 
 
 class Schedule(APIModel):
-    """When plans are made."""
+    """Times at which plans are made."""
 
     interval: Duration = Field(
         default="5m",
@@ -254,7 +254,7 @@ class Schedule(APIModel):
 
 
 class RebalancePolicySpec(APIModel):
-    """What plans are for, what may move, and who decides."""
+    """Goals of plans, what may move, and who decides."""
 
     mode: str = Field(
         default=Mode.RECOMMEND.value,
@@ -295,7 +295,7 @@ class UnmovablePods(APIModel):
 
 
 class PolicyConflict(APIModel):
-    """What this policy's plans would undo of another one's."""
+    """Effect by which this policy's plans would undo those of another policy."""
 
     policy: str = Field(max_length=MAX_NAME, description="The other policy.")
     nodes: tuple[Name, ...] = list_of(
@@ -305,7 +305,7 @@ class PolicyConflict(APIModel):
 
 
 class RebalancePolicyStatus(APIModel):
-    """What the operator makes of the policy."""
+    """Evaluation of the policy by the operator."""
 
     observed_generation: int | None = optional("The metadata.generation the status is about.", ge=0)
     last_search: Timestamp | None = optional("When the last search ended.")
@@ -345,7 +345,7 @@ REBALANCE_POLICY = ResourceType(
 
 
 class RebalancePolicy(APIObject):
-    """What rebalancing may do."""
+    """Policy that says what rebalancing may do."""
 
     RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
 
@@ -416,7 +416,7 @@ class RecommendedPlacement(APIModel):
 
 
 class Gain(APIModel):
-    """What the goal counts before and after the plan."""
+    """Count of the goal before and after the plan."""
 
     before: int = Field(description="What it counts now.")
     after: int = Field(description="What it counts when all moves are made.")
@@ -427,7 +427,7 @@ class Gain(APIModel):
 
 
 class DisruptionCost(APIModel):
-    """What the evictions disturb together."""
+    """Disruption caused by all evictions together."""
 
     evictions: int = Field(ge=0, description="Number of evictions.")
     cpus: Quantity = Field(description="CPUs that are moved.")
@@ -475,7 +475,7 @@ class RebalanceRecommendationSpec(APIModel):
 
 
 class MoveProgress(APIModel):
-    """How far one move is."""
+    """Progress of one move."""
 
     pod: PodReference = Field(description="Pod of the move.")
     phase: str = Field(max_length=32, description="Pending, Evicting, Evicted, Placed, Verified or Failed.")
@@ -486,7 +486,7 @@ class MoveProgress(APIModel):
 
 
 class RebalanceRecommendationStatus(APIModel):
-    """What has become of the plan."""
+    """Progress and outcome of the plan."""
 
     phase: str = text(
         32, "Proposed, Approved, Executing, Succeeded, Failed, Expired, Superseded or Rejected."

@@ -41,7 +41,7 @@ class KnownDevice:
 
 @dataclass(frozen=True, slots=True)
 class ContainerHolding:
-    """What one container holds; a pod as a whole where ``container`` is empty."""
+    """Resources that one container holds; a whole pod where ``container`` is empty."""
 
     namespace: str
     pod: str

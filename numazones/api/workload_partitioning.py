@@ -52,7 +52,7 @@ def with_partitioning(zones: Iterable[NUMAZone], node: Mapping[str, Any]) -> lis
 
 
 def _complains_of(zone: NUMAZone, message: str) -> bool:
-    """Whether one contradiction is all that keeps a zone from being ready."""
+    """Return whether one contradiction is all that keeps a zone from being ready."""
     conditions = {one.type: one for one in zone.status.conditions} if zone.status else {}
     ready, consistent = conditions.get(READY), conditions.get(CONSISTENT)
     return (

@@ -457,7 +457,7 @@ def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
 
 
 class _Holders:
-    """What each container holds, joined from the zones it touches."""
+    """Resources that each container holds, joined from the zones it touches."""
 
     def __init__(self, statuses: Mapping[int, NUMAZoneStatus]) -> None:
         self.cpus: dict[str, dict[str, CPUSet]] = {}

@@ -1,4 +1,4 @@
-"""How a value is written as a JSON document, and what its fields mean: one rule for every surface.
+"""Serialise a value as a JSON document with documented fields: one rule for every surface.
 
 A field or property belongs to the document if its type is annotated with a sentence, which the reference
 page shows. A function after the sentence writes the value: ``Annotated[int, "In use.", format_bytes]``.

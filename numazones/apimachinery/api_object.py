@@ -1,4 +1,4 @@
-"""What is wrong with an object that somebody hands in as one of the Kubernetes API's.
+"""Validate objects that users pass in as objects of the Kubernetes API.
 
 The API server checks what it takes, so objects from there have the form that their kind prescribes. Files,
 scripts and notebooks may hold anything: a mistake is named at once, with the object and the field, not where

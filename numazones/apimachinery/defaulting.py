@@ -1,4 +1,4 @@
-"""What the API server makes of a pod's spec when the pod is created.
+"""Defaults that the API server sets in a pod's spec when the pod is created.
 
 Templates (of ReplicaSets, StatefulSets, Jobs) and manifests are stored as they were written; the defaults
 that decide QoS class, exclusive CPUs and scheduling are filled in only on the pod. To predict for a pod that

@@ -129,7 +129,7 @@ class LabelSelector:
 
     @property
     def everything(self) -> bool:
-        """Whether it selects everything."""
+        """Return whether it selects everything."""
         return not self.labels and not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:

@@ -85,7 +85,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What the pods of a template have alike: where they may go and what they ask for."""
+    """Common part of a template's pods: where they may go and what they request."""
 
     constraints: Constraints
     requests: Mapping[str, int]
@@ -305,12 +305,12 @@ class ClusterPod:
 
     @property
     def terminal(self) -> bool:
-        """Whether it has ended; it then holds neither a slot nor resources."""
+        """Return whether the pod has ended; it then holds neither a slot nor resources."""
         return self.phase in _TERMINAL
 
     @property
     def active(self) -> bool:
-        """Whether it is bound to a node and holds, or is about to hold, resources there."""
+        """Return whether the pod is bound to a node and holds, or is about to hold, resources there."""
         return bool(self.node) and not self.terminal
 
     @property
@@ -320,7 +320,7 @@ class ClusterPod:
 
     @property
     def mirrors(self) -> bool:
-        """Whether it only shows a static pod, which its kubelet has from a file and runs without it."""
+        """Return whether it mirrors a static pod, which its kubelet reads from a file and runs without it."""
         return MIRROR in self.annotations
 
     @property
@@ -470,7 +470,7 @@ class ClusterNode:
 
     @property
     def pod_count(self) -> int:
-        """How many pods hold a slot."""
+        """Return how many pods hold a slot."""
         return len(self.pods)
 
     @property
@@ -480,17 +480,17 @@ class ClusterNode:
 
     @property
     def unknown(self) -> Unknown | None:
-        """Why the placement is not known; None where it is."""
+        """Return why the placement is unknown; None if it is known."""
         return self.placement if isinstance(self.placement, Unknown) else None
 
     @property
     def state(self) -> Node | None:
-        """What the kubelet's admission decides from, where the kubelet alone decides and that is known."""
+        """Return the state that the kubelet decides from, if the kubelet alone decides and it is known."""
         return None if isinstance(self.placement, Unknown) else self.placement.kubelet
 
     @property
     def why_no_state(self) -> Unknown | None:
-        """Why ``state`` is None: nothing is known, or another model decides; None where it is known."""
+        """Return why ``state`` is None: nothing is known, or another model decides; None if it is known."""
         placement = self.placement
         if isinstance(placement, Unknown):
             return placement
@@ -501,18 +501,18 @@ class ClusterNode:
 
     @property
     def approximate(self) -> bool:
-        """Whether only amounts are known (from a NodeResourceTopology): answers may be off."""
+        """Return whether only amounts are known (from a NodeResourceTopology), so that answers may be off."""
         return not isinstance(self.placement, Unknown) and self.placement.approximate
 
     @property
     def movable(self) -> bool:
-        """Whether plans may move pods from and to it."""
+        """Return whether plans may move pods from and to the node."""
         placement = self.known
         return placement is not None and placement.model.movable and not placement.approximate
 
     @property
     def occupancy(self) -> Occupancy | None:
-        """What each NUMA node has and who holds what; None where that is not known."""
+        """Return what each NUMA node has and who holds what; None if that is unknown."""
         placement = self.placement
         return None if isinstance(placement, Unknown) else placement.occupancy(self.pod_names)
 
@@ -738,7 +738,7 @@ def _scheduled(status: Mapping[str, Any]) -> tuple[str, str, str] | None:
 
 
 def _is_acknowledged(status: Mapping[str, Any]) -> bool:
-    """Whether a status shows that the kubelet admitted the pod.
+    """Return whether a status shows that the kubelet admitted the pod.
 
     A rejected pod that is deleted at the same moment gets container statuses, too (kubelet 1.36): first with
     its old phase, and only the condition Ready says ``PodFailed``; then with the rejection.
@@ -754,13 +754,13 @@ def _is_acknowledged(status: Mapping[str, Any]) -> bool:
 
 
 def _all_have_ended(status: Mapping[str, Any]) -> bool:
-    """Whether all containers that were started have ended."""
+    """Return whether all containers that were started have ended."""
     statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     return bool(statuses) and all("terminated" in (item.get("state") or {}) for item in statuses)
 
 
 def create_error(status: Mapping[str, Any]) -> str:
-    """What the runtime says to a container that it does not create."""
+    """Return the runtime's error for a container that it does not create."""
     return next((message for _, message in _create_errors(status)), "")
 
 

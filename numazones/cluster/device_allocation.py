@@ -1,4 +1,4 @@
-"""What is known of devices that the scheduler still has to allocate, beside where a pod's CPUs would be.
+"""Devices that the scheduler still has to allocate, in addition to a pod's CPUs.
 
 Devices of dynamic resource allocation are outside the Topology Manager (kubelet 1.36): whatever the policy,
 nothing brings them and the pod's CPUs together. So it is told where free devices are and what the kubelet

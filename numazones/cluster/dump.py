@@ -33,7 +33,7 @@ OBJECTS_MISSING = "ObjectsMissing"
 
 
 class ObjectsMissing(UnreadableNode):
-    """What a node's placement model decides from has not been read; the message says what to dump."""
+    """Raised when objects that a node's placement model needs were not read; says what to dump."""
 
 
 class InvalidDump(NumazonesError):
@@ -219,7 +219,7 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
 
 
 def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:
-    """What the operator says on a node's zones of its placement model, with the record of the lowest."""
+    """Return the operator's statement about a node's placement model, with the record of the lowest zone."""
     by_numa = sorted(zones, key=lambda zone: zone.spec.numa_id)
     return next((found for zone in by_numa if zone.status and (found := zone.status.placement)), None)
 

@@ -1,4 +1,4 @@
-"""Whose a pod is, as people name it: the Deployment, not its ReplicaSet."""
+"""Owner of a pod as people name it: the Deployment, not its ReplicaSet."""
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.wording import claimed_name

@@ -97,7 +97,7 @@ def _model_marks(pod: Pod) -> tuple[tuple[str, str], ...]:
 
 
 def relevant(pod: ClusterPod) -> bool:
-    """Whether NUMA placement concerns the pod: Guaranteed, or asking for hugepages or devices.
+    """Return whether NUMA placement concerns the pod: Guaranteed, or requesting hugepages or devices.
 
     Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
 

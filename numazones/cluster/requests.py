@@ -1,4 +1,4 @@
-"""What the scheduler counts for a pod: its effective requests.
+"""Effective requests of a pod, as the scheduler counts them.
 
 Rules: KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (resize in place) and the pod overhead,
 as in kube-scheduler 1.36. Amounts are integers, cpu in milli-CPUs and everything else in whole units.

@@ -1,4 +1,4 @@
-"""Which nodes the default scheduler could choose for a pod, and every reason why it could not.
+"""Nodes that the default scheduler could choose for a pod, and every reason against the others.
 
 Before the kubelet decides, the scheduler filters nodes. These are its filters that concern a node alone
 (kube-scheduler 1.36: NodeUnschedulable, TaintToleration, NodeAffinity, NodeResourcesFit), in its order and
@@ -123,7 +123,7 @@ def _similar(resource: str, offered: tuple[str, ...]) -> str:
 
 
 def is_dynamic(resource: str, node: ClusterNode) -> bool:
-    """Whether the scheduler has a node's amount of an extended resource from dynamic resource allocation.
+    """Return whether the scheduler serves a node's extended resource by dynamic resource allocation.
 
     It does where a DeviceClass names the resource and no device plugin offers it on the node
     (``shouldDelegateResourceToDRA`` of NodeResourcesFit; gate DRAExtendedResource, on since 1.36).

@@ -57,7 +57,7 @@ class Sharing:
         self._pairs = _Recent()
 
     def __len__(self) -> int:
-        """How many values are kept."""
+        """Return how many values are kept."""
         return len(self._values) + len(self._mappings) + len(self._pairs)
 
     def value(self, value: T) -> T:

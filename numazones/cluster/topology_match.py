@@ -1,4 +1,4 @@
-"""What NodeResourceTopologyMatch, of kubernetes-sigs/scheduler-plugins, says of a node.
+"""Verdict of NodeResourceTopologyMatch, of kubernetes-sigs/scheduler-plugins, on a node.
 
 It is the filter that people would otherwise have their scheduler use against rejections: it reads a
 NodeResourceTopology and asks whether one zone has enough. Rules as its filter has them (commit 903da7df),
@@ -48,7 +48,7 @@ def matches(pod: Pod, topology: NodeResourceTopology, allocatable: Collection[st
 
 
 class _Zones:
-    """What the zones have available while the containers of a pod are matched."""
+    """Amounts that the zones have left while the containers of a pod are matched."""
 
     def __init__(
         self, topology: NodeResourceTopology, allocatable: Collection[str], *, guaranteed: bool
@@ -86,7 +86,7 @@ class _Zones:
                 amounts[resource] -= amount
 
     def _counts(self, resource: str) -> bool:
-        """Whether the amount matters; of CPU and memory, to Guaranteed pods alone."""
+        """Return whether the amount matters; CPU and memory matter to Guaranteed pods alone."""
         return self._guaranteed or not (resource == CPU or is_memory(resource))
 
 
@@ -120,5 +120,5 @@ def _is_extended(resource: str) -> bool:
 
 
 def _is_of_the_host(resource: str) -> bool:
-    """Whether a resource that no zone lists may be had anywhere on the node."""
+    """Return whether a resource that no zone lists may be taken anywhere on the node."""
     return resource in (STORAGE, "storage") or not (resource in (CPU, MEMORY) or is_memory(resource))

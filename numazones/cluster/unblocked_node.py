@@ -1,4 +1,4 @@
-"""What keeps the scheduler from a node, taken away on a copy: a cordon, taints, labels that a pod wants.
+"""Remove the scheduler's obstacles from a copy of a node: a cordon, taints, labels that a pod requires.
 
 Only what somebody can do is said. Labels of Kubernetes' own domains are set by the kubelet or the cloud,
 which write them back, and a label that the node has with another value says what the node is; then the pod
@@ -75,7 +75,7 @@ def _selected(constraints: Constraints, node: ClusterNode) -> tuple[str, Constra
 
 
 def _may_be_set(label: str, node: ClusterNode) -> bool:
-    """Whether an administrator may put a label on a node, and takes nothing from it by that."""
+    """Return whether an administrator may set a label on a node without taking anything from it."""
     domain = label.partition("/")[0] if "/" in label else ""
     reserved = any(domain == own or domain.endswith(f".{own}") for own in _RESERVED)
     return label not in node.labels and (not reserved or domain in _FOR_PEOPLE)

@@ -1,4 +1,4 @@
-"""What a pod without a node waits for, beside a node that would admit it.
+"""Reasons why a pod without a node waits although a node would admit it.
 
 A node may be free for a pod that no scheduler looks at: it carries a scheduling gate (KEP-3521), nobody
 serves its ``schedulerName``, a claim is not there, or the scheduler has its own reasons, such as volumes and
@@ -42,7 +42,7 @@ HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on 
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What is known around a pod; what was not read is None or empty."""
+    """Objects around a pod; those that were not read are None or empty."""
 
     namespace_labels: Mapping[str, str] | None = None
     operator_runs: bool = True

@@ -1,4 +1,4 @@
-"""Which devices of dynamic resource allocation a node has, has given away and has left.
+"""Devices of dynamic resource allocation that a node has, has assigned and has left.
 
 *Available* are the devices each of which the scheduler could still allocate: not allocated (access for
 administration aside), without a taint that keeps claims away, and of partitions those whose counters are

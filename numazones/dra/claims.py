@@ -1,4 +1,4 @@
-"""What ResourceClaims ask for, what the scheduler has allocated to them, and what they promise.
+"""Requests of ResourceClaims, their allocations, and what they guarantee.
 
 ``matchAttribute`` promises that devices have one value of an attribute, so of ``numaNode`` that they are near
 one NUMA node: near each other, not near the CPUs, since no part of Kubernetes (1.36) fits these together.
@@ -114,7 +114,7 @@ class DeviceClaim:
 
     @property
     def on_one_numa_node(self) -> bool:
-        """Whether its devices are near one NUMA node in common, wherever they are allocated."""
+        """Return whether its devices are near one common NUMA node, wherever they are allocated."""
         names = {request.name for request in self.requests}
         return any(
             is_numa_attribute(attribute) and (not covered or names <= set(covered))

@@ -1,4 +1,4 @@
-"""Where two give out the same CPUs: dra-driver-cpu beside the kubelet's static CPU manager.
+"""Conflict over CPUs between dra-driver-cpu and the kubelet's static CPU manager.
 
 The driver's own documentation asks for ``cpuManagerPolicy: none``; neither of the two knows what the other
 has given away.

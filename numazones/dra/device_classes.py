@@ -1,4 +1,4 @@
-"""Which devices a DeviceClass means, as far as its expressions are simple; the others are Unknown.
+"""Devices that a DeviceClass selects, for simple expressions; others are Unknown.
 
 Most classes name their driver, and perhaps the kind of device, so these forms are understood, joined by
 ``&&``: ``device.driver == "D"``, ``device.attributes["D"].NAME == VALUE`` and ``device.attributes["D"].NAME``

@@ -1,4 +1,4 @@
-"""What ResourceSlices say of devices: which NUMA node they are near, how they are shared, what they take.
+"""Devices in ResourceSlices: their NUMA nodes, how they are shared, and what they consume.
 
 Rules: types of resource.k8s.io/v1; a pool's slices of its highest generation count, and it is incomplete
 while there are fewer of them than they say. The NUMA node is the standard attribute
@@ -57,7 +57,7 @@ class PublishedDevice:
 
     @property
     def key(self) -> Key:
-        """What names it in the cluster."""
+        """Return the key that names the device in the cluster."""
         return self.driver, self.pool, self.name
 
     @property
@@ -178,7 +178,7 @@ def numas_of(driver: str, attributes: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def is_numa_attribute(name: str) -> bool:
-    """Whether devices with equal values of a qualified attribute are on one NUMA node."""
+    """Return whether devices with equal values of a qualified attribute are on one NUMA node."""
     return name in (NUMA_NODE, *_LENT_NAMES) or name.rpartition("/")[2] in _OWN_NAMES
 
 

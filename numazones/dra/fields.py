@@ -29,7 +29,7 @@ def number(parent: Part, name: str) -> int:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value of JSON is an integer; true and false are none."""
+    """Return whether a JSON value is an integer; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

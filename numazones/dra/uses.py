@@ -1,4 +1,4 @@
-"""Which devices of its claims a container uses.
+"""Devices that a container uses of its pod's claims.
 
 A container names the claims that it uses, and may name one request of each; extended resources that devices
 serve (KEP-5004) are mapped to requests in the pod's status. The kubelet does not look: it lists all devices

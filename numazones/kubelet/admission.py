@@ -40,7 +40,7 @@ _NO_LOCALITY_OF_CONTAINER = (
 
 
 class ContainerAllocation(NamedTuple):
-    """What a container was given.
+    """Resources that a container was given.
 
     >>> from numazones import build
     >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
@@ -62,7 +62,7 @@ class ContainerAllocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What a pod was given as a whole."""
+    """Resources that a pod was given as a whole."""
 
     cpus: CPUSet
     memory: tuple[Block, ...]
@@ -107,7 +107,7 @@ class Admission:
 
     @property
     def whole(self) -> PodAllocation | None:
-        """What the pod was given as a whole, if it is served so; its containers' shares are parts of it."""
+        """Return what the pod was given as a whole, if it is served so; containers get parts of it."""
         if not self.admitted:  # CPUs whose division failed stay with the pod, see ``CPUState.release``
             return None
         cpus, memory = self.fresh.cpus.pods.get(self.pod.uid), self.fresh.memory.pods.get(self.pod.uid)
@@ -421,7 +421,7 @@ class Attempt:
             self.inits.append(name)
 
     def _is_fuller(self, one: int, other: int) -> bool:
-        """Whether one NUMA node is fuller than another, as KEP-6007 says; not if CPUs and memory disagree."""
+        """Return whether one NUMA node is fuller (KEP-6007); False if CPUs and memory disagree."""
         votes = 0
         for score in (self._cpu_score, self._memory_score):
             mine, others = score(one), score(other)

@@ -1,4 +1,4 @@
-"""Which decisions follow from a node's amounts alone, so that nodes with equal amounts share them.
+"""Decisions that follow from a node's amounts alone, so that nodes with equal amounts share them.
 
 Hints and what is left on a NUMA node depend on how many CPUs are free there, not on which. Which ones the CPU
 Manager takes matters only where it may take them from several NUMA nodes, or where a container gets CPUs that
@@ -16,7 +16,7 @@ from numazones.kubelet.node import Node
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What a node has and has given away, by NUMA node; devices count one by one."""
+    """Amounts that a node has and has assigned, by NUMA node; devices count one by one."""
 
     parts: tuple[Any, ...]
     _hash: int = field(init=False, repr=False, compare=False)
@@ -72,7 +72,7 @@ def amounts_of(node: Node) -> Amounts:
 
 
 def follows_from_amounts(admission: Admission) -> bool:
-    """Whether a pod is admitted with the same NUMA nodes and amounts wherever a node's amounts are equal."""
+    """Return whether the decision is the same wherever a node's amounts are equal."""
     manager = admission.before.kubelet.cpus
     given = admission.node.cpus.assignments.get(admission.pod.uid)
     if not admission.admitted or not given:

@@ -1,4 +1,4 @@
-"""What the kubelet's three state files hold, as values; ``checkpoints`` reads and writes them.
+"""Values of the kubelet's three state files; ``checkpoints`` reads and writes them.
 
 Fields follow the Go types of kubelet 1.36 (``cpumanager/state``, ``memorymanager/state``,
 ``devicemanager/checkpoint``); CPU sets and NUMA node lists are masks, amounts are bytes.

@@ -131,12 +131,12 @@ class KubeletConfiguration:
 
     @property
     def pod_level(self) -> PodLevel:
-        """How the kubelet treats pod-level resources."""
+        """Return how the kubelet treats pod-level resources."""
         return self.release.pod_level(dict(self.feature_gates))
 
     @property
     def skips_claimed_devices(self) -> bool:
-        """Whether devices that dynamic resource allocation serves are not given out again."""
+        """Return whether devices served by dynamic resource allocation are not assigned again."""
         return self.release.skips_claimed_devices(dict(self.feature_gates))
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""What a pod says about the nodes it may run on, and what a node says about the pods it takes.
+"""Constraints of a pod on its nodes, and of a node on its pods.
 
 Values of core/v1 as written in the API: taints, tolerations, ``nodeSelector`` and the required part of
 node affinity, host ports and the operating system, and whether a node meets them. Scheduler and kubelet

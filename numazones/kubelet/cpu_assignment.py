@@ -1,4 +1,4 @@
-"""Which CPUs the static CPU Manager takes: packed, spread or distributed, as its options say."""
+"""Choose CPUs as the static CPU Manager does: packed, spread or distributed, as its options say."""
 
 from numazones.cpuset import CPUSet
 from numazones.kubelet.cpu_distribution import take_distributed

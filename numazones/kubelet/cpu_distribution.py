@@ -89,7 +89,7 @@ def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> ra
 
 
 class _Pattern(NamedTuple):
-    """What decides the balance of a combination."""
+    """Pattern that decides the balance of a combination."""
 
     after: tuple[int, ...]
     """Free CPUs per NUMA node of the combination, its even share taken."""

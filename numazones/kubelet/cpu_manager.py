@@ -97,7 +97,7 @@ class CPUState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CPUManager:
-    """What the CPU Manager derives from configuration and machine when the kubelet starts."""
+    """Values that the CPU Manager derives from configuration and machine when the kubelet starts."""
 
     topology: CPUTopology
     static: bool = False

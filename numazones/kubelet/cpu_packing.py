@@ -20,7 +20,7 @@ _Filled = tuple[int, int, CPUSet]
 
 @dataclass(frozen=True, slots=True)
 class PackingStrategy:
-    """How CPUs are chosen, as the policy options say."""
+    """Order in which CPUs are chosen, as the policy options say."""
 
     spread: bool = False
     """distribute-cpus-across-cores"""

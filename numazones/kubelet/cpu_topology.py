@@ -109,7 +109,7 @@ class CPUTopology:
 
     @cached_property
     def numa_first(self) -> bool:
-        """Whether NUMA nodes are at least as large as sockets, and so come first in packing."""
+        """Return whether NUMA nodes are at least as large as sockets, and so come first in packing."""
         return len(self.sockets) >= len(self.numa_cpus)
 
     @cached_property

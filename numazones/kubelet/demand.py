@@ -1,4 +1,4 @@
-"""What a kubelet's managers see in a pod: its QoS class, exclusive CPUs, memory, devices.
+"""Demand of a pod as the kubelet's managers see it: QoS class, exclusive CPUs, memory, devices.
 
 Rules: QoS class as in ``pkg/apis/core/v1/helper/qos``; a pod's total is max(over ordinary init
 containers: sidecars started before it + itself; sum of app containers and sidecars), KEP-753;
@@ -31,7 +31,7 @@ class QOSClass(StrEnum):
 
 
 class ContainerKind(Enum):
-    """When a container of a pod runs."""
+    """Time at which a container of a pod runs."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -39,7 +39,7 @@ class ContainerKind(Enum):
 
 
 class PodLevel(Enum):
-    """How a kubelet treats pod-level resources."""
+    """Treatment of pod-level resources by a kubelet."""
 
     DROPPED = "dropped"
     """The field is unknown or dropped: containers decide everything."""
@@ -83,12 +83,12 @@ class PodLevelResources:
 
     @property
     def set(self) -> bool:
-        """Whether they name cpu, memory or hugepages, and so make the pod a pod-level pod."""
+        """Return whether they name cpu, memory or hugepages, and so make the pod a pod-level pod."""
         return any(name == CPU or is_memory(name) for name, _ in (*self.requests, *self.limits))
 
 
 class Demand(NamedTuple):
-    """What the kubelet's managers see in a container, or in a pod as a whole."""
+    """Demand of a container, or of a pod as a whole, as the kubelet's managers see it."""
 
     cpus: int
     """Exclusive CPUs; 0: the container runs in the shared pool."""
@@ -100,7 +100,7 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True)
 class PodDemand:
-    """What one kubelet sees in a pod."""
+    """Demand of a pod as one kubelet sees it."""
 
     qos: QOSClass
     containers: tuple[Container, ...]
@@ -113,7 +113,7 @@ class PodDemand:
 
     @property
     def managed(self) -> bool:
-        """Whether it is a pod-level pod, and the kubelet serves such pods as a whole."""
+        """Return whether it is a pod-level pod, and the kubelet serves such pods as a whole."""
         return self.whole is not None
 
     @cached_property

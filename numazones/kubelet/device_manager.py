@@ -109,7 +109,7 @@ class DeviceResource:
 
 
 class DeviceState(NamedTuple):
-    """Which devices containers hold."""
+    """Devices that containers hold."""
 
     allocated: Mapping[str, int] = MappingProxyType({})
     """Resource → devices in use."""

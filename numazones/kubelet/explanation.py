@@ -1,4 +1,4 @@
-"""Why a pod was admitted or rejected, in plain words with numbers.
+"""Explain why a pod was admitted or rejected, in plain words with numbers.
 
 The decision is made once more with an observer, which notes the hints of every resource and how
 they were merged. For a rejection, the *shortfall* names the set of NUMA nodes that came closest to

@@ -1,4 +1,4 @@
-"""How Go reads and quotes option values, so that rejections read as the kubelet's own.
+"""Read and quote option values as Go does, so that rejections read like the kubelet's own.
 
 Rules of the Go standard library: ``strconv.ParseBool``, ``strconv.Atoi``, ``strconv.Quote`` and the
 printing of maps by ``fmt``.

@@ -76,7 +76,7 @@ class MemoryState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryManager:
-    """What the Memory Manager derives from configuration and machine when the kubelet starts."""
+    """Values that the Memory Manager derives from configuration and machine when the kubelet starts."""
 
     numa_mask: int
     static: bool = False

@@ -1,4 +1,4 @@
-"""Whether a node admits a pod that is bound to it: all of the kubelet's checks, in its own order.
+"""Decide whether a node admits a pod that is bound to it: all of the kubelet's checks, in its own order.
 
 Rules: kubelet 1.36. The eviction manager comes first (``pkg/kubelet/eviction``: a node under pressure
 takes no more pods). Then the resource managers decide **and allocate** (``numazones.kubelet.admission``),
@@ -119,7 +119,7 @@ def _pressure(node: NodeInfo, pod: PodInfo) -> tuple[str, str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class NodeObjection:
-    """Why the node as a whole does not run a pod, amounts aside."""
+    """Reason why the node as a whole does not run a pod, amounts aside."""
 
     reason: str
     message: str

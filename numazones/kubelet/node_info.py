@@ -31,12 +31,12 @@ class PodInfo:
 
     @property
     def static(self) -> bool:
-        """Whether it comes from the node itself and not from the API server."""
+        """Return whether it comes from the node itself and not from the API server."""
         return dict(self.pod.annotations).get(_SOURCE, "api") != "api"
 
     @property
     def critical(self) -> bool:
-        """Whether others are preempted for it."""
+        """Return whether the kubelet preempts others for it."""
         mirrored = any(name == _MIRROR for name, _ in self.pod.annotations)
         return self.static or mirrored or (self.pod.priority or 0) >= _CRITICAL
 

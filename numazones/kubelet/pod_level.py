@@ -23,7 +23,7 @@ Members = Sequence[tuple[Container, Demand]]
 
 @dataclass(frozen=True, slots=True)
 class EmptySharedPool:
-    """Why a pod as a whole would leave nothing to those of its containers that share."""
+    """Reason why a pod as a whole would leave nothing to those of its containers that share."""
 
     message: str
     """The kubelet's."""

@@ -1,4 +1,4 @@
-"""Which pods are preempted for a critical pod that lacks nothing but amounts.
+"""Pods that are preempted for a critical pod that lacks nothing but amounts.
 
 Rules: ``pkg/kubelet/preemption`` of kubelet 1.36. As few Guaranteed pods as can be, then as few Burstable
 ones, then BestEffort ones; among equals those nearest to what is missing, then those that ask for less.

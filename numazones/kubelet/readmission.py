@@ -1,4 +1,4 @@
-"""What a restart of a kubelet would do to a node: whether it starts, and which pods it would admit again.
+"""Foresee a restart of a kubelet: whether it starts, and which pods it would admit again.
 
 A kubelet that starts reads its state files and then admits every pod again, the oldest first, each on what
 the ones before it have left (``HandlePodAdditions``, kubelet 1.36). It does not start where a state file is
@@ -55,7 +55,7 @@ class RunningPod:
 
 
 class Uncertainty(Enum):
-    """What is left to chance when a kubelet starts."""
+    """Things left to chance when a kubelet starts."""
 
     ORDER = "order"
     """In which it takes pods that were created in the same second."""
@@ -65,7 +65,7 @@ class Uncertainty(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a kubelet would not start."""
+    """Reason why a kubelet would not start."""
 
     message: str
     """The kubelet's own."""
@@ -75,7 +75,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Readmission:
-    """What becomes of one pod."""
+    """Outcome of one pod."""
 
     name: str
     admitted: bool
@@ -90,7 +90,7 @@ class Readmission:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What a restart would do."""
+    """Outcome of a restart."""
 
     refusals: tuple[Refusal, ...] = ()
     """Why the kubelet would not start; empty: it would."""
@@ -182,7 +182,7 @@ def _played(
 
 
 def _fate(one: Readmission) -> tuple[bool, str, tuple[int, int] | None, Uncertainty | None]:
-    """What matters of what becomes of a pod: messages have figures that depend on what came before."""
+    """Return what matters of a pod's outcome; messages have figures that depend on what came before."""
     return one.admitted, one.reason, one.cpus, one.chance
 
 
@@ -231,7 +231,7 @@ def _other_policy(configured: str, found: str, file: str) -> Refusal:
 
 
 def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
-    """What the static CPU Manager says against a state file; empty where it takes it."""
+    """Return the static CPU Manager's objection to a state file; empty if it accepts it."""
     manager, default, held = kubelet.cpus, state.default, state.exclusive_cpus()
     if not default:
         # Only where reserved CPUs are apart can none be left, when every other CPU is assigned.
@@ -264,17 +264,17 @@ def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
 
 
 def _tables(manager: MemoryManager) -> tuple[Mapping[str, tuple[int, ...]], ...]:
-    """What the Memory Manager compares of its state with the machine and its configuration."""
+    """Return the parts of its state that the Memory Manager compares with machine and configuration."""
     return manager.capacity, manager.system_reserved, manager.allocatable
 
 
 def _kept_cpus(state: Node, kubelet: KubeletManagers) -> CPUState:
-    """What a CPU Manager starts with that takes its state file; an empty one is filled anew."""
+    """Return the state of a CPU Manager that accepts its state file; an empty file is filled again."""
     return state.cpus if state.cpus.default else kubelet.cpus.initial_state()
 
 
 def _allocatable(node: NodeInfo, config: KubeletConfiguration) -> Mapping[str, int]:
-    """What the node offers to pods with another reservation: that much more or less than it does now."""
+    """Return what the node offers to pods under another reservation, relative to the present one."""
     before, changed = node.state.config, dict(node.allocatable)
     if CPU in changed:
         changed[CPU] -= _reserved_millis(config) - _reserved_millis(before)

@@ -1,4 +1,4 @@
-"""How an admission ends other than by admitting the pod.
+"""Ways in which an admission ends other than by admitting the pod.
 
 Reasons and messages are those of ``pkg/kubelet/cm/admission`` and of the managers. A kubelet that
 would crash or loop for ever gives no verdict at all; those cases are errors of their own, so that

@@ -1,4 +1,4 @@
-"""Why a pod was rejected, with numbers: the set of NUMA nodes that came nearest, and what it lacked.
+"""Explain a rejection with numbers: the set of NUMA nodes that came closest, and what it lacked.
 
 Looks at the states of the managers as they were when the pod was rejected, and puts into one
 sentence with numbers what the kubelet's message leaves out.
@@ -24,7 +24,7 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What a set of NUMA nodes lacks of one resource."""
+    """Amount of one resource that a set of NUMA nodes lacks."""
 
     resource: str
     """cpu, memory, hugepages-… or a device resource."""
@@ -48,7 +48,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class KubeletShortfall:
-    """Why a pod was rejected."""
+    """Shortfall that made the kubelet reject a pod."""
 
     sentence: str
     shortages: tuple[Shortage, ...] = ()

@@ -1,4 +1,4 @@
-"""What a kubelet sets up when it starts: the four managers, in the order in which it rejects things.
+"""Set up the four managers of a starting kubelet, in the order in which it rejects things.
 
 Order as in ``cmd/kubelet/app/server`` and ``container_manager_linux``: the configuration by itself,
 the reserved CPUs against the online ones, then Topology, CPU and Memory Manager.

@@ -46,7 +46,7 @@ DEFAULT_MAX_NUMA_NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class TopologyManager:
-    """What the Topology Manager derives from configuration and machine when the kubelet starts."""
+    """Values that the Topology Manager derives from configuration and machine when the kubelet starts."""
 
     policy: str
     pod_scope: bool

@@ -1,4 +1,4 @@
-"""What each kubelet release does: the one place that distinguishes releases; the managers ask it.
+"""Kubelet releases and their differences: the one place that distinguishes them; the managers ask it.
 
 1.36 is the reference. Differences are those that the release notes and sources of 1.31 to 1.36 show
 for the CPU, Memory, Device and Topology Managers: how mature a policy option is (and so which
@@ -21,7 +21,7 @@ class UnsupportedVersion(NumazonesError):
 
 
 class Maturity(Enum):
-    """How mature a policy option is in a release."""
+    """Maturity of a policy option in a release."""
 
     ALPHA = "alpha"
     BETA = "beta"
@@ -114,7 +114,7 @@ _OPENSHIFT_HOSTING_NODES_SINCE = (35, 6)
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What one minor release of the kubelet does differently."""
+    """Differences of one minor release of the kubelet."""
 
     minor: int
     newer: str = ""
@@ -188,32 +188,32 @@ class Release:
 
     @property
     def device_hints_over_hosting_nodes(self) -> bool:
-        """Whether device hints are made only over NUMA nodes that host a device of the resource."""
+        """Return whether device hints are made only over NUMA nodes that host a device of the resource."""
         return self.minor >= _HOSTING_NODES_SINCE or self.backports_hosting_nodes
 
     @property
     def checks_memory_groups(self) -> bool:
-        """Whether the Memory Manager checks groups again before it takes memory from several NUMA nodes."""
+        """Return whether the Memory Manager checks groups again before taking several nodes' memory."""
         return self.minor >= _MEMORY_GROUPS_CHECKED_SINCE
 
     @property
     def rounds_up_uncore_cache_rest(self) -> bool:
-        """Whether the rest of a request that is to come from one uncore cache may be a part of a core."""
+        """Return whether the rest of a request that must come from one uncore cache may be part of a core."""
         return self.minor >= _UNCORE_CACHE_REST_ROUNDED_UP_SINCE
 
     @property
     def tells_smt_cause(self) -> bool:
-        """Whether a rejection by full-pcpus-only names missing cores also where none is left at all."""
+        """Return whether a full-pcpus-only rejection names missing cores even if none is left at all."""
         return self.minor >= _SMT_TEXT_BY_CAUSE_SINCE
 
     @property
     def knows_best_effort_memory(self) -> bool:
-        """Whether the Memory Manager knows the policy BestEffort (of another platform)."""
+        """Return whether the Memory Manager knows the policy BestEffort (of another platform)."""
         return self.minor >= _BEST_EFFORT_MEMORY_KNOWN_SINCE
 
     @property
     def writes_topology_texts_in_lower_case(self) -> bool:
-        """Whether the Topology Manager's text about options whose gate is off begins in lower case."""
+        """Return whether the Topology Manager's text about options with a closed gate is in lower case."""
         return self.minor >= _TOPOLOGY_TEXTS_LOWER_CASE_SINCE
 
 

@@ -1,4 +1,4 @@
-"""What a placement model is: the protocol behind which a node decides about pods.
+"""Placement model: the protocol behind which a node decides about pods.
 
 A node has one placement, a value: that of its kubelet (``placement.kubelet``), or of another model that
 places pods on the node's NUMA nodes instead (``numazones.models`` finds these). Whoever predicts, plans,
@@ -51,7 +51,7 @@ class UnreadableNode(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why it is not known what a node decides from."""
+    """Reason why a node's state is unknown."""
 
     reason: str
     """One word, as conditions have it."""
@@ -66,7 +66,7 @@ class Unknown:
 
 
 class Shortfall(NamedTuple):
-    """Why a pod was rejected, for people."""
+    """Shortfall that made a node reject a pod, for people."""
 
     sentence: str
     """In one sentence, with the node's name where that helps."""
@@ -85,7 +85,7 @@ class Shortfall(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What an admitted pod does to the room that is left."""
+    """Effect of an admitted pod on the room that is left."""
 
     packing: float
     """From 0 to 1: how well large free blocks are kept whole, as ``fragmentation.packing``."""
@@ -103,7 +103,7 @@ class Effect(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What single NUMA nodes, or a model's smallest pools, could still give."""
+    """Room that single NUMA nodes, or a model's smallest pools, have left."""
 
     amounts: Mapping[str, Mapping[int, int]]
     """Resource → NUMA node → amount, in the model's own units."""
@@ -130,7 +130,7 @@ class Room(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a pod is given, and what the next one is decided on."""
+    """Resources that a pod is given, and the placement for the next one."""
 
     placement: "Placement"
     cpus: CPUSet = 0
@@ -141,7 +141,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """What a placement decided about a pod: one value for all models.
+    """Decision of a placement about a pod: one value for all models.
 
     A model names the verdict, and how to find out the rest for whoever asks for it. Only that is kept:
     a cache of each view would cost more than the view where thousands of nodes are asked.
@@ -162,12 +162,12 @@ class Decision:
 
     @property
     def admitted(self) -> bool:
-        """Whether the pod would run."""
+        """Return whether the pod would run."""
         return not self.reason
 
     @property
     def placement(self) -> "Placement":
-        """What the next pod is decided on."""
+        """Return the placement for the next pod."""
         return self._given.placement
 
     @property
@@ -182,25 +182,25 @@ class Decision:
 
     @property
     def effect(self) -> Effect:
-        """What an admitted pod does to the room that is left."""
+        """Return the effect of an admitted pod on the room that is left."""
         after = self.placement.room
         return Effect.of(self.before.room.amounts, after.amounts, after.largest)
 
     @property
     def closeness(self) -> float:
-        """Of a rejection: the share of what is needed that one NUMA node offers; 0 where nobody tells."""
+        """Return, for a rejection, the share of the demand that one NUMA node offers; 0 if unknown."""
         return 0.0
 
     @property
     def outcome(self) -> str:
-        """What becomes of the pod as far as that shows: Admitted or the reason, and what is written."""
+        """Return the pod's visible outcome: Admitted or the reason, and what is written."""
         if self.reason:
             return self.reason
         return self.before.model.outcome(ADMITTED, {} if self.written is None else self.written())
 
     @property
     def follows_from_amounts(self) -> bool:
-        """Whether nodes with equal amounts admit the pod with the same effect, on the same NUMA nodes."""
+        """Return whether nodes with equal amounts admit the pod with the same effect and NUMA nodes."""
         return False
 
     def shortfall(self, node: str) -> Shortfall:  # noqa: ARG002 - the kubelet's names the node
@@ -225,7 +225,7 @@ class Decision:
 
     @property
     def spans(self) -> bool:
-        """Whether an admitted pod has something of several NUMA nodes."""
+        """Return whether an admitted pod has resources of several NUMA nodes."""
         return len(self.zones) > 1
 
     @property
@@ -235,7 +235,7 @@ class Decision:
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether the node holds nothing for the pod from now on; a model may keep part of a rejected one."""
+        """Return whether the node holds nothing for the pod; a model may keep part of a rejected one."""
         return False
 
     @property
@@ -253,7 +253,7 @@ Info = Callable[[Node], "NodeInfo"]
 
 
 class Placement(Protocol):
-    """Who places pods on one node's NUMA nodes, and what it decides from; a value."""
+    """Placement of pods on one node's NUMA nodes, with the state it decides from; a value."""
 
     @property
     def model(self) -> "Model":
@@ -265,15 +265,15 @@ class Placement(Protocol):
 
     @property
     def approximate(self) -> bool:
-        """Whether the state was inferred from amounts alone, so that answers may be off."""
+        """Return whether the state was inferred from amounts alone, so that answers may be off."""
 
     @property
     def kubelet(self) -> Node | None:
-        """What the kubelet decides from, where it alone decides and its rules explain everything."""
+        """Return the kubelet's node, if the kubelet alone decides and its rules explain everything."""
 
     @property
     def room(self) -> Room:
-        """What NUMA nodes could still give."""
+        """Return what NUMA nodes have left."""
 
     def for_scheduler(self, name: str) -> "Placement | Unknown":
         """Return who decides about the pods of a scheduler, or why that is not known."""

@@ -1,4 +1,4 @@
-"""What single NUMA zones still have to give, and how much of it is too scattered to be of use.
+"""Free amounts of single NUMA nodes, and how much of them is too scattered to be of use.
 
 Free CPUs are worth little where no pod of the wanted shape fits beside them. For a shape (say 16 CPUs,
 32 GiB and one NIC on one NUMA node) the fragmentation of a set of nodes is the share of their free
@@ -28,7 +28,7 @@ class InvalidShape(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one NUMA zone must have at once; CPUs and devices by number, memory in bytes.
+    """Amounts that one NUMA node must have at once; CPUs and devices by number, memory in bytes.
 
     >>> Shape.parse("cpu=4,memory=8Gi").cpus
     4
@@ -80,7 +80,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """How a shape fares on some zones.
+    """Fragmentation of some zones for one shape.
 
     >>> from numazones import build
     >>> node = build.node(build.machine(numa=2, cores=8, threads=1, memory="16Gi"))

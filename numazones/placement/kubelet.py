@@ -95,12 +95,12 @@ class KubeletPlacement:
 
     @property
     def kubelet(self) -> Node:
-        """What the kubelet decides from."""
+        """Return the node that the kubelet decides from."""
         return self.node
 
     @property
     def room(self) -> Room:
-        """What NUMA nodes could still give exclusively."""
+        """Return what NUMA nodes have left for exclusive use."""
         amounts = fragmentation.room(self.node)
         return Room(amounts, amounts.get(CPU, {}))
 
@@ -182,13 +182,13 @@ class KubeletPlacement:
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletDecision(Decision):
-    """What the kubelet's resource managers decided."""
+    """Decision of the kubelet's resource managers."""
 
     admission: Admission = field(repr=False)
 
     @property
     def placement(self) -> KubeletPlacement:
-        """What the next pod is decided on."""
+        """Return the placement for the next pod."""
         return KubeletPlacement(self.admission.node, self.before.approximate)
 
     @property
@@ -208,7 +208,7 @@ class KubeletDecision(Decision):
 
     @property
     def follows_from_amounts(self) -> bool:
-        """Whether nodes with equal amounts admit the pod with the same effect, on the same NUMA nodes."""
+        """Return whether nodes with equal amounts admit the pod with the same effect and NUMA nodes."""
         return follows_from_amounts(self.admission)
 
     @property
@@ -246,7 +246,7 @@ def decision_of(admission: Admission, before: KubeletPlacement | None = None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class BoundKubeletDecision(Decision):
-    """What a kubelet says, with all of its checks, to a pod that is bound to its node."""
+    """Decision of a kubelet, with all of its checks, about a pod that is bound to its node."""
 
     checks: "NodeAdmission" = field(repr=False)
     uid: str
@@ -258,12 +258,12 @@ class BoundKubeletDecision(Decision):
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether the kubelet rejects the pod, so that the node holds nothing for it."""
+        """Return whether the kubelet rejects the pod, so that the node holds nothing for it."""
         return not self.admitted
 
     @property
     def placement(self) -> KubeletPlacement:
-        """What the next pod is decided on."""
+        """Return the placement for the next pod."""
         return KubeletPlacement(self.checks.state)
 
     @property
@@ -278,7 +278,7 @@ class BoundKubeletDecision(Decision):
 
     @property
     def spans(self) -> bool:
-        """Whether an admitted pod has a container with something of several NUMA nodes."""
+        """Return whether an admitted pod has a container with resources of several NUMA nodes."""
         managers = self.checks.managers
         if managers is None or not self.admitted:
             return False
@@ -294,7 +294,7 @@ class BoundKubeletDecision(Decision):
 
 
 class _State(Protocol):
-    """What a model decides from."""
+    """State that a model decides from."""
 
     @property
     def state_key(self) -> Hashable:
@@ -324,7 +324,7 @@ class PlacementAboveKubelet(ABC, Generic[State]):
     @property
     @abstractmethod
     def room(self) -> Room:
-        """What NUMA nodes could still give."""
+        """Return what NUMA nodes have left."""
 
     @abstractmethod
     def without(self, uid: str) -> State:
@@ -430,7 +430,7 @@ def fitting_by_amounts(node: Node, shape: Shape) -> int | None:
 
 
 def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
-    """Whether a container's CPUs, memory and devices are on several NUMA nodes."""
+    """Return whether a container's CPUs, memory and devices are on several NUMA nodes."""
     mask = numas_of(numas, share.cpus)
     mask |= cpuset.union(block.affinity for block in share.memory)
     for near in share.device_numas.values():

@@ -1,4 +1,4 @@
-"""What a placement model brings along, beside what it decides on a node: a value with defaults.
+"""Definition of a placement model, in addition to its decisions on a node: a value with defaults.
 
 A small model names how a node shows it and how it reads one. What only some can do, such as following what
 happens on a node, is a protocol of its own. The registry is ``numazones.placement.models``.
@@ -34,7 +34,7 @@ class ObjectKind(NamedTuple):
 
 
 class BoundPod(Protocol):
-    """What a model reads of a pod that is bound to a node."""
+    """Pod that is bound to a node, as a model reads it."""
 
     @property
     def full_name(self) -> str:
@@ -50,11 +50,11 @@ class BoundPod(Protocol):
 
     @property
     def admission(self) -> Pod | None:
-        """What placement decides about; None: it cannot be read, ``problem`` says why."""
+        """Return the pod that placement decides about; None if it cannot be read, see ``problem``."""
 
     @property
     def problem(self) -> str:
-        """Why it cannot be read."""
+        """Return why it cannot be read."""
 
     @property
     def phase(self) -> str:
@@ -66,11 +66,11 @@ class BoundPod(Protocol):
 
     @property
     def acknowledged(self) -> bool:
-        """Whether its status shows that the kubelet admitted it."""
+        """Return whether its status shows that the kubelet admitted it."""
 
     @property
     def create_error(self) -> str:
-        """What the runtime says to a container that it does not create; empty for none."""
+        """Return the runtime's error for a container that it does not create; empty for none."""
 
     @property
     def uncreated(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class BoundPod(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeObjects:
-    """What the API server tells of one node."""
+    """Objects of the API server about one node."""
 
     node: Object
     """core/v1 Node; its labels, its annotations as far as models read them, allocatable amounts."""
@@ -106,7 +106,7 @@ class NodeObjects:
 
 
 class PodEvent(NamedTuple):
-    """What has happened to a pod on a node."""
+    """Event of a pod on a node."""
 
     uid: str
     """As the kubelet knows it."""
@@ -142,7 +142,7 @@ class EventFollower(Follower, Protocol):
         """
 
     def agrees(self, topology: Object, now: float) -> bool:
-        """Whether what the model publishes agrees with what has happened; ``now`` in seconds, monotonic."""
+        """Return whether the model's published state agrees with the events; ``now``: monotonic seconds."""
 
     def contradicted_since(self, now: float) -> float:
         """Return since when it does not agree; ``now`` while it does."""

@@ -57,7 +57,7 @@ def model_shown(node: Object, topology: Object | None) -> Model:
 
 
 def is_kubelet(found: Model) -> bool:
-    """Whether no other model than the kubelet's decides."""
+    """Return whether no model other than the kubelet's decides."""
     return found is KUBELET_MODEL
 
 

@@ -1,4 +1,4 @@
-"""Who holds what of a node's CPUs, memory and devices, told alike for every placement model.
+"""Holders of a node's CPUs, memory and devices, in one form for every placement model.
 
 A picture needs less than a decision: the CPUs with their cores, caches and sockets, what each zone has and
 has given away, and the pods that hold something exclusively. Each model keeps books of its own, and says
@@ -34,7 +34,7 @@ class DeviceUse:
 
     @property
     def free(self) -> Annotated[int, "Healthy ones that nobody holds."]:
-        """How many can still be had."""
+        """Return how many are still free."""
         return self.healthy - self.held
 
 
@@ -91,7 +91,7 @@ class HeldMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NUMAShare:
-    """What a pod holds on one NUMA node."""
+    """Resources that a pod holds on one NUMA node."""
 
     TITLE: ClassVar = "HeldShare"
     numa: Annotated[int | None, "Null for devices that are near no NUMA node."]

@@ -1,4 +1,4 @@
-"""Whether a node admits the pods on their way to it, whichever of them come and in whatever order.
+"""Decide whether a node admits the pods on their way to it, in any selection and order.
 
 Between the choice of a node and its kubelet's decision others may arrive sooner or later than they were
 chosen, or go elsewhere. A kubelet serves a pod's containers one after the other with what it finds, so two
@@ -31,7 +31,7 @@ _REJECTING = frozenset({RESTRICTED, SINGLE_NUMA_NODE})
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What may still happen to a pod that a node holds."""
+    """Change that may still happen to a pod that a node holds."""
 
     uid: str
     leaves: bool
@@ -45,7 +45,7 @@ class _Change:
         return placement.started(self.pod) if isinstance(placement, KubeletPlacement) else placement
 
     def matters(self, placement: Placement) -> bool:
-        """Whether it changes what is decided on a placement."""
+        """Return whether it changes the decisions of a placement."""
         after = self.applied(placement)
         return after is not placement and after.key != placement.key
 
@@ -150,7 +150,7 @@ class Arrivals:
         return Arrivals(node, *(further or ((), ())))
 
     def admits(self, kind: PodKind) -> bool:
-        """Whether a pod of a kind is admitted whenever it comes, and whoever was to be admitted still is."""
+        """Return whether a pod of a kind is admitted whenever it comes, and so are those on their way."""
         known = self._answers.get(kind)
         if known is None:
             admits = self.admits_unless_pods_end(kind) and self._admits_without_any(kind)
@@ -162,7 +162,7 @@ class Arrivals:
         return bool(self._states) and is_open(kind, self.node) and self._with(kind) is not None
 
     def _admits_without_any(self, kind: PodKind) -> bool:
-        """Whether it is also admitted if one pod goes that nobody has asked to go yet.
+        """Return whether it is also admitted if one pod leaves that nobody has asked to leave yet.
 
         What that frees may lead a kubelet to give a pod's first container CPUs of a NUMA node that has too
         few for the next one; a pod that is served as a whole only gains.

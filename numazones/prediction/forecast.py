@@ -1,4 +1,4 @@
-"""Where a pod would be admitted, why not elsewhere, and which node to prefer.
+"""Predict where a pod would be admitted, why not elsewhere, and which node to prefer.
 
 Two deciders stand between a pod and a node: the scheduler's filters (``numazones.cluster.scheduling``) and
 whoever places pods on its NUMA nodes, the node's placement (``numazones.placement``). A node's verdict comes
@@ -88,7 +88,7 @@ _MAX_BEHIND = 64
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is known about a pod on all nodes together.
+    """Prediction for a pod over all nodes.
 
     >>> from numazones import build
     >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=2)), []).verdict
@@ -109,7 +109,7 @@ class Prediction:
 
     @property
     def model(self) -> str:
-        """Who places pods on the node that ``sentence`` is about; empty where that is not known."""
+        """Return the model that places pods on the node of ``sentence``; empty if unknown."""
         if self.verdict == ADMISSIBLE:
             return self.candidates[0].model
         return self.reasons[0].model if self.reasons else ""
@@ -130,7 +130,7 @@ class Prediction:
 
     @property
     def reason(self) -> str:
-        """What stands in the way, in a word or two that many pods share; empty where nothing does."""
+        """Return the obstacle in a word or two that many pods share; empty if there is none."""
         return self.reasons[0].reason if self.reasons else ""
 
     @property
@@ -142,7 +142,7 @@ class Prediction:
 
     @property
     def brief(self) -> str:
-        """What stands in the way, in few words; empty where nothing does."""
+        """Return the obstacle in few words; empty if there is none."""
         if self.verdict == ADMISSIBLE or not self.reasons:
             return ""
         return self.reasons[0].brief or self.reasons[0].reason
@@ -185,7 +185,7 @@ def ask(kind: PodKind, node: ClusterNode) -> NodeVerdict:
 
 
 def is_open(kind: PodKind, node: ClusterNode) -> bool:
-    """Whether nothing is against a pod on a node but what its placement model may say."""
+    """Return whether nothing but its placement model may object to the pod on a node."""
     info = PodInfo(kind.admission, kind.constraints)
     return _exclusion(kind.constraints, dict(kind.requests), node) is None and _foreign(info, node) is None
 
@@ -284,7 +284,7 @@ def verdict_of(decision: Decision) -> NodeVerdict:
 def _exclusion(
     constraints: Constraints, requests: Mapping[str, int], node: ClusterNode
 ) -> NodeVerdict | None:
-    """What the scheduler has against a node, fences before amounts; None where it could choose it."""
+    """Return the scheduler's objection to a node, constraints before amounts; None if it could choose it."""
     reasons = scheduling.placement_obstacles(constraints, node)
     lacks = scheduling.lacks(requests, node)
     if not reasons and not lacks:
@@ -397,7 +397,7 @@ class Forecast:
 
     @property
     def admits_anywhere(self) -> bool:
-        """Whether ``admitting`` names any node."""
+        """Return whether ``admitting`` names any node."""
         return bool(self._counts[NodeAnswer.ADMITS]) or any(one.placement_admits for one in self._alike)
 
     @property

@@ -1,4 +1,4 @@
-"""What stands in a pod's way first of all: one choice, for whoever says it in one sentence.
+"""Choose a pod's main obstacle: one choice for every surface that says it in one sentence.
 
 Several things keep a pod from several nodes, and people can change one at a time. What is said first is what
 has to change for the pod to run: a reason that holds on every node; otherwise that of the nodes which come
@@ -68,7 +68,7 @@ class ReasonGroup:
 
     @property
     def fenced(self) -> bool:
-        """Whether the scheduler is kept from the nodes, whatever they have."""
+        """Return whether constraints keep the scheduler off the nodes, whatever amounts they have."""
         return _distance(self.key) >= _CLOSED
 
     def add(self, nodes: SameVerdict) -> None:

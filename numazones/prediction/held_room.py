@@ -24,7 +24,7 @@ RELEASE_SECONDS = 60.0
 
 
 class ArrivalPath(StrEnum):
-    """How a pod comes to a node; the value says so in a sentence."""
+    """Way in which a pod comes to a node; the value says so in a sentence."""
 
     RELEASED = "released from the gate"
     ASSUMED = "being bound by a scheduler"

@@ -1,4 +1,4 @@
-"""Which node a pod should go to: the ways of choosing one, with or without asking who will decide there.
+"""Choose a node for a pod, with or without asking who will decide there.
 
 kube-scheduler looks at whole nodes, so that the one that it chooses may reject the pod; a plugin that reads
 amounts by zone rejects fewer. The other ways pass over every node that would, as ``prediction`` tells it, and
@@ -55,7 +55,7 @@ class NodeChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What nodes that would admit a pod are sorted by: one answer for gate, extender and what-ifs."""
+    """Sort order of the nodes that would admit a pod: one answer for gate, extender and what-ifs."""
 
     choice: NodeChoice = NodeChoice.SCARCE
     """One that asks first."""
@@ -64,7 +64,7 @@ class Ranking:
 
     @property
     def by_node(self) -> bool:
-        """Whether what a node is sorted by depends on that node alone."""
+        """Return whether a node's sort key depends on that node alone."""
         return self.choice is not NodeChoice.SHAPES
 
     def keys(
@@ -174,7 +174,7 @@ class _Asked:
 
 
 def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
-    """Whether the node passes the default filters, and those of a placement model's own scheduler."""
+    """Return whether the node passes the default filters, and those of a placement model's own scheduler."""
     if scheduling.obstacles(pod.constraints, pod.requests, node):
         return False
     placement = node.known
@@ -184,7 +184,7 @@ def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
 
 
 def _matches(node: ClusterNode, pod: ClusterPod) -> bool:
-    """Whether NodeResourceTopologyMatch lets the pod pass, given what our exporter would publish."""
+    """Return whether NodeResourceTopologyMatch passes the pod, given what our exporter would publish."""
     placement = node.known
     if placement is None or placement.kubelet is None or pod.admission is None:
         return True  # without an object it looks no further

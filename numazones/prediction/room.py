@@ -1,4 +1,4 @@
-"""How many more pods of a shape a node takes: one answer for all who show or sum it up.
+"""Count how many more pods of a shape a node takes: one answer for all who show or sum it up.
 
 Copies of the shape's pod are admitted one after the other, by whoever decides on the node, until one is not;
 before that, the scheduler's filters and the node's sums of requests say how many there can be at most, so

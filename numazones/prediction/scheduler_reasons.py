@@ -1,4 +1,4 @@
-"""Why a node does not take a pod, in the few words that a scheduler is told.
+"""Reasons why a node does not take a pod, in the few words that a scheduler shows.
 
 kube-scheduler counts equal reasons together, sorts them as text, and requeues a pod whose message differs
 from the one before, so a reason names neither nodes nor figures and stays the same while the cause does

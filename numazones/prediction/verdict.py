@@ -1,4 +1,4 @@
-"""What one node says to a pod, as a value."""
+"""Answer of one node about a pod, as a value."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,7 +14,7 @@ UNKNOWN_SOURCE: Final = "Unknown"
 
 
 class NodeAnswer(Enum):
-    """What a node says to a pod."""
+    """Answer of a node about a pod."""
 
     ADMITS = "admits"
     REJECTS = "rejects"
@@ -61,5 +61,5 @@ class NodeVerdict:
 
     @property
     def placement_admits(self) -> bool:
-        """Whether placement has nothing against the pod, though devices may still have to be allocated."""
+        """Return whether placement does not object, though devices may still have to be allocated."""
         return self.standing is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED

@@ -1,4 +1,4 @@
-"""Whose waiting pods plans make room for, and whom they may evict for it.
+"""Waiting pods that plans make room for, and the pods they may evict for them.
 
 Whoever may create a pod could have others evicted by it. So a policy says which waiting pods count, and no
 plan evicts a pod of a higher priority than the one that it makes room for. Equals may move, unlike in
@@ -24,7 +24,7 @@ class InvalidBeneficiaries(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Beneficiaries:
-    """Which waiting pods a policy is about."""
+    """Waiting pods that a policy covers."""
 
     included_namespaces: frozenset[str] = frozenset()
     excluded_namespaces: frozenset[str] = frozenset()

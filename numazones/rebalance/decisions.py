@@ -1,4 +1,4 @@
-"""What people may decide about a RebalanceRecommendation, and why nothing would come of a decision.
+"""Decisions that people may make about a RebalanceRecommendation, and why one would have no effect.
 
 The operator answers approvals by these sentences, and the plugin says them beforehand.
 """

@@ -1,4 +1,4 @@
-"""Which pods may be evicted: every rule against a pod, and the order of those that no rule keeps.
+"""Rules that protect pods from eviction, and the order of the pods that no rule protects.
 
 The rules are those of the descheduler's DefaultEvictor (its ``Filter`` and ``PreEvictionFilter``) and of
 the annotations by which placement models have pods say what evicting them costs. All rules are evaluated,
@@ -39,7 +39,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What the rules need to know besides the pod."""
+    """Facts that the rules need besides the pod."""
 
     now: datetime
     """Aware of its time zone."""

@@ -1,4 +1,4 @@
-"""What a plan is for, and how its gain is counted.
+"""Goals of plans, and how their gain is counted.
 
 Three goals: that more pods of some kinds fit (pods that no node admits now, or the shapes a policy wants to
 keep room for), that one node or one NUMA zone of it becomes free, and that pods that lie across NUMA nodes
@@ -55,7 +55,7 @@ class Wanted:
 
 
 class Goal(Protocol):
-    """What the search asks of a goal."""
+    """Goal as the search uses it."""
 
     def worth(self, node: ClusterNode) -> Counts:
         """Return what one node contributes."""
@@ -71,7 +71,7 @@ class Goal(Protocol):
 
     @property
     def key(self) -> str:
-        """What tells this goal from the others of a policy."""
+        """Return the key that distinguishes this goal from the others of a policy."""
 
     @property
     def aim(self) -> int | None:
@@ -143,7 +143,7 @@ class FitMore:
 
 
 class _NoneLeft(ABC):
-    """What goals share that want no pods of some kind left: each counts one, below zero."""
+    """Base of goals that count pods of some kind, each below zero."""
 
     __slots__ = ()
 

@@ -30,7 +30,7 @@ class FreedNode:
 
     @property
     def until(self) -> datetime:
-        """When plans of other policies may fill it again."""
+        """Return when plans of other policies may fill it again."""
         return self.when + PRECEDENCE
 
 

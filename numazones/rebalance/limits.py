@@ -1,4 +1,4 @@
-"""How many evictions a plan may ask for: in total, per node, per namespace, per workload.
+"""Limits on a plan's evictions: in total, per node, per namespace, per workload.
 
 Total, node and namespace are the descheduler's (``maxNoOfPodsToEvictTotal``, ``…PerNode`` (the node that
 the pod leaves), ``…PerNamespace``), tested in that order and with its result labels. The limit per

@@ -23,7 +23,7 @@ from numazones.rebalance.history import Relocation
 
 
 class Disruption(NamedTuple):
-    """How much one eviction or several disturb; compared and added up field by field."""
+    """Disruption by one eviction or several; compared and added up field by field."""
 
     priority: int = 0
     qos: int = 0
@@ -74,12 +74,12 @@ class Move:
 
     @property
     def source(self) -> Annotated[Place, "Where it is.", Named("from")]:
-        """Where the pod runs now."""
+        """Return the place where the pod runs now."""
         return Place(self.pod.node, self.zones)
 
     @property
     def target(self) -> Annotated[Place, "Where its replacement goes.", Named("to")]:
-        """Where the replacement is to run."""
+        """Return the place where the replacement must run."""
         return Place(self.node, self.target_zones)
 
     @property
@@ -99,7 +99,7 @@ class PlacedPod:
 
     @property
     def target(self) -> Place:
-        """Where the pod is to run."""
+        """Return the place where the pod must run."""
         return Place(self.node, self.zones)
 
 
@@ -119,12 +119,12 @@ class Plan:
 
     @property
     def gain(self) -> Annotated[int, "How many more of what is wanted fit afterwards."]:
-        """How much the plan brings."""
+        """Return how much the plan gains."""
         return self.after - self.before
 
     @property
     def disruption(self) -> Disruption:
-        """What all evictions disturb together."""
+        """Return the disruption of all evictions together."""
         total = Disruption()
         for move in self.moves:
             total = total.plus(Disruption.of(move.pod))

@@ -311,7 +311,7 @@ def _for_goal(
 
 
 def _remote_millis(found: PodAlignment) -> int:
-    """What aligning a pod regains, in milli-CPUs; a GiB of memory counts as a CPU does."""
+    """Return what aligning a pod regains, in milli-CPUs; 1 GiB of memory counts as one CPU."""
     return _MILLIS * found.remote_cpus + _MILLIS * found.remote_memory // _GIB
 
 

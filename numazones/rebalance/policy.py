@@ -11,7 +11,7 @@ from numazones.rebalance.protections import Protections
 
 
 class ReplacementTarget(StrEnum):
-    """Where replacements may go."""
+    """Place where replacements may go."""
 
     OTHER = "Other"
     """Another node."""
@@ -46,7 +46,7 @@ class Policy:
 
     @property
     def max_evictions(self) -> int:
-        """How many evictions a plan may have."""
+        """Return how many evictions a plan may have."""
         return _DEFAULT_EVICTIONS if self.limits.total is None else self.limits.total
 
 

@@ -1,4 +1,4 @@
-"""Whom kube-scheduler would preempt on a node for a more important pod, and whether that would be of use.
+"""Foresee which pods kube-scheduler would preempt for a more important pod, and whether that helps.
 
 The scheduler chooses victims until sums of requests fit (kube-scheduler 1.36, ``selectVictimsOnNode`` and
 ``filterPodsWithPDBViolation`` in ``plugins/defaultpreemption``, ``pickOneNodeForPreemption`` in
@@ -80,7 +80,7 @@ def without(node: ClusterNode, uids: Iterable[str]) -> ClusterNode | None:
 
 
 def _is_certain(pod: ClusterPod, node: ClusterNode) -> bool:
-    """Whether resources alone keep the pod off the node, so that sums decide who is preempted."""
+    """Return whether resources alone keep the pod off the node, so that sums decide who is preempted."""
     return (
         pod.preempts
         and not pod.constraints.beyond
@@ -109,12 +109,12 @@ def _priority(pod: ClusterPod) -> int:
 
 
 def _rank(pod: ClusterPod) -> tuple[int, float]:
-    """What pods are sorted by, the most important first: priority, then who started earlier."""
+    """Return the sort key of pods, the most important first: priority, then earlier start."""
     return -_priority(pod), _started(pod)
 
 
 def _harm(choice: Victims) -> tuple[int, int, int, int, float]:
-    """What nodes are compared by, the least harm first; of equal ones, where pods have run for less long."""
+    """Return the sort key of nodes, least harm first; of equal ones, the shortest running pods."""
     highest = _priority(choice.pods[0])
     earliest = min(_started(pod) for pod in choice.pods if _priority(pod) == highest)
     total = sum(_priority(pod) + _OFFSET for pod in choice.pods)

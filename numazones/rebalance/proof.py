@@ -39,7 +39,7 @@ class Disproved(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether a plan holds."""
+    """Proof that a plan works, or why it does not."""
 
     holds: bool
     reason: str = ""

@@ -1,4 +1,4 @@
-"""Which pods a policy protects from eviction: the settings, read and checked.
+"""Read and check the settings that protect pods from eviction.
 
 The form and the names are those of the descheduler's DefaultEvictor (v1alpha2): ``podProtections`` or, in
 its place, the deprecated booleans, and the selectors and thresholds beside them. What the settings mean for
@@ -62,7 +62,7 @@ class InvalidProtections(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Protections:
-    """What a policy protects; the defaults are the descheduler's."""
+    """Pods that a policy protects; the defaults are the descheduler's."""
 
     effective: tuple[str, ...] = DEFAULT
     """Names of the protections in force: the list to print, since defaults may change between versions."""

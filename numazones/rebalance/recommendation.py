@@ -48,29 +48,29 @@ class Recommendation:
 
     @property
     def phase(self) -> str:
-        """How far it is."""
+        """Return the phase."""
         return self.status.phase
 
     @property
     def active(self) -> bool:
-        """Whether it may still be carried out, or is being."""
+        """Return whether it may still be executed, or is being executed."""
         return self.phase in ACTIVE
 
     @property
     def ended(self) -> datetime | None:
-        """When it ended, however it ended; None while it has not."""
+        """Return when it ended; None while it has not."""
         complete = (one for one in self.status.conditions if (one.type, one.status) == ("Complete", "True"))
         return next((parse_time(one.last_transition_time) for one in complete), None)
 
     @property
     def is_about_to_evict(self) -> bool:
-        """Whether the next step is an eviction, or the announcement of one."""
+        """Return whether the next step is an eviction, or the announcement of one."""
         ahead = next((one.phase for one in self.progress if one.phase != MovePhase.VERIFIED), "")
         return self.phase == PlanPhase.EXECUTING and ahead in {MovePhase.PENDING, MovePhase.EVICTING}
 
     @property
     def progress(self) -> tuple[MoveProgress, ...]:
-        """How far each move is, one entry per move."""
+        """Return the progress of each move, one entry per move."""
         known = {item.pod.uid: item for item in self.status.progress}
         return tuple(
             known.get(move.pod.uid, MoveProgress(pod=move.pod, phase=MovePhase.PENDING))

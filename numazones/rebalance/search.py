@@ -42,7 +42,7 @@ class _TimeIsUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Breadth:
-    """How many nodes and destinations are tried before the last eviction."""
+    """Number of nodes and destinations that are tried before the last eviction."""
 
     nodes: int
     destinations: int
@@ -92,14 +92,14 @@ class NodeState:
 
     @property
     def worth(self) -> Counts:
-        """What the node contributes to the goal."""
+        """Return what the node contributes to the goal."""
         if self._worth is None:
             self._worth = self._goal.worth(self.node)
         return self._worth
 
     @property
     def upper_bound(self) -> Counts:
-        """What it could contribute at most, by amounts; exact once its worth has been asked for."""
+        """Return the node's upper bound by amounts; exact once its worth has been computed."""
         if self._worth is not None:
             return self._worth
         if self._upper_bound is None:
@@ -241,7 +241,7 @@ class Search:
 
     @property
     def total(self) -> int:
-        """What the goal counts before any move."""
+        """Return the goal's count before any move."""
         return self._goal.total(self._start.counts)
 
     def find(
@@ -325,7 +325,7 @@ class Search:
         return tuple(sorted(numbers.setdefault(state, len(numbers)) for state in states))
 
     def _is_within_bounds(self, view: SearchState, left: int) -> bool:
-        """Whether so many evictions could reach the number, placements set aside.
+        """Return whether that many evictions could reach the number, placements set aside.
 
         A node that has been looked at is remembered, and there are thousands: none more than needed are.
         """
@@ -455,7 +455,7 @@ class Search:
 
 
 class _Cost(NamedTuple):
-    """What plans of as many evictions are compared by."""
+    """Cost by which plans with equally many evictions are compared."""
 
     disruption: Disruption = Disruption()
     weight: int = 0

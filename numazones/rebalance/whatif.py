@@ -1,4 +1,4 @@
-"""What a policy would do to a cluster: the planner, offline.
+"""Plan for a policy on a copy of a cluster: the planner, offline.
 
 Plans are made one after the other, each on the cluster as the one before leaves it, until
 none is left; nothing is carried out. The same dump and policy give the same answer on every machine, so
@@ -24,7 +24,7 @@ def _by_rule(counts: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """What was to be reached, and how."""
+    """Goals of a policy, and the plans that reach them."""
 
     TITLE: ClassVar = "PlannedGoal"
     ANSWER: ClassVar = ("goal", "before", "after", "evictions", "movable", "unmovable", "plans", "reason")

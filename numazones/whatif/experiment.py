@@ -128,7 +128,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class EstimatedDifference(Estimate):
-    """What differs from the first variant, within the same run."""
+    """Difference from the first variant, within the same run."""
 
     more: Annotated[int, "Runs in which there was more."]
     less: Annotated[int, "Runs in which there was less."]

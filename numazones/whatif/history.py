@@ -25,7 +25,7 @@ MemoryBlocks = tuple[tuple[str, tuple[int, ...], int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was observed of an arrival; None for what was not looked at."""
+    """Observations of an arrival; None for what was not observed."""
 
     admitted: bool | None
     """None: the kubelet had not decided by the time it was looked at."""

@@ -1,4 +1,4 @@
-"""How many machines of a type a list of pods needs, under which policy and with which CPUs reserved.
+"""Count the machines of a type that a list of pods needs, by policy and reserved CPUs.
 
 By simulation, first fit decreasing: pods come by the largest share of an empty machine that they ask of any
 resource, larger first; each goes to the first machine whose scheduler's filters and whose kubelet take it,
@@ -35,7 +35,7 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many machines it takes with some settings."""
+    """Number of machines that some settings need."""
 
     TITLE: ClassVar = "MachineCount"
     ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")

@@ -41,7 +41,7 @@ _PROBE_MEMORY = "1Mi"
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came out of one run."""
+    """Result of one run."""
 
     arrived: int
     """Arrivals, those of pods that came back included."""
@@ -126,7 +126,7 @@ class _Host:
 
     @property
     def placement(self) -> Placement:
-        """What the next pod is decided on."""
+        """Return the placement for the next pod."""
         return self._placement
 
     @placement.setter
@@ -196,7 +196,7 @@ class _Trial:
             host.drop(pod)
 
     def _reason_against(self, pod: ClusterPod) -> str:
-        """Why a pod is rejected; empty, and the pod is placed, if it is not."""
+        """Return why a pod is rejected; if it is not, place it and return ""."""
         if pod.admission is None:
             return UNREADABLE
         if pod.node in self._unknown:
@@ -214,7 +214,7 @@ class _Trial:
         return None if node is None else self._hosts[node.name]
 
     def _ask(self, host: _Host, pod: ClusterPod) -> str:
-        """Why whoever decides on the node rejects a pod; empty, and the pod is placed, if it does not."""
+        """Return why the decider on the node rejects a pod; if it does not, place it and return ""."""
         if host.placement.kubelet is None:
             # Who else places pods leaves the sums to the scheduler's own filters.
             lacking = scheduling.resource_obstacles(pod.requests, host.node)

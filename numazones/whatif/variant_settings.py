@@ -1,4 +1,4 @@
-"""What variants of an experiment differ in: settings of kubelets, and how the scheduler chooses nodes.
+"""Differences between an experiment's variants: kubelet settings, and how the scheduler chooses nodes.
 
 Written in one form, ``KEY=VALUE``: ``placement`` is the scheduler's choice, every other key a setting of
 kubelets.

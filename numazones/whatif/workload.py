@@ -1,4 +1,4 @@
-"""What arrives and leaves in a run: pods of a cluster in random orders, pods drawn by a recipe, or a history.
+"""Arrivals and departures of a run: a cluster's pods in random orders, generated pods, or a history.
 
 The same run gives the same events whatever the settings, so that outcomes can be compared run by run. A
 recipe is a list of groups, ``20xcpu=2-8,memory=4Gi``, which arrive one after the other, or all mixed. Churn
@@ -38,7 +38,7 @@ Event = ClusterPod | Leaving
 
 
 class Workload(Protocol):
-    """What happens in each run."""
+    """Arrivals and departures in each run."""
 
     def events(self, random: RandomNumbers) -> Iterator[Event]:
         """Yield what happens in one run, in order."""
@@ -87,7 +87,7 @@ class PodGroup:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether amounts are drawn, so that its pods differ."""
+        """Return whether amounts are random, so that its pods differ."""
         return any(low != high for low, high in (_bounds(amount) for _, amount in self.amounts))
 
     @property

@@ -37,7 +37,7 @@ class InvalidRecord(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody said about the pod."""
+    """Statement about the pod."""
 
     reason: str
     """``Admitted``, or the kubelet's reason for a rejection."""
