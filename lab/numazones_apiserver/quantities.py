@@ -16,15 +16,20 @@ def canonical(text: str | float) -> str:
     return quantity.parse(text).canonical()
 
 
+def _canonical_value(value: Any) -> str:
+    """The same for what stands where a quantity belongs: null is 0, lists and objects are none."""
+    if isinstance(value, dict | list):
+        raise quantity.InvalidQuantity(f"{value!r:.100} is not a Kubernetes quantity")
+    return canonical("0" if value is None else value)
+
+
 def with_canonical_quantities(value: Any, schema: Schema) -> Any:
     """The value with every quantity in canonical form; what holds none is returned as it is."""
     if schema.format == "quantity":
-        return canonical(value) if value is not None else value
+        return _canonical_value(value)
     if isinstance(value, dict) and (schema.properties or schema.values is not None):
         changed = {}
         for key, item in value.items():
-            if not isinstance(item, dict | list | str | int | float):
-                continue
             child = schema.properties.get(key) or schema.values
             if child is not None and (child.format == "quantity" or isinstance(item, dict | list)):
                 new = with_canonical_quantities(item, child)

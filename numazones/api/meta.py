@@ -87,13 +87,16 @@ WIRE = APIModel.model_config
 
 QUANTITY_PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
+INT_OR_STRING: dict[str, Any] = {"x-kubernetes-int-or-string": True}
+"""Marks a text for which a whole number stands, too."""
+
 Quantity = Annotated[
     str,
     Field(
         max_length=64,
         pattern=QUANTITY_PATTERN,
         coerce_numbers_to_str=True,
-        json_schema_extra={"x-kubernetes-int-or-string": True},
+        json_schema_extra=INT_OR_STRING,
     ),
 ]
 """A Kubernetes quantity as text, for which numbers stand too (``numazones.apimachinery.quantity``)."""

@@ -14,6 +14,7 @@ from pydantic import Field
 from numazones.api.meta import (
     ATOMIC,
     IMMUTABLE,
+    INT_OR_STRING,
     MAX_LABEL,
     MAX_NAME,
     NUMAID,
@@ -86,11 +87,21 @@ def _one_of(*values: str) -> dict[str, Any]:
     return {"enum": list(map(str, values))}
 
 
+_ABOVE_ZERO = (
+    r"^\+?([0-9]*[1-9][0-9]*(\.[0-9]*)?|[0-9]*\.[0-9]*[1-9][0-9]*)"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
+)
+ShapeAmount = Annotated[
+    Quantity, Field(json_schema_extra={**INT_OR_STRING, "pattern": _ABOVE_ZERO, "minimum": 1})
+]
+"""What one pod of a shape needs; the API server alone rejects amounts that are not above 0."""
+
+
 class TargetShape(APIModel):
     """A shape of pod for which single NUMA nodes are to have room."""
 
     name: str = Field(min_length=1, max_length=MAX_LABEL, description="Name that plans and metrics use.")
-    resources: dict[str, Quantity] = Field(
+    resources: dict[str, ShapeAmount] = Field(
         min_length=1,
         max_length=32,
         description="What one pod needs on one NUMA node, such as cpu, memory and vendor.example/nic.",

@@ -21,7 +21,10 @@ _MICRO = 10**6
 _SMALLEST_SCALE = -9
 _MAX = 2**63 - 1
 
-# Numbers are far shorter; the bound keeps nonsense from being worked on.
+# Numbers are far shorter; the bounds keep nonsense from being worked on.
+_MAX_DIGITS = 60
+_SURELY_STORED = _MAX_DIGITS - 2
+"""So few digits are no more than ``_MAX_DIGITS`` in the form that is stored."""
 _TEXT = re.compile(r"([+-]?)([0-9]{0,60})(?:\.([0-9]{0,60}))?([A-Za-z]*|[eE][+-]?[0-9]{1,9})")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -92,15 +95,12 @@ class Quantity:
 
         Binary units are for whole amounts from 1024 on; others are stored in decimal ones, not rounded.
 
-        >>> parse("0.5").canonical(), parse("2048Mi").canonical()
-        ('500m', '2Gi')
+        >>> parse("0.5").canonical(), parse("2048Mi").canonical(), parse("9e99").canonical()
+        ('500m', '2Gi', '9e99')
         """
         if self.binary and abs(self.nanos) >= _UNIT * _NANO and self.nanos % _NANO == 0:
             return format_bytes(self.value())
-        amount, exponent = self.nanos, _SMALLEST_SCALE
-        while amount and amount % 1000 == 0 and exponent < _MAX_DECIMAL_EXPONENT:
-            amount //= 1000
-            exponent += 3
+        amount, exponent = _stored_form(self.nanos, with_exponent=self.exponent)
         if self.exponent and exponent:
             return f"{amount}e{exponent}" if amount else "0"
         return f"{amount}{_DECIMAL_UNITS[exponent]}" if amount else "0"
@@ -154,8 +154,8 @@ def _parse_text(text: str) -> Quantity:
         return _decimal(sign, whole, fraction, _DECIMAL[suffix])
     if suffix[0] in "eE" and len(suffix) > 1 and suffix[1] in "+-0123456789":
         exponent = int(suffix[1:])
-        if abs(exponent) <= _MAX_EXPONENT:
-            return replace(_decimal(sign, whole, fraction, exponent), exponent=True)
+        if -_MAX_EXPONENT <= exponent <= _MAX_EXPONENT + 1 - len(whole):
+            return replace(_decimal(sign, whole, fraction, exponent, with_exponent=True), exponent=True)
     raise InvalidQuantity(f"{text!r:.100} is not a Kubernetes quantity: unknown unit {suffix!r:.20}")
 
 
@@ -227,15 +227,28 @@ def _binary(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:
     return Quantity(sign * nanos, sign * numerator if plain else None, binary=True)
 
 
-def _decimal(sign: int, whole: str, fraction: str, exponent: int) -> Quantity:
+def _decimal(sign: int, whole: str, fraction: str, exponent: int, *, with_exponent: bool = False) -> Quantity:
     digits = int(whole + fraction)
     scale = exponent - len(fraction)
     if scale >= _SMALLEST_SCALE:
         nanos = digits * 10 ** (scale + 9)
     else:  # the divisor need not be larger than what leaves nothing but the rounding up
         nanos = _ceil_div(digits, 10 ** min(-scale - 9, len(whole) + len(fraction)))
+    if len(whole) + len(fraction) > _SURELY_STORED:
+        stored, _ = _stored_form(nanos, with_exponent=with_exponent)
+        if stored >= 10**_MAX_DIGITS:
+            raise InvalidQuantity(f"a quantity has at most {_MAX_DIGITS} digits, not {whole!r:.30}…")
     plain = len(whole) + len(fraction) <= _DECIMAL_DIGITS and scale >= 0 and nanos <= _MAX * _NANO
     return Quantity(sign * nanos, sign * digits * 10**scale if plain else None)
+
+
+def _stored_form(nanos: int, *, with_exponent: bool) -> tuple[int, int]:
+    """Return digits and exponent, a multiple of 3, as the API stores them; units end at 10**18."""
+    exponent = _SMALLEST_SCALE
+    while nanos and nanos % 1000 == 0 and (with_exponent or exponent < _MAX_DECIMAL_EXPONENT):
+        nanos //= 1000
+        exponent += 3
+    return nanos, exponent
 
 
 def _ceil_div(amount: int, unit: int) -> int:

@@ -131,3 +131,59 @@ def test_the_program_ends_with_one_line_on_stderr(
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not ended.stdout
+
+
+CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("kind: Pod\nspec: [1]\n", "spec must be a mapping, not [1]"),
+        ("kind: Pod\nmetadata: 3\n", "metadata must be a mapping, not 3"),
+        ("kind: Deployment\nspec: {template: 7}\n", "spec.template must be a mapping, not 7"),
+        ("kind: CronJob\nspec: {jobTemplate: 7}\n", "spec.jobTemplate must be a mapping, not 7"),
+        ("kind: Pod\nspec: {}\n", "spec.containers is missing"),
+        ("kind: Pod\nspec: {containers: text}\n", "spec.containers must be a list, not 'text'"),
+        ("kind: Pod\nspec: {containers: [7]}\n", "spec.containers[0] must be a mapping, not 7"),
+        (CONTAINER % "[1]", "spec.containers[0].resources must be a mapping, not [1]"),
+        (CONTAINER % "{limits: [1]}", "spec.containers[0].resources.limits must be a mapping, not [1]"),
+        (CONTAINER % "{limits: {cpu: four}}", "spec.containers[0].resources.limits.cpu: 'four' is not a"),
+        (CONTAINER % "{requests: {cpu: -5}}", "resources.requests.cpu is -5; it must not be below 0"),
+        (CONTAINER % "{limits: {memory: -1Gi}}", "resources.limits.memory is -1Gi; it must not be below 0"),
+        (
+            CONTAINER % "{requests: {cpu: 5}, limits: {cpu: 4}}",
+            "resources.requests.cpu is 5, more than the limit of 4",
+        ),
+        (
+            "kind: Pod\nspec: {overhead: {cpu: -1}, containers: [{name: c}]}\n",
+            "spec.overhead.cpu is -1; it must not be below 0",
+        ),
+        (
+            "kind: Pod\nspec: {resources: {requests: {cpu: -1}}, containers: [{name: c}]}\n",
+            "spec.resources.requests.cpu is -1; it must not be below 0",
+        ),
+        (
+            "kind: Pod\nspec: {priority: high, containers: [{name: c}]}\n",
+            "priority is not an integer but 'high'",
+        ),
+        (
+            "kind: Pod\nspec: {affinity: text, containers: [{name: c}]}\n",
+            "has not the form of a manifest (Pod default/pod has not the form",
+        ),
+        (
+            "kind: Pod\nspec: {schedulerName: [1], containers: [{name: c}]}\n",
+            "has not the form of a manifest",
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_be_applied_is_named_with_its_field(
+    run: Run, dump: Path, tmp_path: Path, content: str, said: str
+) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(content)
+    error = run("fit", "--pod", path, "-f", dump).exception
+    assert isinstance(error, BadDump)
+    assert str(error).startswith(str(path))
+    assert said in str(error)
+    assert "dump" not in str(error)

@@ -54,6 +54,8 @@ async def test_a_pod_gets_its_defaults(api: Any, pod: Any) -> None:
         ({"requests": {"memory": "1500M"}}, {"memory": "1500M"}, None, "Burstable"),
         ({"requests": {"memory": "0.5Gi"}}, {"memory": "512Mi"}, None, "Burstable"),
         ({"requests": {"memory": "1e3"}}, {"memory": "1e3"}, None, "Burstable"),
+        ({"requests": {"cpu": "9e99"}}, {"cpu": "9e99"}, None, "Burstable"),
+        ({"requests": {"cpu": None}}, {"cpu": "0"}, None, "BestEffort"),
     ],
 )  # fmt: skip
 async def test_quantities_of_a_pod_are_written_back_in_canonical_form(
@@ -121,6 +123,8 @@ async def test_broken_pods_are_invalid(api: Any, pod: Any, spec: Any, field: str
         ({"containers": [{"name": 1}]}, "json: cannot unmarshal number into Go struct field"),
         ({"containers": "c"}, "json: cannot unmarshal string into Go struct field"),
         (_limited(limits={"cpu": "x"}), "quantities must match the regular expression"),
+        (_limited(limits={"cpu": [1]}), "quantities must match the regular expression"),
+        (_limited(limits={"cpu": {"a": 1}}), "quantities must match the regular expression"),
     ],
 )
 async def test_pods_that_cannot_be_decoded_are_bad_requests(

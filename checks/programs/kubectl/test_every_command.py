@@ -310,21 +310,6 @@ def test_ctrl_c_ends_a_watch_with_130() -> None:
     assert (process.returncode, b"Traceback" in errors) == (130, False)
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["kind: Pod\nspec: [1]\n", "kind: Pod\nmetadata: 3\n", "kind: Deployment\nspec: {template: 7}\n"],
-)
-def test_a_manifest_that_is_none_is_named(
-    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    manifest = tmp_path / "pod.yaml"
-    manifest.write_text(content)
-    with pytest.raises(SystemExit) as end:
-        program.main(["fit", "--pod", str(manifest), "-f", str(DUMP)])
-    assert end.value.code == 2
-    assert f"error: {manifest} has not the form of a manifest" in capsys.readouterr().err
-
-
 def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None:
     # Its first import of another project's module sends Ctrl-C, at a moment that no user can aim at.
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

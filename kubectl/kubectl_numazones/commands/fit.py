@@ -9,13 +9,10 @@ import click
 
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import read, source_options
-from kubectl_numazones.reading.files import documents
+from kubectl_numazones.reading.manifests import pod_of_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
-from numazones.apimachinery.api_object import MALFORMED
-from numazones.apimachinery.defaulting import created_spec
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.forecast import (
@@ -120,12 +117,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
-    try:
-        pod = _of_shape(shape) if shape is not None else _of_manifest(manifest)
-    except MALFORMED as error:
-        raise BadDump(
-            f"{manifest} has not the form of a manifest ({type(error).__name__}: {error})"
-        ) from error
+    pod = _of_shape(shape) if manifest is None else pod_of_manifest(manifest)
     nodes = read(source).situation.cluster.nodes
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
@@ -179,35 +171,8 @@ def _refusals(
             yield group
 
 
-def _of_shape(text: str) -> ClusterPod:
+def _of_shape(text: str | None) -> ClusterPod:
     try:
-        return pod_of_shape(Shape.parse(text))
+        return pod_of_shape(Shape.parse(text or ""))
     except InvalidShape as error:
         raise click.UsageError(str(error)) from error
-
-
-def _of_manifest(path: Path | None) -> ClusterPod:
-    """The pod of a manifest: a Pod, or the template of whatever has one."""
-    if path is None:
-        raise click.UsageError("name a manifest: --pod FILE")
-    for document in documents(path):
-        if not isinstance(document, dict):
-            continue
-        spec = document.get("spec") or {}
-        template = (spec.get("jobTemplate") or {}).get("spec", {}).get("template") or spec.get("template")
-        body = template or (document if document.get("kind") == "Pod" else None)
-        if body is not None:
-            metadata = {
-                "name": "pod",
-                "namespace": "default",
-                **(document.get("metadata") or {}),
-                "uid": "manifest",
-            }
-            return ClusterPod.from_api(
-                {
-                    **body,
-                    "metadata": metadata,
-                    "spec": created_spec(body.get("spec") or {}, namespace=metadata["namespace"]),
-                }
-            )
-    raise BadDump(f"{path} holds no Pod and nothing with a pod template")

@@ -17,7 +17,7 @@ from numazones.apimachinery import duration, timestamp
 from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy
-from numazones_client import APIError, Client, Conflict, NotFound
+from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
 from numazones_operator.rebalance import conflicts
 from numazones_operator.rebalance.inputs import Inputs
@@ -139,7 +139,9 @@ class Readiness:
         except (NotFound, Conflict):
             return
         except APIError as error:
-            self._published = None
+            # Invalid: the policy is older than the rule that it breaks; another try would change nothing.
+            if not isinstance(error, Invalid):
+                self._published = None
             _log.warning("the conditions of policy %s were not written: %s", name, error)
             return
         self._inputs.intent.take_own_policy(body)

@@ -42,7 +42,7 @@ BROKEN = ClusterPod.from_api(
         ([], [pod(2)] * 4 + [pod(6)], ["cpu=2,memory=1Gi", "cpu=6,memory=1Gi"]),
         ([goals({"cpu": "16"})], [pod(4)], ["cpu=16", "cpu=4,memory=1Gi"]),
         # Neither has a shape; nor has a policy that makes no sense.
-        ([goals({"memory": "1Gi"})], [BURSTABLE, BROKEN, pod(2)], ["cpu=2,memory=1Gi"]),
+        ([goals({"memory": "1Gi"}, {"cpu": "-3"})], [BURSTABLE, BROKEN, pod(2)], ["cpu=2,memory=1Gi"]),
     ],
     ids=["none", "policies", "equal sums", "most CPUs first", "policies first", "no shape"],
 )

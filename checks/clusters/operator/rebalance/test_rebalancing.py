@@ -536,13 +536,20 @@ async def test_a_policy_says_why_nothing_is_recommended_with_counts(tmp_path: Pa
         assert await here.recommendations() == []
 
 
-async def test_a_shape_of_no_quantity_is_refused_by_the_api_server(tmp_path: Path) -> None:
+async def test_the_api_server_refuses_shapes_that_are_not_above_zero(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         here = Stage(loop.client, {}, loop)
-        nonsense = {"name": "x", "resources": {"cpu": "x"}}
-        with pytest.raises(Invalid, match="cpu"):
-            await here.policy("Recommend", goals={"shapes": [nonsense]})
-        await here.policy("Recommend", goals={"shapes": [{"name": "x", "resources": {"cpu": 4}}]})
+
+        def asking(amount: str | int) -> dict[str, Any]:
+            return {"shapes": [{"name": "x", "resources": {"cpu": 1, "memory": amount}}]}
+
+        for amount in ("x", "-3", -3, "0", 0, "-0.5Gi", "0e9", "0.0", ".", "+"):
+            with pytest.raises(Invalid, match="memory"):
+                await here.policy("Recommend", goals=asking(amount))
+        await here.policy("Recommend", goals=asking(4))
+        for amount in ("1", "+3", "0.5Gi", ".5Gi", "10e2", "1.", "007"):
+            patch = {"spec": {"goals": asking(amount)}}
+            await here.client.patch(REBALANCE_POLICIES, "keep-room", patch)
 
 
 async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
