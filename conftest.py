@@ -1,4 +1,4 @@
-"""What all tests share: where the reference material lies, and a real API server where there is one."""
+"""Fixtures that all tests share: the reference material, and a real API server if there is one."""
 
 import asyncio
 import itertools

@@ -88,7 +88,7 @@ def _bom(subject: Component, components: Sequence[Component], identity: str) -> 
 
 
 def _installed(wheel: Path) -> Component:
-    """What is installed from a wheel, with the bills (PEP 770) of what its makers compiled into it."""
+    """Return the contents of a wheel, with the SBOMs (PEP 770) of what its makers compiled into it."""
     with zipfile.ZipFile(wheel) as content:
         metadata = _metadata(content)
         bills = [
@@ -112,7 +112,7 @@ def _installed(wheel: Path) -> Component:
 
 
 def _debian_packages(base: Path, architecture: str) -> Iterator[Component]:
-    """What the base is made of: of the locked packages those that are left in it."""
+    """Yield the packages of the base: of the locked Debian packages those that are left in it."""
     with tarfile.open(base) as content:
         left = {name.removeprefix(_STATUS) for name in content.getnames() if name.startswith(_STATUS)}
     lock = Path(__file__).with_name("images") / _LOCKS[architecture]

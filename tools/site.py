@@ -1,4 +1,4 @@
-"""What the site needs of pages that are written to be read in the repository as well (a hook of MkDocs).
+"""Adapt pages that are written to be read in the repository as well to the site (a MkDocs hook).
 
 Fences say whether the tests run them (```` ```console (not run) ````); a reader of the site need not know.
 Links to files outside `docs/` lead nowhere on the site, and become the names of the files.

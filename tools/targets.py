@@ -1,4 +1,4 @@
-"""What images and the archives for krew are made for, and whose wheels run there."""
+"""Targets of images and krew archives, and whose wheels run there."""
 
 from typing import NamedTuple
 

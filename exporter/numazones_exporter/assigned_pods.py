@@ -1,4 +1,4 @@
-"""Which of the pods in the kubelet's state files still hold what is written there, and what they are called.
+"""Pods in the kubelet's state files that still hold their entries, and their names.
 
 State files lag: cpu_manager_state keeps ended pods until the kubelet reconciles, memory_manager_state until
 the next admission, and pods that were rejected late stay in both though they never ran. They know pods by
@@ -80,7 +80,7 @@ def _holds_something(container: ContainerResources) -> bool:
 def _is_match(
     observation: Observation, pod: PodResources, containers: Mapping[str, ContainerResources]
 ) -> bool:
-    """Whether a listed pod's containers hold what is recorded; init containers are never listed."""
+    """Return whether a listed pod's containers hold what is recorded; init containers are never listed."""
     return all(
         _holds_same(observation, container, containers.get(container.name)) for container in pod.containers
     )
@@ -100,5 +100,5 @@ def _holds_same(
 
 
 def _only_init_containers(pod: PodResources, containers: Mapping[str, ContainerResources]) -> bool:
-    """Whether a record may be of the pod's init containers alone: they are the ones that are never listed."""
+    """Return whether a record may belong to init containers alone, which are never listed."""
     return not any(container.name in containers for container in pod.containers)

@@ -1,4 +1,4 @@
-"""What the kubelet's state files say each container holds, in the same form as podresources says it.
+"""Assignments in the kubelet's state files, in the same form as podresources reports them.
 
 Keys are pod uid and container name; pod-level entries (PodLevelResourceManagers) have the name "". Memory
 blocks of size zero stay: the memory manager leaves them behind where a later container took over an init

@@ -1,4 +1,4 @@
-"""What a zone's conditions say about the reading it comes from.
+"""Conditions of a zone, derived from the reading behind it.
 
 ``Ready`` is True when everything was read and nothing contradicts; Unknown when amounts may be missing or
 wrong, with the reason and the cure; False when there is no kubelet to be seen, so that only the hardware is
@@ -37,7 +37,7 @@ def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tupl
 
 
 def unexpected_problems(observation: Observation) -> tuple[Problem, ...]:
-    """What could not be read, without the state files that this kubelet has no reason to write."""
+    """Return what could not be read, except state files that this kubelet has no reason to write."""
     return tuple(problem for problem in observation.problems if not _is_expected(observation, problem))
 
 
@@ -90,7 +90,7 @@ def _sees_kubelet(observation: Observation) -> bool:
 
 
 def _is_expected(observation: Observation, problem: Problem) -> bool:
-    """Whether a missing state file is no gap: a manager without policy, or without devices, writes none."""
+    """Return whether a missing state file is normal: a manager without policy or devices writes none."""
     if problem.reason != NOT_FOUND or not _sees_kubelet(observation):
         return False
     if problem.source == CPU_MANAGER_STATE:

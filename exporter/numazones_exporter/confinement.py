@@ -29,7 +29,7 @@ class NotConfined(NumazonesError):
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """How this process reads the kubelet's files, and what the kernel keeps it from."""
+    """Confinement of this process by the kernel while it reads the kubelet's files."""
 
     opener: FileOpener | None = None
     """Opens the kubelet's files, where the kernel denies this process all that it does not need."""
@@ -38,12 +38,12 @@ class Confinement:
 
     @property
     def enforced(self) -> bool:
-        """Whether the kernel denies what is not needed."""
+        """Return whether the kernel denies everything that is not needed."""
         return self.opener is not None
 
     @property
     def read(self) -> ReadFile:
-        """What reads the kubelet's files."""
+        """Return the function that reads the kubelet's files."""
         return read_file if self.opener is None else self.opener.read
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where sources that describe the same thing contradict each other.
+"""Contradictions between sources that describe the same thing.
 
 The kubelet looks at the machine and at its configuration once, when it starts; sysfs and the configuration
 are read as they are now. What differs is named, because predictions would be made for another kubelet than

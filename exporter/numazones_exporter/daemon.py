@@ -371,7 +371,7 @@ _OBSERVATION_FIELDS = {
 
 
 def _is_missing(error: NumazonesError) -> bool:
-    """Whether the definition of what is published, or the Node that owns it, is missing or too old."""
+    """Return whether the published definition, or the Node that owns the zones, is missing or too old."""
     going = isinstance(error, APIError) and error.code == _METHOD_NOT_ALLOWED
     return going or isinstance(error, MissingOwner | UndeclaredField | UnknownResource)
 
@@ -380,17 +380,17 @@ _NOT_THERE = frozenset({SOCKET_MISSING, FILES_MISSING, NOT_FOUND})
 
 
 def _is_absent(problem: Problem) -> bool:
-    """Whether a file of the kubelet is not there, which zones say and no restart of the exporter cures."""
+    """Return whether a file of the kubelet does not exist; zones report it, and a restart does not help."""
     return problem.source in KUBELET_FILES and problem.reason in _NOT_THERE
 
 
 def _is_failure(observation: Observation, problem: Problem) -> bool:
-    """Whether a source could not be read at all, although it is not switched off."""
+    """Return whether a source that is not switched off could not be read at all."""
     return problem.reason != NOT_ASKED and getattr(observation, _OBSERVATION_FIELDS[problem.source]) is None
 
 
 def _has_contradictions(node_zones: Sequence[NUMAZone]) -> bool:
-    """Whether sources disagree about the node; its zones all say the same."""
+    """Return whether sources disagree about the node; all of its zones report the same."""
     return any(
         condition.type == CONSISTENT and condition.status == "False"
         for zone in node_zones[:1]

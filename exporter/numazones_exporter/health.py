@@ -1,4 +1,4 @@
-"""Whether the exporter still works, as /healthz and /readyz report.
+"""Health of the exporter, as /healthz and /readyz report it.
 
 The kubelet restarts an exporter whose ``/healthz`` fails, so it must fail exactly when a restart
 could help: when reading the node or publishing it has failed for ``PATIENCE`` intervals. What is not there

@@ -1,4 +1,4 @@
-"""Who holds what: state files and podresources joined, cleared of ended pods, contradictions named.
+"""Resources held per container: state files and podresources joined, without ended pods.
 
 The state files are the exact source: they alone know init containers' CPUs and how a memory block over
 several NUMA nodes is split. Where one cannot be read, podresources are used instead. Memory of ended pods is
@@ -31,7 +31,7 @@ from numazones_node.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one container holds; of a pod as a whole where ``resources.name`` is empty."""
+    """Resources that one container holds; a whole pod where ``resources.name`` is empty."""
 
     namespace: str
     pod: str
@@ -40,13 +40,13 @@ class Holding:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What holdings are ordered by."""
+        """Return the sort key of holdings."""
         return self.namespace, self.pod, self.uid, self.resources.name
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedMemory:
-    """What the memory manager has given away, per NUMA node."""
+    """Memory that the memory manager has assigned, per NUMA node."""
 
     assigned: Mapping[tuple[int, str], int]
     """(NUMA id, type) → bytes."""
@@ -137,7 +137,7 @@ def _active_pods(observation: Observation) -> Iterator[PodResources]:
 
 
 def _resources_of_podresources(observation: Observation, pod: PodResources) -> Iterator[ContainerResources]:
-    """What podresources contribute for a pod: dynamic resources always, the rest for unreadable state."""
+    """Yield what podresources add for a pod: dynamic resources always, the rest for unreadable state."""
     cpus, memory = observation.cpu_manager is None, observation.memory_manager is None
     devices = observation.devices is None
     whole = pod.pod_level
@@ -167,7 +167,7 @@ def _exclusive_cpus(observation: Observation, joined: Iterable[Holding]) -> CPUS
 def _memory(
     observation: Observation, assignments: Assignments, ended: Iterable[str], joined: Iterable[Holding]
 ) -> tuple[AssignedMemory | None, list[Problem]]:
-    """What the memory manager has given away, and how far it had to be estimated."""
+    """Return what the memory manager has assigned, and how far it had to be estimated."""
     if observation.memory_manager is not None:
         tables = _MemoryTables(observation)
         for uid in sorted(ended):

@@ -1,4 +1,4 @@
-"""What one reading of a node found: plain values, and what could not be read.
+"""Observation from one reading of a node: plain values, and what could not be read.
 
 An ``Observation`` is the only thing that passes from the sources (which do I/O and may fail one by one)
 to ``zones.build`` (which is pure). A source that failed is ``None`` here and has a ``Problem``.
@@ -54,7 +54,7 @@ FILES_MISSING = "KubeletFilesMissing"
 
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
-    """What podresources says one container holds (or a pod: ``name`` is empty then)."""
+    """Resources of one container as podresources reports them (of a pod: ``name`` is empty)."""
 
     name: str
     cpus: CPUSet
@@ -76,7 +76,7 @@ class ContainerResources:
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """What podresources says one pod holds."""
+    """Resources of one pod as podresources reports them."""
 
     namespace: str
     name: str
@@ -114,12 +114,12 @@ class NodePod:
 
     @property
     def active(self) -> bool:
-        """Whether the kubelet may still hold something for the pod: neither succeeded nor failed."""
+        """Return whether the kubelet may still hold something for the pod: neither succeeded nor failed."""
         return self.phase not in {"Succeeded", "Failed"}
 
 
 class NodeObject(NamedTuple):
-    """What is read of the Node in the API; empty where it is not known."""
+    """Facts read from the Node in the API; empty where unknown."""
 
     uid: str = ""
     kubelet_version: str = ""

@@ -161,5 +161,5 @@ class Options:
 
     @property
     def asks_api_server(self) -> bool:
-        """Whether any source, or publishing, needs the API server's address or credentials."""
+        """Return whether any source, or publishing, needs the API server's address or credentials."""
         return not self.once or self.pods == "api" or self.kubelet_config == "configz"

@@ -60,7 +60,7 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _PublishedZone:
-    """What the API server holds of one zone, as far as this program writes it."""
+    """State of one zone on the API server, as far as this program writes it."""
 
     identity: str
     """Canonical JSON of our label, the owners and the spec."""
@@ -232,7 +232,7 @@ class ZonePublisher:
         return writes
 
     def _is_settled(self) -> bool:
-        """Whether an operator would have taken its mark back long since, so that there is none any more."""
+        """Return whether an operator would have removed its mark long ago, so that none is left."""
         return self._first_listed_at is not None and self._clock() - self._first_listed_at >= RESYNC_SECONDS
 
 

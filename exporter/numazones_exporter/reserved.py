@@ -1,4 +1,4 @@
-"""What the kubelet keeps from pods: reserved CPUs as a set, reserved memory per NUMA node and type.
+"""Resources that the kubelet reserves: CPUs as a set, memory per NUMA node and type.
 
 CPUs: the configuration's explicit list (reservedSystemCPUs), else the online CPUs that podresources do not
 call allocatable; without either, the set that the static policy takes at its start is computed, which is
@@ -123,7 +123,7 @@ def _configured_cpus(observation: Observation) -> tuple[CPUSet | None, tuple[Pro
 def _computed_cpus(
     observation: Observation, hardware: Hardware, problems: tuple[Problem, ...]
 ) -> ReservedCPUs:
-    """What the static policy reserves at its start; unknown where the configuration is."""
+    """Return the CPUs that the static policy reserves at its start; unknown if the configuration is."""
     if observation.kubelet is None:
         problem = Problem(
             KUBELET_CONFIG,

@@ -1,4 +1,4 @@
-"""Whether the memory of pods with CPUs of their own is where their CPUs are, in sums over a node.
+"""Per-node totals of memory that is local or remote to its pod's exclusive CPUs.
 
 What the kernel counts changes all the time, so it is shown as metrics when Prometheus asks and is no part of
 the zones. Containers without exclusive CPUs run wherever their control group lets them: mostly on every NUMA

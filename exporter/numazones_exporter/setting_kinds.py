@@ -1,4 +1,4 @@
-"""How the exporter's own settings are written: sources, kinds of objects, names of nodes."""
+"""Formats of the exporter's own settings: sources, kinds of objects, names of nodes."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ _MAX_NODE_NAME = 253
 
 
 def is_node_name(text: str) -> bool:
-    """Whether a Node can have this name: a DNS subdomain."""
+    """Return whether a Node can have this name: a DNS subdomain."""
     return len(text) <= _MAX_NODE_NAME and _NODE_NAME.fullmatch(text) is not None
 
 
@@ -45,7 +45,7 @@ class ObjectKinds(SettingKind):
 
 
 class SourceSetting(SettingKind):
-    """Where to read: a bare word, or ``scheme:PATH``."""
+    """Source to read from: a bare word, or ``scheme:PATH``."""
 
     name = "source"
 

@@ -1,4 +1,4 @@
-"""How soon to read the node again while pods are terminating.
+"""Interval until the node is read again while pods are terminating.
 
 A kubelet gives a pod's share back the moment its containers have ended, and tells nobody: its state files
 keep the pod until the next admission or reconciliation, and the pod's phase reaches the API server seconds

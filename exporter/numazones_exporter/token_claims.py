@@ -1,4 +1,4 @@
-"""What a service account token says it is bound to, read from its claims without checking its signature.
+"""Claims of a service account token, read without checking its signature.
 
 The token of a pod names the pod's Node with its uid (KEP-4193, stable since Kubernetes 1.32). A Node that
 is deleted and made anew has another uid, while the token keeps the old one until it is renewed: then the

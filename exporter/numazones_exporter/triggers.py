@@ -1,4 +1,4 @@
-"""Why the node is read again before the interval is over: state files, sockets, pods, vanished zones.
+"""Events that trigger an early reading of the node: state files, sockets, pods, vanished zones.
 
 The kubelet replaces its state files by renaming a temporary file over them (its checkpoint stores
 do the same), so the directories are watched, not the files: a watch on a file would follow the old

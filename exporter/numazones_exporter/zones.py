@@ -112,7 +112,7 @@ class PluginDevices:
 
 
 class _NodeFacts(NamedTuple):
-    """What the sources say together."""
+    """Facts of all sources together."""
 
     holdings: Holdings
     devices: PluginDevices
@@ -166,7 +166,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
 
 
 def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware:
-    """Where sysfs does not tell a node's memory, take what the memory manager saw when it started."""
+    """Return the hardware with the memory manager's own figure where sysfs lacks a node's memory."""
     state = observation.memory_manager
     if not hardware.memory_unknown or state is None:
         return hardware

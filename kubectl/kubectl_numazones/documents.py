@@ -1,4 +1,4 @@
-"""What ``-o json`` and ``-o yaml`` answer: one document per command, a value that says what its fields mean.
+"""Documents of ``-o json`` and ``-o yaml``: one per command, a value whose fields are documented.
 
 Numbers are numbers, amounts of memory are quantities as Kubernetes writes them, sets of CPUs are lists as the
 kernel writes them (``0-3,8``), and what is not known is null. ``make reference`` writes the page from here;

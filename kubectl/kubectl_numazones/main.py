@@ -34,7 +34,7 @@ _STDOUT = 1
 
 
 class _Command(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """Module of a command, and its text in the list of commands."""
 
     module: str
     help: str

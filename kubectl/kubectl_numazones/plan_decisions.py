@@ -33,7 +33,7 @@ Object = dict[str, Any]
 
 
 class PlanDecision(StrEnum):
-    """What is decided about a plan; the value is the verb of the command."""
+    """Decision about a plan; the value is the verb of the command."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -68,7 +68,7 @@ class PendingPlan(Recommendation):
 
     @property
     def promise(self) -> str:
-        """What it brings, in a line."""
+        """Return what the plan brings, in one line."""
         gain, evictions = self.spec.gain, pluralize(len(self.spec.moves), "eviction")
         before, after = (tally_of(self.spec.goal, count) for count in (gain.before, gain.after))
         return f"{self.spec.goal}: {before} now, {after} after {evictions}"
@@ -170,7 +170,7 @@ async def _mode(client: Client, plan: PendingPlan) -> str | None:
 
 
 def is_decided(plan: PendingPlan, decision: PlanDecision) -> bool:
-    """Whether that is decided already, and still holds."""
+    """Return whether the plan is already decided that way, and the decision still counts."""
     if decision is PlanDecision.APPROVE:
         return plan.active and plan.spec.approved and not plan.spec.rejected
     return plan.phase == PlanPhase.REJECTED or (plan.active and plan.spec.rejected)

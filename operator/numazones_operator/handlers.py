@@ -52,7 +52,7 @@ _PLAN = ("spec.moves", "spec.placements", "spec.gain", "spec.disruption", "spec.
 
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """What kopf hands to every handler."""
+    """Memo that kopf passes to every handler."""
 
     main_loop: asyncio.AbstractEventLoop
     """Where everything but kopf lives."""

@@ -56,7 +56,7 @@ async def run_kopf(memo: handlers.Memo) -> None:
 
 
 def _is_no_try_to_connect(record: logging.LogRecord) -> bool:
-    """Whether kopf says something else than that it tries to reach the API server: that is said elsewhere.
+    """Return whether kopf logs something other than its attempts to connect, which are logged elsewhere.
 
     What the API server answers, such as 403, begins with API in kopf's names of errors.
     """

@@ -1,4 +1,4 @@
-"""Which of several replicas writes: leader election on a coordination.k8s.io Lease.
+"""Leader election between replicas on a coordination.k8s.io Lease: the leader alone writes.
 
 The rules are client-go's ``tools/leaderelection``: a Lease names its holder and when it renewed; others
 judge its age by their own clocks, from when they saw it change, so clocks need not agree; every write
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How long candidates and leaders wait, in seconds."""
+    """Times that candidates and leaders wait, in seconds."""
 
     lease_duration: float
     renew_deadline: float
@@ -74,12 +74,12 @@ class Leadership:
 
     @property
     def leading(self) -> bool:
-        """Whether this replica leads at this moment."""
+        """Return whether this replica leads at this moment."""
         return self._reign is not None
 
     @property
     def certain(self) -> bool:
-        """Whether no other replica can lead at this moment.
+        """Return whether no other replica can lead at this moment.
 
         A process that was stopped goes on where it was, and its tasks may run before it has noticed that
         its Lease is over: what cannot be taken back is done only if this holds.
@@ -244,14 +244,14 @@ class Leadership:
         return False
 
     def _is_abandoned(self, spec: dict[str, Any]) -> bool:
-        """Whether the holder has not renewed the Lease for as long as the Lease lasts."""
+        """Return whether the holder has not renewed the Lease for as long as the Lease lasts."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
             self._seen, self._seen_at = record, self._clock()
         return self._is_over(spec)
 
     def _is_over(self, spec: dict[str, Any]) -> bool:
-        """Whether the time of the Lease that was seen last has passed."""
+        """Return whether the last seen Lease has expired."""
         duration = float(spec.get("leaseDurationSeconds") or self._term.lease_duration)
         return self._clock() - self._seen_at >= duration
 

@@ -264,13 +264,13 @@ class OperatorOptions:
 
     @property
     def collects_shapes(self) -> bool:
-        """Whether room is kept for shapes that others name."""
+        """Return whether the operator collects shapes that others name, to keep room for them."""
         given = self.origins.get("shapes", "default") != "default" or self.shapes != _SHAPES
         return self.placement == NodeChoice.SHAPES and not given
 
     @property
     def ranking(self) -> Ranking:
-        """What nodes that would admit a pod are sorted by."""
+        """Return the sort order of nodes that would admit a pod."""
         return Ranking(NodeChoice(self.placement), self.target_shapes)
 
     @property
@@ -279,7 +279,7 @@ class OperatorOptions:
 
     @property
     def extender_certificates(self) -> Certificates | None:
-        """What the extender identifies itself and its clients by; None: it serves loopback alone."""
+        """Return the extender's certificate and client CA; None: it serves loopback alone."""
         certificate, key, client_ca = self._certificate_files
         if certificate is None or key is None or client_ca is None:
             return None

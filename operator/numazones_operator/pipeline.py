@@ -96,7 +96,7 @@ class Pipeline:
         """Set after each batch of forecasts; cleared by who waits for it."""
 
     def _detail(self, pod: ClusterPod, prediction: Prediction) -> str:
-        """Who holds what a pod lacks, and the recommendation that would make room for it, or what might."""
+        """Return who holds what a pod lacks, and the recommendation that might make room for it."""
         held = [name for reason in prediction.reasons[:1] for name in holders_of(reason, self.state.name_of)]
         there = f"; held there by {', '.join(held)}" if held else ""
         if recommendation := self._recommendation_for(pod.uid):

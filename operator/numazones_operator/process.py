@@ -452,7 +452,7 @@ class Operator:
                 yield self._reflector(resource, decoder, table, optional=True)
 
     def _policy_reflectors(self) -> Iterator[Reflector[Any]]:
-        """Who may not read admission policies, as before an upgrade of the manifests, goes by none."""
+        """Yield the policies' reflectors; without rights to them, as before an upgrade, there are none."""
         for resource, decoder, table in self.admission_policies.mirrored(
             injection=self.options.rebalance and self.options.lead
         ):

@@ -1,4 +1,4 @@
-"""How fast things may be done: a token bucket, the way client-go limits its requests.
+"""Rate limit: a token bucket, the way client-go limits its requests.
 
 What is dropped beyond the rate, as events are, takes its token without waiting, where nothing can be awaited;
 a limiter that can only be awaited does not serve there.

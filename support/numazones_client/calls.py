@@ -1,4 +1,4 @@
-"""What makes of a transport a dependable way to the API server: credentials, repeats, failures.
+"""Turn a transport into a dependable way to the API server: credentials, retries, failures.
 
 What is repeated after a failure: everything after 429, or 503 with ``Retry-After`` (the server did
 not begin), and requests that may safely be made twice after 5xx and broken connections. A 401 renews

@@ -1,4 +1,4 @@
-"""Where the API server is, and with which credentials to connect to it.
+"""Address of the API server, and the credentials to connect to it.
 
 In a pod the service account's files say so
 (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/); elsewhere a kubeconfig does.

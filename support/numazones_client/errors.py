@@ -17,7 +17,7 @@ _MAX_TEXT = 500
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, as errors name it."""
+    """Request that an error names."""
 
     verb: str
     subject: str

@@ -1,4 +1,4 @@
-"""Which API server a program talks to: the one in its settings, in a kubeconfig, or its pod's."""
+"""API server that a program talks to: the one in its settings, in a kubeconfig, or its pod's."""
 
 import os
 from pathlib import Path

@@ -68,7 +68,7 @@ class _Loader(KubeConfigLoader):
 
     @property
     def token_lasts(self) -> bool:
-        """Whether the token is good until the server rejects it: a plugin gave it without an expiry."""
+        """Return whether the token is valid until the server rejects it: a plugin gave no expiry."""
         return "exec" in (self._user or ()) and "exec_plugin_expiry" not in vars(self)
 
     def distrust(self) -> None:
@@ -91,7 +91,7 @@ def _loader(path: str, context: str | None) -> _Loader:
 
 
 def _is_empty(file: Path) -> bool:
-    """Whether a file says nothing at all; kubectl passes over such files, the official loader fails."""
+    """Return whether a file is empty; kubectl skips such files, the official loader fails."""
     try:
         return file.is_file() and yaml.safe_load(file.read_bytes()) is None
     except (OSError, ValueError, yaml.YAMLError):  # the loader says what is wrong with it

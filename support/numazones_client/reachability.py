@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reachability:
-    """Whether one API server could be reached last."""
+    """Reachability of one API server at the last attempt."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock`` in seconds."""

@@ -40,7 +40,7 @@ _SHORT_WATCH = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient a reflector is; seconds."""
+    """Delays of a reflector, in seconds."""
 
     duration: float = 300.0
     """How long one watch lasts; the server ends it, jitter keeps watches of one client apart."""
@@ -69,7 +69,7 @@ class Backoff:
 
 
 class WatchMetrics(Protocol):
-    """What a reflector reports; ``resource`` as RBAC names it."""
+    """Metrics that a reflector reports; ``resource`` as RBAC names it."""
 
     def count_restart(self, resource: str, reason: str) -> None:
         """Count the end of a watch: ended, broken, expired, rejected or unreachable."""
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
 
     @property
     def name(self) -> str:
-        """What is mirrored, as RBAC and people call it."""
+        """Return the name of the mirrored resource, as RBAC and people use it."""
         return self._resource.full_name
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""When to try a request again, and how long to wait before.
+"""Decide when to retry a request, and how long to wait before.
 
 API servers ask for patience with 429 and ``Retry-After`` (API priority and fairness); connections
 break while one of them restarts. Waiting grows exponentially and carries jitter so that a thousand

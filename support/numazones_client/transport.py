@@ -1,4 +1,4 @@
-"""How requests reach an API server: a small protocol, and HTTP, which nearly everybody uses.
+"""Transport of requests to an API server: a small protocol, and its implementation over HTTP.
 
 ``Client(transport=...)`` takes any other, such as one to an API server in the same process.
 """
@@ -18,7 +18,7 @@ _CONNECT_TIMEOUT = 10.0
 
 
 class Response(Protocol):
-    """What a server answers, while it is being read."""
+    """Response of a server, while it is being read."""
 
     @property
     def status(self) -> int:

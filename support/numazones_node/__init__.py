@@ -1,4 +1,4 @@
-"""What a node's own files and sockets say: its machine in sysfs, and the messages of podresources.
+"""Files and sockets of a node: its machine in sysfs, and the messages of podresources.
 
 The exporter reads them, the plugin reads a recorded node's, and the simulator writes and serves them.
 """

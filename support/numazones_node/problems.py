@@ -1,4 +1,4 @@
-"""How a source on a node says that it could not be read, or not in full."""
+"""Problems of a source on a node that could not be read, or not in full."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -31,7 +31,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[_Value]):
-    """What a source gave, and what it could not give."""
+    """Value that a source gave, and what it could not give."""
 
     value: _Value
     problems: tuple[Problem, ...] = ()

@@ -71,7 +71,7 @@ _READ = re.compile("|".join((*FILES, MEMBERS, *_DIRECTORIES)).replace("*", "[^/]
 
 
 def may_be_read(path: PurePosixPath) -> bool:
-    """Whether what is read of a machine depends on this file or directory of its tree (``sys``, ``proc``).
+    """Return whether the reading of a machine depends on this file or directory (``sys``, ``proc``).
 
     A tree of the entries of which this is true holds the same machine.
     """
@@ -96,7 +96,7 @@ class Hardware:
 
 
 class _Lists(NamedTuple):
-    """What decides whether the CPU topology must be read again."""
+    """Lists of CPUs that decide whether the CPU topology must be read again."""
 
     online: CPUSet
     members: tuple[tuple[int, CPUSet], ...]
@@ -105,7 +105,7 @@ class _Lists(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Thread:
-    """Where an online CPU sits."""
+    """Position of an online CPU."""
 
     core: int
     socket: int

@@ -1,4 +1,4 @@
-"""What the page shows, as JSON documents: one flat map from key to document.
+"""Contents of the page, as JSON documents: one flat map from key to document.
 
 A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
 gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
@@ -47,7 +47,7 @@ def cluster_document(
     note: str = "",
     reading: bool = False,
 ) -> Documents:
-    """What the page is about.
+    """Return the document that describes the page's source.
 
     Args:
         source: name of the cluster or dump.
@@ -112,7 +112,7 @@ def _holder(holder: Holder) -> Document:
 
 
 def _alignment(node: ClusterNode) -> Document:
-    """How many pods are aligned (None: not known), and those that are not, the worst first."""
+    """Return how many pods are aligned (None: unknown), and those that are not, the worst first."""
     lying = of_node(node)
     if lying is None:
         return {"aligned": None, "misaligned": []}
@@ -318,7 +318,7 @@ def _place(place: Place) -> list[Any]:
 
 
 def accuracy_document(counts: Mapping[str, int], *, note: str = "") -> Documents:
-    """How many predictions came true: right, race, stale, model, unknown → pods."""
+    """Return how many predictions were right, race, stale, model or unknown."""
     return {"accuracy/": {"counts": dict(counts), "note": note}}
 
 

@@ -53,7 +53,7 @@ text { font: 12px ui-sans-serif, system-ui, "Segoe UI", Roboto, "Noto Sans", san
 
 
 class _Mark(NamedTuple):
-    """What is drawn for a CPU or a device."""
+    """Drawing of a CPU or a device."""
 
     kind: str
     letter: str
@@ -87,7 +87,7 @@ def _description(occupancy: Occupancy) -> str:
 
 
 class _Picture:
-    """What has been drawn, from the top down."""
+    """Drawing so far, from the top down."""
 
     def __init__(self, occupancy: Occupancy, lying: Mapping[str, PodAlignment]) -> None:
         self.parts: list[str] = []

@@ -1,4 +1,4 @@
-"""What the page shows of pods without a node: those that wait, and those on their way to one.
+"""Pods without a node on the page: those that wait, and those on their way to one.
 
 Each yields documents with their keys, as ``documents`` describes them.
 """
@@ -97,7 +97,7 @@ def _waiting_document(item: WaitingPod) -> dict[str, Any]:
 
 
 def _asks(pod: ClusterPod) -> list[list[str]]:
-    """What a pod asks for, as the scheduler counts it."""
+    """Return the requests of a pod, as the scheduler counts them."""
     return [[name, _amount(name, amount)] for name, amount in sorted(pod.requests.items())]
 
 
@@ -108,7 +108,7 @@ def _amount(resource: str, amount: int) -> str:
 
 
 def _reason(item: WaitingPod) -> str:
-    """What stands in the way, in a word or two that many pods share."""
+    """Return the obstacle in a word or two that many pods share."""
     if item.waits:
         return item.waits[0].reason
     return item.prediction.reason

@@ -1,4 +1,4 @@
-"""What the exporter, which serves a recorded node, and the plugin, which fetches it, have in common."""
+"""Common parts of the exporter, which serves a recorded node, and the plugin, which fetches it."""
 
 import io
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How every program takes its settings: defaults < YAML file (``--config``) < environment < flags.
+"""Settings of every program: defaults < YAML file (``--config``) < environment < flags.
 
 A program's settings are the fields of one frozen dataclass, each declared once by ``setting``; ``flags``
 makes flags of them. click merges the layers; here is what click lacks: the file, whose keys are the
@@ -36,7 +36,7 @@ class InvalidSetting(NumazonesError):
 
 
 class SettingKind(click.ParamType):  # type: ignore[type-arg] # generic in new releases of click only
-    """How the values of a setting are written."""
+    """Format of a setting's values."""
 
     def text(self, value: Any) -> Any:
         """Write a value as ``--help`` shows it."""
@@ -70,7 +70,7 @@ PATH = click.Path(path_type=Path)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Flag:
-    """How a setting is given as a flag."""
+    """Setting as a flag."""
 
     help: str
     kind: Any

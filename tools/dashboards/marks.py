@@ -1,4 +1,4 @@
-"""What is marked on the graphs of several dashboards: plans that were carried out, and pods that were evicted."""
+"""Marks on the graphs of several dashboards: executed plans, and evicted pods."""
 
 from tools.dashboards.parts import Marks
 

@@ -15,7 +15,7 @@ TROUBLE = {
 
 
 def per_second(counter: str, by: str) -> str:
-    """How fast a counter grows."""
+    """Return the rate of a counter."""
     return f"sum by ({by}) (rate({counter}{{CLUSTER}}[$__rate_interval]))"
 
 

@@ -1,4 +1,4 @@
-"""What the dashboards are put together from: panels of a few kinds, variables, links.
+"""Building blocks of the dashboards: panels of a few kinds, variables, links.
 
 Queries use words in capitals for the labels that variables choose: ``CLUSTER``, and with it ``NAMESPACE``,
 ``NODE``, ``SHAPE`` and ``ZONE``. A panel that rightly shows nothing at times says why with ``empty``: Grafana

@@ -10,7 +10,7 @@ EVICTED = "numazones_rebalance_pods_evicted_total"
 
 
 def in_range(counter: str) -> str:
-    """How much a counter grew in the shown time."""
+    """Return the increase of a counter in the shown time."""
     return f"sum(increase({counter}[$__range]))"
 
 

@@ -53,7 +53,7 @@ def contents(target: Target, wheels: Path, pythons: Sequence[str] = PYTHONS) -> 
 
 
 def _placed(site: Path, compiled: str) -> Files:
-    """What is installed in a folder: a package with compiled parts goes into the folder of that name."""
+    """Return the files to install in a folder: a package with compiled parts goes into that folder."""
     files = {}
     for top in site.iterdir():
         inside = [path for path in (top, *top.rglob("*")) if path.is_file()]

@@ -1,4 +1,4 @@
-"""What the exporter reads over the network: the Node, its pods, the running kubelet's configuration.
+"""Sources that the exporter reads over the network: Node, pods, the running kubelet's configuration.
 
 Two ways lead to the configuration. The kubelet's own /configz, asked at the node's address, needs ``get``
 on ``nodes/configz`` (KEP-2862, kubelet 1.33; the kubelet asks the API server whether the caller may). The

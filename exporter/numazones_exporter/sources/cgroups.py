@@ -1,4 +1,4 @@
-"""Where the memory of pods really lies, and on which CPUs they run: what their control groups say.
+"""Control groups: where the memory of pods really is, and on which CPUs they run.
 
 The Memory Manager promises; the kernel gives memory where it is first touched. ``memory.numa_stat`` of a
 pod's group has what its containers have together, in bytes (cgroup v2) or in pages (v1, whose
@@ -49,7 +49,7 @@ _HUGETLB = re.compile(r"hugetlb\.[^.]+\.numa_stat")
 
 @dataclass(frozen=True, slots=True)
 class PodMemory:
-    """What one pod has, in bytes."""
+    """Memory of one pod, in bytes."""
 
     resident: Mapping[int, int]
     """NUMA id → ordinary memory."""
@@ -59,7 +59,7 @@ class PodMemory:
 
 @dataclass(frozen=True, slots=True)
 class ContainerGroup:
-    """What one container may run on, and has."""
+    """CPUs that one container may run on, and its memory."""
 
     uid: str
     """Its pod's."""

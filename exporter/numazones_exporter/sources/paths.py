@@ -1,4 +1,4 @@
-"""Which files of the kubelet the exporter reads, by name: there are no others.
+"""Files of the kubelet that the exporter reads, by name; it reads no others.
 
 The process that opens them imports this before anything heavy, and nothing of what reads them.
 """
@@ -18,7 +18,7 @@ STATE_FILES = (
 
 
 def kubelet_certificate(options: Options) -> Path:
-    """What vouches for the kubelet: the authority that was named, or the certificate it made for itself."""
+    """Return the kubelet's trust anchor: the configured authority, or its self-signed certificate."""
     return options.kubelet_certificate_authority or options.kubelet_dir / "pki/kubelet.crt"
 
 
@@ -39,7 +39,7 @@ def file_of(source: str, scheme: str = "file") -> Path | None:
 
 
 def cure_of_denial() -> str:
-    """What helps where the kernel denies access to the kubelet's files."""
+    """Return the cure where the kernel denies access to the kubelet's files."""
     if os.geteuid() != 0:
         return "the exporter must run as root"
     return (

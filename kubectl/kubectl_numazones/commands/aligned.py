@@ -37,7 +37,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class HeldOfNuma:
-    """What a pod holds of one NUMA node."""
+    """Resources that a pod holds on one NUMA node."""
 
     numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
     cpus: Annotated[int, "Exclusive CPUs."]
@@ -59,7 +59,7 @@ class NearDevices:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPod:
-    """How what a pod holds lies."""
+    """Alignment of what a pod holds."""
 
     namespace: Annotated[str, "Its namespace."]
     name: Annotated[str, "Its name."]
@@ -85,7 +85,7 @@ class AlignedPod:
 
 @dataclass(frozen=True, slots=True)
 class AlignedOwner:
-    """How what the pods of an owner hold lies."""
+    """Alignment of what the pods of an owner hold."""
 
     namespace: Annotated[str, "Its namespace."]
     kind: Annotated[str, "Deployment, not ReplicaSet; Pod for one that nobody owns."]
@@ -126,7 +126,7 @@ class _Row:
 
     @property
     def owner(self) -> OwnerName:
-        """Whose pod it is; itself where nobody owns it."""
+        """Return the owner of the pod; the pod itself if it has none."""
         owner = OwnerName.of(self.pod)
         return owner if owner.name else OwnerName(self.pod.namespace, _POD, self.pod.name)
 

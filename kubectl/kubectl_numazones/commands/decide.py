@@ -1,4 +1,4 @@
-"""What ``approve`` and ``reject`` have in common: options, completion, showing plans, asking, writing."""
+"""Common parts of ``approve`` and ``reject``: options, completion, showing plans, asking, writing."""
 
 import asyncio
 import sys

@@ -45,7 +45,7 @@ _SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
 
 @dataclass(frozen=True, slots=True)
 class FittingPlace:
-    """Where a pod would be."""
+    """Place where a pod would fit."""
 
     node: Annotated[str, "Its name."]
     numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]

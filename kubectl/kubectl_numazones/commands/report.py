@@ -227,7 +227,7 @@ _MAX_SIDE_BY_SIDE = 4
 
 
 def _tables(paths: Iterable[Path]) -> Documents:
-    """What comparisons of settings found."""
+    """Return the results of comparisons of settings."""
     tables: Documents = {}
     for path in paths:
         for document in documents_of(path):

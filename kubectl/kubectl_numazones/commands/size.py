@@ -96,7 +96,7 @@ def _of_node(source: Source, name: str) -> NodeTemplate:
 
 
 def _reserved_cpus(base: NodeTemplate) -> int:
-    """How many CPUs the kubelet keeps for the system."""
+    """Return how many CPUs the kubelet reserves for the system."""
     (node,) = start_nodes([base])
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 

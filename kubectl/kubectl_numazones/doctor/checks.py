@@ -46,7 +46,7 @@ CHECKS = (
 
 
 class CheckResult(NamedTuple):
-    """What one check found, or why it was not made."""
+    """Result of one check, or why it was skipped."""
 
     check: str
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""What ``doctor`` looks at: the objects of a cluster as they are, and what could not be seen of it.
+"""Evidence for ``doctor``: the objects of a cluster, and what could not be read of it.
 
 Other commands want the cluster as the library reads it; whoever asks what is wrong needs the objects
 themselves, the ones that are missing, and why they are missing.
@@ -139,7 +139,7 @@ async def _definitions(client: "Client") -> list[Object]:
 
 
 async def _scheduler_configuration(client: "Client", items: Sequence[Object]) -> list[Object]:
-    """What our scheduler's pods mount as their configuration, by name: ConfigMaps may hold anything."""
+    """Return the configuration that our scheduler's pods mount, by name: ConfigMaps may hold anything."""
     mounted = {
         (str(item["metadata"].get("namespace")), str(volume["configMap"]["name"]))
         for item in items
@@ -158,7 +158,7 @@ async def _scheduler_configuration(client: "Client", items: Sequence[Object]) ->
 
 
 async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Object]:
-    """What kubelets say of exporters whose containers are not created yet; answers do without it."""
+    """Return kubelets' events about exporters without containers; the answer does not depend on them."""
     namespaces = sorted(
         {
             str(item["metadata"].get("namespace"))
@@ -177,7 +177,7 @@ async def _mount_events(client: "Client", items: Sequence[Object]) -> list[Objec
 
 
 async def _denied_rights(client: "Client") -> list[str] | None:
-    """What the user may not do of what commands need; None where the API server does not say."""
+    """Return which rights the user lacks for commands; None if the API server does not report them."""
     denied = []
     try:
         for verb, resource, subresource in rights():
@@ -200,7 +200,7 @@ async def _unrecordable(client: "Client", items: Sequence[Object]) -> list[str]:
 
 
 async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str, dict[str, float]], str]:
-    """What extenders have counted, asked through their pods, and why that of some is not known."""
+    """Return the counters of extenders, read through their pods, and why some are unknown."""
     found: dict[str, dict[str, float]] = {}
     why = ""
     for item in items:
@@ -218,7 +218,7 @@ async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str
 
 
 def _extends(item: Object) -> bool:
-    """Whether this is a pod with an extender that is ready."""
+    """Return whether this is a pod with an extender that is ready."""
     if item["kind"] != "Pod" or program_of(item) not in _EXTENDING:
         return False
     return is_true(item.get("status") or {}, "Ready")
@@ -237,7 +237,7 @@ def _sums(metrics: str) -> dict[str, float]:
 
 
 def _serves_recordings(item: Object) -> bool:
-    """Whether this is an exporter's pod that is told to serve recordings, by flag or by variable."""
+    """Return whether this exporter pod is configured to serve recordings, by flag or by variable."""
     if item["kind"] != "Pod" or program_of(item) != EXPORTER:
         return False
     return any(

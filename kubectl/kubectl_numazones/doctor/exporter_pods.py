@@ -46,7 +46,7 @@ class ExporterPods:
 
     @property
     def _constraints(self) -> Constraints:
-        """What the DaemonSet gives all its pods."""
+        """Return the constraints that the DaemonSet gives all its pods."""
         return Constraints.from_api(next(iter(self._pods.values())).get("spec") or {})
 
     def _why_missing(self, node: ClusterNode) -> tuple[str, str]:
@@ -62,7 +62,7 @@ class ExporterPods:
         )
 
     def _failed_mount(self, pod: Object) -> str:
-        """What the kubelet last said of volumes that it cannot mount for a pod; empty if nothing was seen.
+        """Return the kubelet's last message about volumes it cannot mount for a pod; empty if there is none.
 
         The pod's status shows ``ContainerCreating`` alone, for ever.
         """
@@ -77,7 +77,7 @@ class ExporterPods:
 
 
 def trouble_of(pod: Object) -> str:
-    """What keeps a pod from working, in the kubelet's words; empty if it is ready."""
+    """Return what keeps a pod from working, in the kubelet's words; empty if it is ready."""
     status = pod.get("status") or {}
     if is_true(status, "Ready"):
         return ""

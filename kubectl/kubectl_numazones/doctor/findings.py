@@ -1,4 +1,4 @@
-"""What a check finds: what is wrong with which objects, how bad that is, and what to do."""
+"""Findings of checks: what is wrong with which objects, how bad it is, and what to do."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from numazones.errors import NumazonesError
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"
     """Something does not work."""

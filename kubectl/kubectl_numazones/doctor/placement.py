@@ -135,7 +135,7 @@ def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
 
 
 def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
-    """What is free in a zone can be used by some pod that runs or waits in the cluster."""
+    """Check that a pod of the cluster can use what is free on a NUMA node."""
     admissions = [pod.admission for pod in _one_of_each(evidence) if pod.admission is not None]
     shapes: dict[PodLevel, list[Shape]] = {}
     for node in evidence.seen.situation.cluster.nodes.values():

@@ -1,4 +1,4 @@
-"""What helps where an exporter could not read its node in full, by the reason of the zones' condition.
+"""Cures for exporters that could not read their node in full, by the reason of the zones' condition.
 
 The table in docs/reference/exporter.md has the same rows; a test compares them.
 """

@@ -22,7 +22,7 @@ _STATE_FOLDER = "/var/lib/kubelet"
 
 @dataclass(frozen=True, slots=True)
 class RestartSettings:
-    """What a kubelet is configured with when it starts again."""
+    """Settings of a kubelet that starts again."""
 
     settings: kubelet_settings.Settings
     """Settings that differ from today's; empty: none does."""
@@ -48,7 +48,7 @@ class RestartSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeRestart:
-    """What is foreseen for one node."""
+    """Forecast for one node."""
 
     node: str
     findings: tuple[Finding, ...] = ()

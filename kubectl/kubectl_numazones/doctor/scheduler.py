@@ -128,7 +128,7 @@ def _profiles(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_ours(extender: Any) -> bool:
-    """Whether an extender is ours, by its port or the name of its Service."""
+    """Return whether an extender is ours, by its port or the name of its Service."""
     address = str(extender.get("urlPrefix")) if isinstance(extender, dict) else ""
     return ":9409" in address or "numazones" in address
 
@@ -138,7 +138,7 @@ def _is_scheduler(pod: Object) -> bool:
 
 
 def _runs(evidence: Evidence) -> bool:
-    """Whether a replica of the scheduler is ready."""
+    """Return whether a replica of the scheduler is ready."""
     return any(_is_scheduler(pod) and is_true(pod.get("status") or {}, "Ready") for pod in evidence.of("Pod"))
 
 

@@ -1,1 +1,1 @@
-"""What-if, sweep and size: experiments on a workload, run and drawn."""
+"""Experiments on a workload: what-if, sweep and size, run and plotted."""

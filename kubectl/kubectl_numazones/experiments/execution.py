@@ -1,4 +1,4 @@
-"""Who makes the runs of an experiment: this process, other processes, or a Dask cluster.
+"""Execution of an experiment's runs: in this process, other processes, or a Dask cluster.
 
 Runs are pure functions of the experiment and their number, so all that an executor decides is when they are
 done. Its one method yields chunks of runs as they come; what was done when Ctrl-C came is kept.
@@ -38,7 +38,7 @@ class RunExecutor(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many chunks are in the making at once."""
+        """Return how many chunks are computed at once."""
 
     def run(self, experiment: Experiment, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Run]]]:
         """Yield each chunk with its runs, in whatever order they are done."""
@@ -155,7 +155,7 @@ class Dask:
 
 
 def _version() -> str:
-    """Of numazones, where this runs."""
+    """Return the version of numazones here."""
     return version("numazones")
 
 

@@ -1,4 +1,4 @@
-"""What ``whatif`` and ``sweep`` have in common: the options that say what happens where, and how often.
+"""Common parts of ``whatif`` and ``sweep``: options for place, workload and number of runs.
 
 Nodes are those of the cluster, of a dump or recording, or machines described in a line; pods are those of the
 cluster in random orders, or drawn by a recipe, or come and go as they were recorded.
@@ -48,7 +48,7 @@ _BOUND_BY_OWNER = frozenset({"DaemonSet", "Node"})
 
 @dataclass(frozen=True, slots=True)
 class ExperimentOptions:
-    """What the options say."""
+    """Values of the options."""
 
     source: Source
     selector: str
@@ -138,7 +138,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """Where things happen and what happens."""
+    """Place and workload of an experiment."""
 
     nodes: tuple[NodeTemplate, ...]
     workload: Workload

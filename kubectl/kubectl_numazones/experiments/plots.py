@@ -94,7 +94,7 @@ def _chosen_measures(comparison: Comparison, measures: Sequence[str]) -> list[st
 
 
 def _names(variants: Sequence[VariantFigures]) -> list[str]:
-    """What tells the combinations apart: the settings that are not the same in all of them."""
+    """Return what distinguishes the combinations: the settings that vary between them."""
     keys = dict.fromkeys(
         key for variant in variants for key in variant.settings if not key.startswith("featureGates")
     )

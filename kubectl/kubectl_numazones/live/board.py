@@ -1,4 +1,4 @@
-"""What the view shows of one state of the cluster: zones, stuck pods and plans, without a terminal.
+"""Contents of the view for one state of the cluster: zones, stuck pods and plans, without a terminal.
 
 Made anew whenever the cluster has changed.
 """

@@ -39,7 +39,7 @@ class ClusterMirror:
 
     @property
     def events_problem(self) -> str:
-        """Why the events may be behind; empty while they are current, or not followed."""
+        """Return why the events may be out of date; empty if they are current, or not followed."""
         return "" if self._event_reflector is None else self._event_reflector.problem
 
     async def follow_events(self, changed: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ class ClusterMirror:
 
     @property
     def problem(self) -> str:
-        """Why what is seen may be behind; empty while it is current."""
+        """Return why the view may be out of date; empty if it is current."""
         needed = (reflector for kind, reflector in self._reflectors.items() if kind.needed)
         return next((reflector.problem for reflector in needed if reflector.problem), "")
 

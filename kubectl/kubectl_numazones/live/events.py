@@ -46,7 +46,7 @@ def object_of(event: Object) -> str:
 
 
 def is_about(event: Object, kind: str, namespace: str, name: str) -> bool:
-    """Whether an event is about an object."""
+    """Return whether an event is about an object."""
     about = reference_of(event)
     same = (about.get("kind"), about.get("name")) == (kind, name)
     return same and (not namespace or about.get("namespace") == namespace)
@@ -94,7 +94,7 @@ def event_table(events: Iterable[Object]) -> RenderableType:
 
 
 class EventCells(NamedTuple):
-    """What is shown of an event."""
+    """Cells that are shown of an event."""
 
     moment: str
     kind: str

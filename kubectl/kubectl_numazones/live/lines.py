@@ -54,7 +54,7 @@ class Line:
 
     @property
     def words(self) -> str:
-        """What it is filtered by."""
+        """Return the filter text."""
         return " ".join(str(cell) for cell in self.cells).lower()
 
 
@@ -70,7 +70,7 @@ def forbidden(kinds: Sequence[NeededKind], width: int) -> str:
 
 
 class _ZoneRow(NamedTuple):
-    """What is shown of a zone, or of several."""
+    """Row for a NUMA node, or for several."""
 
     node: str | Text
     numa: str | Text
@@ -178,7 +178,7 @@ def unknown_line(node: str, why: str, *, roomy: bool) -> Line:
 
 
 def unknown_group(node: str, why: str) -> str:
-    """What nodes of unknown state have in common: the reason, but for the node's own name."""
+    """Return what nodes of unknown state have in common: the reason, without the node's own name."""
     return why.replace(node, "NODE")
 
 
@@ -204,7 +204,7 @@ def node_details(name: str, board: Board) -> RenderableType:
 
 
 class _StuckRow(NamedTuple):
-    """What is shown of pods that are stuck."""
+    """Row for stuck pods."""
 
     name: str | Text
     waiting: int
@@ -286,7 +286,7 @@ def _sentence(line: str) -> RenderableType:
 
 
 class _PlanRow(NamedTuple):
-    """What is shown of a plan."""
+    """Row for a plan."""
 
     goal: str
     now: str

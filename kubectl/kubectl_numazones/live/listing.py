@@ -1,4 +1,4 @@
-"""Which lines a list of ``live`` has: those that are looked for, else groups of them where there are many."""
+"""Lines of a list in ``live``: the matching ones, or groups if there are many."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class ListView:
-    """What of a list is looked at."""
+    """Selection and scroll position of a list."""
 
     tab: str = ZONES
     order: str = field(default_factory=lambda: next(iter(ORDERS)))
@@ -36,7 +36,7 @@ class ListView:
     """List → whether people want it grouped; without an entry it is, where there are many lines."""
 
     def is_grouped(self, *, many: bool) -> bool:
-        """Whether lines with something in common share one."""
+        """Return whether lines with something in common are merged."""
         return not self.words and not self.group and self.grouped.get(self.tab, many)
 
     def picked(self, found: Iterable[Line]) -> list[Line]:

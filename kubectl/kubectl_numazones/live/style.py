@@ -1,4 +1,4 @@
-"""How ``live`` looks, in Textual's CSS."""
+"""Style of ``live``, in Textual's CSS."""
 
 CSS = """
 Screen { background: $background; }

@@ -1,1 +1,1 @@
-"""What commands print: tables, drawings and documents."""
+"""Output of commands: tables, drawings and documents."""

@@ -99,7 +99,7 @@ def newer_release_warning(nodes: Iterable[ClusterNode]) -> str:
 
 
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
-    """What the scheduler has against a node, amounts asked and free included."""
+    """Return the scheduler's objections to a node, with amounts requested and free."""
     return (
         *scheduling.placement_obstacles(pod.constraints, node),
         *map(str, scheduling.lacks(pod.requests, node)),
@@ -123,7 +123,7 @@ EXIT_CODES = {ADMISSIBLE: 0, INADMISSIBLE: 1, UNKNOWN: 2}
 
 
 class NodeLine(NamedTuple):
-    """What one node says to a pod."""
+    """Answer of one node about a pod."""
 
     node: str
     verdict: str
@@ -198,7 +198,7 @@ def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
 
 
 class HolderRow(NamedTuple):
-    """What somebody holds of a NUMA node."""
+    """Resources that a holder has on a NUMA node."""
 
     numa: str
     pod: str

@@ -40,7 +40,7 @@ class Output:
 
     @property
     def is_document(self) -> bool:
-        """Whether a document is asked for, to be printed by ``write``."""
+        """Return whether the output is a document, which ``write`` prints."""
         return self.form in DOCUMENTS or self.form == _JSONPATH
 
     def write(self, answer: object) -> None:

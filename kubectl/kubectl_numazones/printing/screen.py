@@ -1,4 +1,4 @@
-"""How answers are shown: tables and bars on a terminal, JSON for programs.
+"""Rendering of answers: tables and bars on a terminal, JSON for programs.
 
 Tables carry no lines, as kubectl's, and are folded to the terminal; where there is none (a pipe, a file)
 nothing is folded and nothing is coloured. ``NO_COLOR`` is honoured by rich.
@@ -38,7 +38,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 class Visible:
-    """What rich shows, without anything in it that could command the terminal."""
+    """Renderable without any control sequence that could command the terminal."""
 
     def __init__(self, content: RenderableType) -> None:
         """``content``: may hold text from anywhere."""
@@ -107,7 +107,7 @@ def _that_fit(
 
 
 def _needed(widths: Sequence[int], gap: int) -> int:
-    """How wide a terminal must be for columns."""
+    """Return how wide a terminal must be for the columns."""
     return sum(widths) + gap * (len(widths) - 1)
 
 

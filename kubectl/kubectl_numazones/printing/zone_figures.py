@@ -20,14 +20,14 @@ class NodeWithoutFigures(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much of something is in use, of how much."""
+    """Amount in use, and the total."""
 
     assigned: Annotated[int, "In use."]
     allocatable: Annotated[int, "Of how much."]
 
 
 class MemoryAmount(NamedTuple):
-    """How much memory is assigned, of how much."""
+    """Assigned memory, and the total."""
 
     assigned: Annotated[int, "In use, as a quantity.", format_bytes]
     allocatable: Annotated[int, "Of how much, as a quantity.", format_bytes]
@@ -57,7 +57,7 @@ class ZoneFigures:
 
     @property
     def devices_text(self) -> str:
-        """How many devices of each resource are free, of how many."""
+        """Return the free and total number of devices of each resource."""
         return " ".join(f"{use.resource.rpartition('/')[2]}:{use.free}/{use.total}" for use in self.devices)
 
     @property

@@ -1,1 +1,1 @@
-"""Where answers come from: a cluster, a dump, or a recording, read into the same values."""
+"""Sources of answers: a cluster, a dump, or a recording, read into the same values."""

@@ -1,4 +1,4 @@
-"""What the user may do, as the API server says."""
+"""Rights of the user, as the API server reports them."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 async def may(
     client: "Client", verb: str, resource: "Resource", subresource: str = "", *, namespace: str = ""
 ) -> bool:
-    """Whether the user may do something (SelfSubjectAccessReview).
+    """Return whether the user may do something (SelfSubjectAccessReview).
 
     Raises:
         APIError: the API server does not tell.

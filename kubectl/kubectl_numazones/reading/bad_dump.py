@@ -1,4 +1,4 @@
-"""What is said of files that cannot be used."""
+"""Errors about files that cannot be used."""
 
 from numazones.errors import NumazonesError
 

@@ -1,4 +1,4 @@
-"""Where a command's objects come from: the live cluster, or files with ``-f``.
+"""Objects that a command needs: from the live cluster, or from files with ``-f``.
 
 Whatever the source, a command gets one ``Situation``, read by the library as the operator reads the same
 objects. What is missing is said where it matters: without NUMAZones every node's state is unknown, and
@@ -298,7 +298,7 @@ def read_nodes_and_comers(source: Source) -> tuple[list[ClusterNode], list[Clust
 
 
 def _may_hold_room(pod: Object) -> bool:
-    """Whether a pod has no node, but was released or nominated for one."""
+    """Return whether a pod has no node, but was released or nominated for one."""
     if (pod.get("spec") or {}).get("nodeName"):
         return False
     nominated = (pod.get("status") or {}).get("nominatedNodeName")

@@ -1,4 +1,4 @@
-"""Which files of a folder hold objects: of dumps, of a must-gather, of ``kubectl cluster-info dump``.
+"""Files of a folder that hold objects: dumps, a must-gather, ``kubectl cluster-info dump``.
 
 A must-gather has a folder per image, and in it one per kind: ``cluster-scoped-resources/GROUP/PLURAL`` and
 ``namespaces/NAMESPACE/GROUP/PLURAL``, with a file per object or a list beside; the core group is ``core``.

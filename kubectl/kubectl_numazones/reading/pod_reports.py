@@ -1,4 +1,4 @@
-"""What others say about pods: events, and the operator's AdmissionPredictions."""
+"""Reports about pods: events, and the operator's AdmissionPredictions."""
 
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import suppress

@@ -17,10 +17,10 @@ ZONES = "numazones.json"
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a path is a recorded cluster."""
+    """Return whether a path is a recorded cluster."""
     return (path / HISTORY).is_file()
 
 
 def is_history(path: Path) -> bool:
-    """Whether a recording tells what happened, and not the objects of one moment."""
+    """Return whether a recording holds a history, and not the objects of one moment."""
     return is_recording(path) and not (path / OBJECTS).is_file()

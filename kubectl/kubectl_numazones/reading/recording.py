@@ -221,7 +221,7 @@ def usable(directory: Path) -> Iterator[None]:
 
 
 class RecordedNode(NamedTuple):
-    """What stays the same of a recorded node."""
+    """Constant part of a recorded node."""
 
     body: dict[str, Any]
     """Its Node object."""
@@ -311,7 +311,7 @@ def _name(line: Mapping[str, Any]) -> str:
 
 
 def _was_decided(outcome: Mapping[str, Any]) -> bool:
-    """Whether the kubelet had decided by the time the recorder looked."""
+    """Return whether the kubelet had decided by the time the recorder looked."""
     return bool(outcome.get("settled", True) or outcome.get("containers"))
 
 

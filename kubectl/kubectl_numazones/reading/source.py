@@ -1,4 +1,4 @@
-"""Where a command reads: files, or a live cluster, all of whose objects are listed here."""
+"""Source that a command reads: files, or a live cluster, all of whose objects are listed here."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _MAX_SELECTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where to read."""
+    """Place to read from."""
 
     files: tuple[Path, ...] = ()
     kubeconfig: Path | None = None

@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
         return self.kind == _DIRECTORY
 
 

@@ -107,7 +107,7 @@ def _port_of(pod: Body) -> int:
 
 
 async def _events(client: Client, name: str, pods: Iterable[Body]) -> list[Body]:
-    """What kubelets said about the node and its pods; it helps to understand, and nothing depends on it."""
+    """Return kubelets' events about the node and its pods; they explain, and nothing depends on them."""
     about = {name, *(pod["metadata"].get("uid") for pod in pods)}
     found: list[Body] = []
     try:

@@ -140,7 +140,7 @@ def _gate(name: str, kind: str, names: Pseudonyms) -> str:
 
 
 def _message(body: Mapping[str, Any]) -> Body:
-    """What a kubelet says of a rejection holds resources and amounts; other messages may hold anything."""
+    """Return a rejection message, which holds resources and amounts; other messages are dropped."""
     message = str(body.get("message") or "")
     return {"message": message if message.startswith(STATUS_PREFIX) else ""}
 

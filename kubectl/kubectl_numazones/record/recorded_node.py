@@ -1,4 +1,4 @@
-"""What is recorded of a node, reduced to what placement depends on.
+"""Record of a node, reduced to what placement depends on.
 
 Names of fields are listed, not forbidden: what nobody thought of (commands, environments, volumes, addresses,
 certificates) is left out.

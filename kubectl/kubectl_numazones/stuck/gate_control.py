@@ -29,12 +29,12 @@ Object = dict[str, Any]
 
 
 class Unanswerable(NumazonesError):
-    """What was asked for cannot be done; the message says why."""
+    """Raised when a request cannot be fulfilled; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Whether new pods get the gate."""
+    """State of gate injection into new pods."""
 
     TITLE: ClassVar = "GateInjection"
     on: Annotated[bool | None, "Null where that could not be found out."]
@@ -62,7 +62,7 @@ class GateDocument:
 
 @dataclass(slots=True)
 class Released:
-    """What became of the pods that were to be released."""
+    """Outcome for the pods to release."""
 
     done: int = 0
     gone: int = 0
@@ -204,7 +204,7 @@ async def _list(client: Client, resource: Resource, selector: str = "") -> list[
 
 
 async def _leader(client: Client) -> tuple[bool | None, str]:
-    """Whether an operator leads, and what to say of it; None where that cannot be found out."""
+    """Return whether an operator leads, and a sentence about it; None if that cannot be found out."""
     try:
         leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
     except APIError as error:

@@ -1,4 +1,4 @@
-"""Who waits at the scheduling gate ``numazones.io/admission``, and why nobody opens it, by the objects alone.
+"""Pods that wait at the scheduling gate ``numazones.io/admission``, and why, from objects alone.
 
 An operator that is away cannot say so; ``doctor`` and ``gate`` do, with one answer.
 """
@@ -18,7 +18,7 @@ Object = Mapping[str, Any]
 
 
 class Trouble(NamedTuple):
-    """Why nobody takes a pod's gate away, and what to do about it."""
+    """Reason why nobody removes a pod's gate, and the cure."""
 
     why: str
     cure: str
@@ -30,7 +30,7 @@ def gates_of(pod: Object) -> list[str]:
 
 
 def is_gated(pod: Object) -> bool:
-    """Whether a pod waits at our gate."""
+    """Return whether a pod waits at our gate."""
     return GATE in gates_of(pod)
 
 
@@ -44,7 +44,7 @@ def opted_in(namespaces: Iterable[Object]) -> set[str]:
 
 
 def is_live(lease: Object | None, now: datetime) -> bool:
-    """Whether somebody leads: holds the operator's Lease, and has renewed it in time."""
+    """Return whether an operator leads: it holds the operator's Lease and has renewed it in time."""
     spec = (lease or {}).get("spec") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return False
@@ -73,7 +73,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _serves_gates(pod: Object) -> bool:
-    """Whether an operator's pod is told to serve gates, by flag or by variable."""
+    """Return whether an operator's pod is configured to serve gates, by flag or by variable."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         words = (*(container.get("command") or ()), *(container.get("args") or ()))
         if "--admission-gate" in words:

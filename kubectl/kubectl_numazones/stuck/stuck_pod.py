@@ -1,4 +1,4 @@
-"""Why a pod is stuck, in sentences: the answer, how its owner's replicas fared, and what would help."""
+"""Explain why a pod is stuck: the answer, how its owner's replicas fared, and what would help."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ _NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it, and create it 
 
 
 def is_running(pod: ClusterPod) -> bool:
-    """Whether a kubelet has admitted the pod, so that nothing is to be explained."""
+    """Return whether a kubelet has admitted the pod, so that there is nothing to explain."""
     return bool(pod.node) and not pod.terminal
 
 
@@ -60,7 +60,7 @@ def to_explain(pods: list[ClusterPod], seen: ClusterView) -> ClusterPod:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What is known of a pod beside what the nodes say."""
+    """Facts about a pod besides the answers of nodes."""
 
     waits: tuple[Wait, ...] = ()
     """What it waits for, whatever the nodes say."""
@@ -90,7 +90,7 @@ class Background:
 
 
 def _without_node(pod: ClusterPod) -> Wait:
-    """Of a pod whose node has no Node object: nobody can say what has become of it there."""
+    """Return the wait of a pod whose node has no Node object: its fate there is unknown."""
     owned = "; its owner makes another" if pod.controller is not None else ""
     return Wait(
         "NodeMissing",
@@ -179,7 +179,7 @@ def explanation_lines(
 
 
 def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> set[str]:
-    """Who decides on the example nodes of rejections, where no change can be proven."""
+    """Return who decides on the example nodes of rejections, where no change can be proven."""
     nodes = seen.situation.cluster.nodes
     examples = (nodes[reason.node] for reason in prediction.reasons if reason.node and reason.model)
     placements = (deciding(pod.constraints, node) for node in examples)
@@ -219,7 +219,7 @@ def runs(pod: ClusterPod, seen: ClusterView) -> str:
 def _headline(
     pod: ClusterPod, prediction: Prediction, background: Background, seen: ClusterView
 ) -> tuple[str, ...]:
-    """What has become of the pod, in lines: of a rejected one the moment of the rejection first, then now."""
+    """Return what happened to the pod, in lines: of a rejected one first the rejection, then now."""
     if is_running(pod):
         if background.waits:
             return (background.waits[0].sentence,)
@@ -243,7 +243,7 @@ def now(prediction: Prediction, background: Background) -> str:
 
 
 def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
-    """How the owner's replicas have fared, where there are several."""
+    """Return how the owner's replicas have fared, if there are several."""
     rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
     if not rejected:
         return []

@@ -42,7 +42,7 @@ class Stuck:
 
     @property
     def verdict(self) -> str:
-        """What is foreseen for the pods that wait; failed ones stay failed, whatever would be admitted."""
+        """Return the forecast for the pods that wait; failed ones stay failed, whatever would be admitted."""
         return self.prediction.verdict if self.waiting else FAILED
 
     @property
@@ -54,12 +54,12 @@ class Stuck:
 
     @property
     def reason(self) -> str:
-        """What stands in the way, in a word or two that many pods share."""
+        """Return the obstacle in a word or two that many pods share."""
         return self.prediction.reason if self.waiting else self.example.reason
 
     @property
     def since(self) -> str:
-        """When the first of them was created."""
+        """Return when the first of them was created."""
         return min(pod.created for pod in self.pods)
 
 

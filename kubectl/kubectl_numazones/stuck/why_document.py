@@ -1,4 +1,4 @@
-"""What ``why`` says of a pod, as a document."""
+"""Document that ``why`` prints for a pod."""
 
 from dataclasses import dataclass
 from typing import Annotated, Self
@@ -30,7 +30,7 @@ class PodName:
 
 @dataclass(frozen=True, slots=True)
 class KubeletMessage:
-    """What a kubelet said of a pod that it rejected."""
+    """Message of a kubelet about a pod that it rejected."""
 
     node: Annotated[str, "Whose kubelet it was."]
     reason: Annotated[str, "The pod's status.reason."]

@@ -1,1 +1,1 @@
-"""What the operator counts, in one registry; gauges are in the rooms of what they show."""
+"""Counters of the operator, in one registry; gauges are in the packages of what they show."""

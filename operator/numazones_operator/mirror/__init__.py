@@ -1,1 +1,1 @@
-"""What the operator knows of the cluster: kept current by watches, the same on every replica."""
+"""Mirror of the cluster in the operator: kept current by watches, the same on every replica."""

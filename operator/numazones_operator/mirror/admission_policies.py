@@ -33,7 +33,7 @@ _MUTATING = "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """What decides which requests a policy is put to."""
+    """Parts of a policy that decide which requests it evaluates."""
 
     name: str
     created: float
@@ -65,7 +65,7 @@ class AdmissionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyBinding:
-    """Whether a binding puts its policy to work, everywhere."""
+    """Parts of a binding that decide whether its policy is in force everywhere."""
 
     name: str
     policy: str

@@ -1,4 +1,4 @@
-"""How what pods hold lies, as gauges by node and by owner.
+"""Gauges of the alignment of what pods hold, by node and by owner.
 
 There may be thousands of owners, so those with the most pods that are not aligned are shown by name, and all
 others in one sum: the sum over owners is the sum over nodes.
@@ -36,7 +36,7 @@ _OF_OWNERS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeAlignment:
-    """How what the pods of one node hold lies; empty where it is not known who holds what."""
+    """Alignment of what the pods of one node hold; empty if the holders are unknown."""
 
     known: bool = False
     owners: Mapping[OwnerName, AlignmentSum] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the cluster's zones hold, as gauges: amounts, headroom, spread, fragmentation, stale nodes.
+"""Gauges of the cluster's NUMA nodes: amounts, headroom, spread, fragmentation, stale nodes.
 
 What is shown of a node is worked out once after it has changed, when Prometheus asks, and kept.
 """
@@ -49,13 +49,13 @@ class ZoneAmounts:
 
     @property
     def available(self) -> int:
-        """What the zone could still give."""
+        """Return what the NUMA node has left."""
         return self.allocatable - self.assigned
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGauges:
-    """What is shown of one node."""
+    """Gauges of one node."""
 
     zones: tuple[ZoneAmounts, ...] = ()
     of_zones: tuple[Mapping[int, int], ...] = ()

@@ -213,13 +213,13 @@ class ClusterState:
         return "" if record is None else record.name_of(uid)
 
     def silent(self, name: str) -> bool:
-        """Whether the exporter on a node has no Lease, or has not renewed it in time."""
+        """Return whether the exporter on a node has no Lease, or has not renewed it in time."""
         record = self._records.get(name)
         return record is None or record.is_silent(self._clock())
 
     @property
     def namespaces_matter(self) -> bool:
-        """Whether a node's model treats pods of different namespaces differently."""
+        """Return whether a node's model treats pods of different namespaces differently."""
         return bool(self._telling_namespaces_apart)
 
     def changed_since(self, version: int) -> Iterable[str]:
@@ -372,7 +372,7 @@ class ClusterState:
             self._record_of(new.node).mirrored_anew(new)
 
     def is_binding(self, pod: ClusterPod) -> bool:
-        """Whether a pod has a node that does not count it yet."""
+        """Return whether a pod has a node that does not count it yet."""
         return pod.active and not self._record_of(pod.node).has(pod)
 
     def record_pod(self, old: ClusterPod | None, new: ClusterPod | None, *, rejected: bool) -> None:

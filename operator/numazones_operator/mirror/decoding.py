@@ -39,7 +39,7 @@ class ZoneReport:
 
     @property
     def record(self) -> str:
-        """What a model keeps of the node, as JSON; empty: nothing."""
+        """Return a model's record of the node, as JSON; empty if there is none."""
         return "" if self.placement is None else str(self.placement.get("record") or "")
 
     @classmethod
@@ -128,12 +128,12 @@ class DeviceClassUse:
 
 
 def shows_another_model(topology: Mapping[str, Any]) -> bool:
-    """Whether a NodeResourceTopology is that of a placement model other than the kubelet."""
+    """Return whether a NodeResourceTopology belongs to a placement model other than the kubelet's."""
     return any(model.mark({}, topology) is not None for model in models.models().values())
 
 
 def tells_namespaces_apart(topology: Mapping[str, Any]) -> bool:
-    """Whether a NodeResourceTopology is that of a model to which pods' namespaces matter."""
+    """Return whether a NodeResourceTopology belongs to a model that distinguishes pods' namespaces."""
     return any(
         model.tells_namespaces_apart and model.mark({}, topology) is not None
         for model in models.models().values()

@@ -1,4 +1,4 @@
-"""Which custom resources the API server serves, by one watch of its CustomResourceDefinitions.
+"""Custom resources that the API server serves, from one watch of its CustomResourceDefinitions.
 
 Clusters may do without some kinds that are mirrored here, and get them later. To ask for each of them again
 and again would be several requests a minute, each answered with 404; so whoever was answered so waits here.

@@ -31,7 +31,7 @@ _MAX_RECENT = 64
 
 @dataclass(frozen=True, slots=True)
 class ModelInputs:
-    """What models read of nodes beyond the nodes' own objects."""
+    """Objects that models read besides the nodes' own."""
 
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Kind → all objects of it, of the kinds that concern all nodes."""
@@ -41,7 +41,7 @@ class ModelInputs:
 
 @dataclass(slots=True)
 class NodePlacement:
-    """What is known of one node's placement model, where that is not the kubelet's."""
+    """State of one node's placement model, if it is not the kubelet's."""
 
     topology: Object | None = None
     """Its NodeResourceTopology, where that shows another model."""
@@ -58,16 +58,16 @@ class NodePlacement:
 
     @property
     def known(self) -> bool:
-        """Whether any object of another model is left."""
+        """Return whether any object of another model is left."""
         return self.topology is not None or bool(self.objects)
 
     @property
     def places_every_pod(self) -> bool:
-        """Whether the model that decided last decides about pods of every kind."""
+        """Return whether the model that decided last decides about pods of every kind."""
         return self._model is not None and self._model.places_every_pod
 
     def shown_by(self, node: ClusterNode) -> bool:
-        """Whether another model than the kubelet's decides there, or may."""
+        """Return whether a model other than the kubelet's decides there, or may."""
         found = self.model_of(node)
         return found is None or not models.is_kubelet(found)
 
@@ -137,11 +137,11 @@ class NodePlacement:
         return follower
 
     def _disagrees(self, now: float) -> bool:
-        """Whether what the model publishes does not agree with what was seen to happen."""
+        """Return whether the model's published state contradicts the observed events."""
         return self._events is not None and not self._events.agrees(self.topology or {}, now)
 
     def _sources(self, objects: NodeObjects) -> tuple[Any, ...]:
-        """What a follower is made from, pods aside; one of events compares what is published itself."""
+        """Return what a follower is made from, except pods; one of events compares what is published."""
         machine = None if objects.kubelet is None else objects.kubelet.kubelet
         kinds = () if self._model is None else self._model.objects
         others = tuple(tuple(objects.others.get(kind.kind, ())) for kind in kinds)
@@ -149,7 +149,7 @@ class NodePlacement:
         return (objects.node, machine, others, topology)
 
     def _outdated(self, objects: NodeObjects) -> bool:
-        """Whether what the follower was made from is no longer what the API server tells."""
+        """Return whether the API server's objects differ from those that the follower was made from."""
         pairs = zip(self._sources(objects), self._read_from, strict=True)
         return any(new is not old and new != old for new, old in pairs)
 
@@ -180,7 +180,7 @@ class NodePlacement:
                 self._follower = self._events = None  # read anew, which says why where it fails again
 
     def contradicted(self, now: float, *, settle: float) -> bool:
-        """Whether what is published has contradicted what was seen for too long just now."""
+        """Return whether the published state has contradicted the observed events for too long by now."""
         return self._events is not None and now - self._events.contradicted_since(now) >= settle
 
     def _objects(

@@ -1,4 +1,4 @@
-"""What the operator knows about one node, and the admission state that follows from it.
+"""State of one node in the operator, and the admission state that follows from it.
 
 Zones are written one after another, pods are bound before any zone shows them, and end before the zones let
 them go. The state of a node is therefore the last complete and agreeing snapshot of its zones, with what has
@@ -41,7 +41,7 @@ NO_LEASE = "NoLease"
 
 @dataclass(slots=True)
 class LeaseState:
-    """Whether the node's exporter runs, by its Lease and our own clock."""
+    """State of the node's exporter, by its Lease and our own clock."""
 
     heartbeat: Heartbeat
     until: float
@@ -99,11 +99,11 @@ class NodeRecord:
 
     @property
     def known(self) -> bool:
-        """Whether anything is known of the node."""
+        """Return whether anything is known about the node."""
         return bool(self.node or self.reports or self.topology or self.other.known or self.pods or self.pulse)
 
     def has(self, pod: ClusterPod) -> bool:
-        """Whether a pod is counted here."""
+        """Return whether a pod is counted here."""
         return pod.uid in self.pods
 
     def name_of(self, uid: str) -> str:
@@ -122,11 +122,11 @@ class NodeRecord:
         )
 
     def is_silent(self, now: float) -> bool:
-        """Whether the exporter gives no sign of life."""
+        """Return whether the exporter gives no sign of life."""
         return self.pulse is None or now >= self.pulse.until
 
     def has_expired(self, current: ClusterNode | None, now: float, *, settle: float) -> bool:
-        """Whether time alone has changed what ``current`` said of the node, None: nothing was said."""
+        """Return whether time alone has changed what ``current`` says of the node; None: it said nothing."""
         if self.other.contradicted(now, settle=settle):
             return True
         if current is not None and isinstance(current.placement, Unknown) and current.placement.awaited:
@@ -234,7 +234,7 @@ class NodeRecord:
 
     @property
     def published_record(self) -> str:
-        """What zones tell of a state that cannot be rebuilt from objects, as JSON; empty: nothing."""
+        """Return the zones' record of a state that cannot be rebuilt from objects, as JSON; may be empty."""
         return next((found for _, report in sorted(self.reports.items()) if (found := report.record)), "")
 
     def read_zones(self, now: float, sharing: Sharing) -> None:
@@ -363,7 +363,7 @@ class NodeRecord:
         )
 
     def is_ambiguous(self, now: float) -> bool:
-        """Whether ``as_found`` may differ: pods leave, or have left while others came."""
+        """Return whether ``as_found`` may differ: pods leave, or have left while others came."""
         return bool(len(self.since)) and (bool(self.since.leavers(self.state, now)) or self.since.overtaken())
 
     def leavers(self, now: float) -> frozenset[str]:
@@ -440,7 +440,7 @@ class NodeRecord:
     def _placement(
         self, state: Node, leavers: frozenset[str] | None, *, approximate: bool
     ) -> KubeletPlacement | Unknown:
-        """What the kubelet decides from after what has happened since its zones were written."""
+        """Return what the kubelet decides from after the events since its zones were written."""
         try:
             state = self.since.replay(state, leavers=leavers)
             for uid in sorted(self.rejected):

@@ -1,4 +1,4 @@
-"""What became of the pods of a node, by which a wrong prediction is explained."""
+"""Outcomes of the pods of a node, which explain a wrong prediction."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from numazones.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class PodOutcomes:
-    """What is known now about the pods that were on a node when another was bound to it."""
+    """Facts known now about the pods that were on a node when another was bound to it."""
 
     gone: frozenset[str] = frozenset()
     """UIDs of those that have ended, were rejected, or are being deleted."""

@@ -1,4 +1,4 @@
-"""What has happened to the pods of a node since its zones were written, played over the zones' state.
+"""Events of a node's pods since its zones were written, replayed over the zones' state.
 
 A kubelet takes its pods in as their bindings arrive, lets them go as they end, and publishes the result a
 little later. The events that the zones do not show yet are kept in the order of the watch, which is the order
@@ -61,7 +61,7 @@ class _Event:
 
     @property
     def ends(self) -> bool:
-        """Whether the pod holds nothing any more for certain."""
+        """Return whether the pod certainly holds nothing any more."""
         return self.admission is None and not self.leaves
 
 
@@ -194,7 +194,7 @@ class SinceSnapshot:
 
     @property
     def may_be_ambiguous(self) -> bool:
-        """Whether there are events of pods that leave, or have left after their deletion was asked for."""
+        """Return whether there are events of pods that leave, or have left after a request to delete them."""
         return any(event.leaves or event.left is not None for event in self._events)
 
     def leavers(self, state: Node | None, now: float) -> frozenset[str]:
@@ -210,7 +210,7 @@ class SinceSnapshot:
         )
 
     def overtaken(self) -> bool:
-        """Whether pods were bound between the moment when a pod's deletion was asked for and its end."""
+        """Return whether pods were bound between the request to delete a pod and its end."""
         bound = [event.order for event in self._events if event.admission is not None and not event.rejected]
         return any(
             event.left is not None and any(event.left < order < event.order for order in bound)
@@ -241,7 +241,7 @@ class SinceSnapshot:
 
 
 def binds(pod: Pod, node: Node) -> bool:
-    """Whether the kubelet's managers would give the pod anything of its own."""
+    """Return whether the kubelet's managers would give the pod anything exclusive."""
     kubelet = node.kubelet
     reading = kubelet.reading(pod)
     if reading.served and kubelet.cpus.static and any(one.cpus for one in (reading.total, *reading.demands)):

@@ -78,7 +78,7 @@ class StaleExporters:
                 await self._write(name, silence)
 
     async def _silence(self, node: str) -> Silence | None:
-        """What to say of a node; None where the API server knows a later Lease than the watch has told of."""
+        """Return the silence to report of a node; None if the API server has a later Lease than the watch."""
         known = self._state.heartbeats.get(node)
         renewed: str | None = None
         try:

@@ -181,7 +181,7 @@ class ZonePlacements:
         return (*topology, *(kind.kind for kind in here))
 
     def _record(self, record: NodeRecord) -> str:
-        """What cannot be rebuilt from objects, as text; empty: all can be."""
+        """Return what cannot be rebuilt from objects, as text; empty if all can be."""
         found = record.other.record()
         if found is None:
             return ""
@@ -202,7 +202,7 @@ class ZonePlacements:
 
 
 def _figures(zone: ZoneUse | None) -> dict[str, Any]:
-    """What a model's books say of a zone; of one that they don't have, it gives nothing."""
+    """Return the figures of a NUMA node in a model's books; of one that they lack, it gives nothing."""
     held, free = (0, 0) if zone is None else (zone.cpus[0], max(zone.free, 0))
     figures: dict[str, Any] = {
         "cpu": ModelAmounts(assigned=str(held), available=str(free)),

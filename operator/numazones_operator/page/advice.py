@@ -1,4 +1,4 @@
-"""What would help the waiting pods that are shown, as ``kubectl numazones why`` says it: by one function.
+"""Advice for the waiting pods on the page, from the function behind ``kubectl numazones why``.
 
 That is expensive, so it is worked out for one kind of pods a round, in a thread, and holds as long as the
 nodes that were looked at stay as they are. Pods of one kind and namespace share it.
@@ -30,7 +30,7 @@ _States = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What would help, proven for one state of the nodes that were looked at."""
+    """Advice that was proven for one state of the nodes."""
 
     nodes: _States
     advice: tuple[Advice, ...]

@@ -211,13 +211,13 @@ class PageUpdater:
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
     def _held_before(self, pod: ClusterPod, found: Prediction) -> Iterable[str]:
-        """Whom room is held for that the pod would otherwise have."""
+        """Yield for whom room is held that the pod would otherwise have."""
         if found.verdict != ADMISSIBLE:
             return ()
         return in_the_way(pod, found, self._pipeline.state.node, self._held.by_node(pod))
 
     def _waits(self, pod: ClusterPod, found: Prediction, held: tuple[str, ...]) -> tuple[Wait, ...]:
-        """What a pod waits for, whatever the nodes say."""
+        """Return what a pod waits for, whatever the nodes answer."""
         namespace = self._intent.namespaces.get(pod.namespace)
         around = PodContext(None if namespace is None else namespace.labels, events=self._told_of_gates)
         lost = lost_nodes(pod, self._pipeline.state.all_nodes())
@@ -251,7 +251,7 @@ class PageUpdater:
     # Accuracy
 
     def _accuracy(self) -> dict[str, int]:
-        """How right predictions were → pods, over all models."""
+        """Return the number of predictions by accuracy, over all models."""
         counts: dict[str, int] = {}
         for family in self._metrics.accuracy.collect():
             for sample in family.samples:

@@ -64,7 +64,7 @@ class VersionedDocuments:
             await self._changed.wait()
 
     def is_expired(self, seen: int) -> bool:
-        """Whether a viewer of this version must begin anew, as a watch after 410 Gone."""
+        """Return whether a viewer of this version must start again, as a watch does after 410 Gone."""
         return not self._horizon <= seen <= self.version
 
     def changes_since(self, seen: int) -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""What is predicted for pods without a node: forecasts, AdmissionPredictions, events on changed verdicts."""
+"""Predictions for pods without a node: forecasts, AdmissionPredictions, events on changed verdicts."""

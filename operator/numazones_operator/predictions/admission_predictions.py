@@ -45,7 +45,7 @@ REJECTED = "Rejected"
 
 @dataclass(frozen=True, slots=True)
 class PublishedPrediction:
-    """What the API server holds for one pod."""
+    """State of one pod's prediction on the API server."""
 
     key: str
     """namespace/name"""
@@ -176,7 +176,7 @@ def _prediction_status(prediction: Prediction, name_of: NameOf) -> AdmissionPred
 
 
 def _waiting_summary(prediction: Prediction | None) -> dict[str, str]:
-    """Where a waiting pod would go, and what stands in its way."""
+    """Return where a waiting pod would go, and its obstacle."""
     if prediction is None or not prediction.candidates:
         why = "" if prediction is None else shorten(prediction.brief, _MAX_CELL)
         return {"node": _NONE, "numa_nodes": _NONE, "why": why}
@@ -185,7 +185,7 @@ def _waiting_summary(prediction: Prediction | None) -> dict[str, str]:
 
 
 def _outcome_summary(verification: Verification) -> dict[str, str]:
-    """Where a pod is, and why it was rejected."""
+    """Return where a pod is, and why it was rejected."""
     expectation, rejected = verification.expectation, verification.actual != ADMITTED
     verdict = expectation.verdict
     numas: tuple[int, ...] = ()

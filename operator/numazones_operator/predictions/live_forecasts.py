@@ -111,7 +111,7 @@ class LiveForecasts:
 
     @property
     def backlog(self) -> int:
-        """How many changed nodes and pods wait to be looked at."""
+        """Return how many changed nodes and pods wait to be processed."""
         return len(self._state.changed_nodes) + len(self._state.changed_pods)
 
     def prediction_of(self, uid: str) -> Prediction | None:

@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Status(NamedTuple):
-    """What is to be read in an object; the same for all pods of a kind."""
+    """Status to publish; the same for all pods of a kind."""
 
     body: dict[str, Any]
     digest: str
@@ -69,7 +69,7 @@ class _Status(NamedTuple):
 
 @dataclass(slots=True)
 class _Request:
-    """What is to be written for one pod."""
+    """Write that is due for one pod."""
 
     pod: ClusterPod
     prediction: Prediction | None
@@ -130,7 +130,7 @@ class PredictionPublisher:
 
     @property
     def depth(self) -> int:
-        """How many objects wait to be written or are being written."""
+        """Return how many objects wait to be written or are being written."""
         return len(self._urgent) + len(self._normal) + len(self._writing)
 
     def offer(self, pods: Iterable[ClusterPod], prediction: Prediction, since: float) -> None:
@@ -270,7 +270,7 @@ class PredictionPublisher:
             self.complete(pod)
 
     def _is_published(self, pod: ClusterPod) -> bool:
-        """Whether a prediction for a pod is published, or about to be."""
+        """Return whether a prediction for a pod is published, or about to be."""
         known = self.published.get(pod.full_name)
         published = known is not None and known.pod_uid == pod.uid
         return published or self._writing.get(pod.full_name) == pod.uid
@@ -285,7 +285,7 @@ class PredictionPublisher:
         return self._pod_of(pod.uid) is not None
 
     def _is_waiting(self, pod: ClusterPod) -> bool:
-        """Whether a pod that a prediction was made for has no node even now."""
+        """Return whether a pod with a prediction still has no node."""
         now = self._pod_of(pod.uid)
         return now is not None and not now.node
 
@@ -348,7 +348,7 @@ class PredictionPublisher:
             self._verdict_events.take_verdict(request.pod, request.prediction, before=before)
 
     async def _status_with_outcome(self, pod: ClusterPod) -> dict[str, Any]:
-        """What an earlier leader has published, with the outcome."""
+        """Return the status that an earlier leader published, with the outcome."""
         body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
         return with_outcome(body.get("status") or {}, pod, kubelet_verdict(pod) or ADMITTED)
 
@@ -391,7 +391,7 @@ class PredictionPublisher:
 
 
 def _says(known: PublishedPrediction | None, pod: ClusterPod, status: _Status) -> bool:
-    """Whether that is published of the pod already."""
+    """Return whether the API server already has that status for the pod."""
     return known is not None and known.pod_uid == pod.uid and known.digest == status.digest
 
 

@@ -1,1 +1,1 @@
-"""How pods are kept from nodes whose kubelets would reject them: the admission gate."""
+"""Prevention of bad bindings: the admission gate, the scheduler extender, and the room they hold."""

@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Round:
-    """What one walk along the waiting pods has found out."""
+    """Findings of one walk along the waiting pods."""
 
     tasks: asyncio.TaskGroup
     """Where requests are under way."""
@@ -190,7 +190,7 @@ class AdmissionGates:
         return AllowedNodes("devices", nodes, NodeRole.RATHER)
 
     def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
-        """Whether a pod has waited long enough for a node that admits it whichever pods end.
+        """Return whether a pod has waited long enough for a node that admits it whichever pods end.
 
         What another pod frees may lead a kubelet to reject a pod of several containers. Where no pod ends, it
         would wait for that for ever, beside room that it fits.
@@ -239,17 +239,17 @@ class AdmissionGates:
             this.count(self.held.by_node(), now)
 
     def _is_known(self, pod: ClusterPod) -> bool:
-        """Whether something is predicted for a pod."""
+        """Return whether there is a prediction for a pod."""
         prediction = self.forecasts.prediction_of(pod.uid)
         return prediction is not None and prediction.verdict != UNKNOWN
 
     def _all_known(self, this: _Round) -> bool:
-        """Whether all nodes are known that may reject pods of every kind."""
+        """Return whether all nodes are known that may reject pods of every kind."""
         nodes = map(self.state.node, this.placing)
         return all(node is None or node.known is not None for node in nodes)
 
     def _is_overdue(self, pod: ClusterPod, *, known: bool) -> bool:
-        """Whether for long enough nothing has been known of a pod's chances."""
+        """Return whether nothing has been known of a pod's chances for long enough."""
         if known:
             self._unknown_since.pop(pod.uid, None)
             return False
@@ -310,7 +310,7 @@ class AdmissionGates:
         return tuple(found)
 
     def _has_room(self, kind: PodKind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
-        """Whether a node admits a pod whichever of those on their way to it come, and in whatever order."""
+        """Return whether a node admits a pod, whichever of those on their way to it come, in any order."""
         held = this.held.get(node.name, ())
         arrivals = self._arrivals.at(node, held, by_namespace=self.state.namespaces_matter)
         return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
@@ -330,7 +330,7 @@ class AdmissionGates:
         )
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
-        """Whether a more important pod, which goes on waiting so far, could use the node."""
+        """Return whether a more important pod, which still waits, could use the node."""
         return any(
             _priority(other) > _priority(pod)
             and self.may_go(other, node.name)
@@ -360,7 +360,7 @@ class AdmissionGates:
 
 
 def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
-    """What pods are sorted by, the most important first."""
+    """Return the sort key of pods, the most important first."""
     return -_priority(pod), pod.created, pod.namespace, pod.name
 
 

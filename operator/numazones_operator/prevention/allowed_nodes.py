@@ -1,4 +1,4 @@
-"""How a pod is let go from the admission gate."""
+"""Nodes that a pod released from the admission gate may go to."""
 
 from enum import Enum, auto
 from typing import NamedTuple
@@ -9,7 +9,7 @@ has a choice, and little room is held in vain."""
 
 
 class NodeRole(Enum):
-    """What the nodes of a release are to the pod."""
+    """Role of a release's nodes for the pod."""
 
     ONLY = auto()
     """It may go to no others."""
@@ -20,7 +20,7 @@ class NodeRole(Enum):
 
 
 class AllowedNodes(NamedTuple):
-    """Where a pod may go."""
+    """Nodes that a pod may go to."""
 
     reason: str
     """Why it is released, as metrics count it."""

@@ -14,7 +14,7 @@ class _Known(NamedTuple):
 
 
 class ArrivalsByNode:
-    """What was found out of each node that was asked about."""
+    """Findings about each node that was evaluated."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
@@ -36,5 +36,5 @@ class ArrivalsByNode:
 
 
 def _begins(pods: Sequence[ClusterPod], first: Sequence[ClusterPod]) -> bool:
-    """Whether the pods begin with the very objects that are given first."""
+    """Return whether the pods start with exactly the objects given first."""
     return len(first) <= len(pods) and all(pod is other for pod, other in zip(pods, first, strict=False))

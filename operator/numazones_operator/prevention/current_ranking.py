@@ -1,4 +1,4 @@
-"""What nodes are ranked by at this moment: as ``--placement`` says, by shapes that policies and pods name.
+"""Current sort order of nodes: by ``--placement``, with shapes that policies and pods name.
 
 Predictions, gate and extender of a process share one. Shapes are collected anew at most once a second.
 """

@@ -131,7 +131,7 @@ def _with(term: dict[str, Any], part: str, *requirements: dict[str, Any]) -> dic
 
 
 def _selects_any(term: Mapping[str, Any]) -> bool:
-    """Whether a term can select nodes; one without requirements selects none, and must stay that way."""
+    """Return whether a term can select nodes; an empty term selects none, and must stay that way."""
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 

@@ -39,7 +39,7 @@ class _Hold:
 
 
 class HeldRoom:
-    """Who is on the way to which node."""
+    """Pods on their way to nodes."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class HeldRoom:
         self._own.pop(uid, None)
 
     def holds(self, uid: str) -> bool:
-        """Whether this process sent the pod on its way, and the mirror doesn't show yet where it went."""
+        """Return whether this process released the pod, and the mirror does not show yet where it went."""
         return uid in self.uids()
 
     def uids(self) -> AbstractSet[str]:

@@ -1,4 +1,4 @@
-"""Where a gated pod that fits nowhere may go because kube-scheduler would preempt less important pods for it.
+"""Nodes for a gated pod that fits nowhere, but for which kube-scheduler would preempt others.
 
 The scheduler preempts only for pods that it is asked about, and a gated pod it is not. So a pod that is more
 important than others is released to a node on which the scheduler's own choice of victims makes room that the
@@ -62,7 +62,7 @@ class PreemptingPods:
         return choice if node is not None and useful_victims(pod, node, budgets) == choice else None
 
     def _is_due(self, pod: ClusterPod) -> bool:
-        """Whether it is certain that the pod fits nowhere, and has been for long enough."""
+        """Return whether it has been certain for long enough that the pod fits nowhere."""
         kind = self._kind(pod)
         if kind is None or not pod.preempts:
             return False

@@ -1,4 +1,4 @@
-"""Which scheduling gates this operator takes away; an event on every other gated pod says why not."""
+"""Scheduling gates that this operator removes; an event on every other gated pod says why not."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,12 +36,12 @@ class RemovableGates:
         return (pod for pod in list(gated) if GATE in pod.constraints.scheduling_gates)
 
     def counts(self) -> tuple[int, int]:
-        """How many gated pods wait for a node that admits them, and how many nobody releases."""
+        """Return how many gated pods wait for a node that admits them, and how many nobody releases."""
         served = [self.objection(pod) is None for pod in self.pods()]
         return served.count(True), served.count(False)
 
     def objection(self, pod: ClusterPod) -> str | None:
-        """Why a pod's gate is not released here; None if it is, empty while that is not known."""
+        """Return why a pod's gate is not released here; None if it is, "" while that is unknown."""
         if not self.enabled:
             return SWITCHED_OFF
         namespace = self.namespaces.get(pod.namespace)

@@ -1,4 +1,4 @@
-"""Where a gated pod may go that most nodes admit unasked: a Burstable or BestEffort one without devices.
+"""Nodes for a gated Burstable or BestEffort pod without devices, which most nodes admit.
 
 A model that places pods of every kind may find no CPU for such a pod, and reject it. Where a pod may go to
 few nodes of such a model, those without room are left out, and it keeps the choice of all others. It cannot

@@ -1,4 +1,4 @@
-"""Whether what a plan was proven for is what the API server says of its nodes at this moment.
+"""Check that a plan was proven for the nodes as they are on the API server at this moment.
 
 A watch may be behind: a connection that died without a word is noticed after ``--watch-silence``. An eviction
 cannot be taken back, so the few nodes that it is about are listed right before it. They are compared with

@@ -1,4 +1,4 @@
-"""What rebalancing knows beside the cluster: people's intent; budgets, owners, claims and classes."""
+"""Inputs of rebalancing besides the cluster: people's intent; budgets, owners, claims and classes."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", namespaced=Fal
 
 @dataclass(slots=True)
 class OwnerTemplate:
-    """What an owner makes its pods of."""
+    """Template that an owner creates its pods from."""
 
     owner: str
     """UID."""
@@ -163,7 +163,7 @@ class Inputs:
 
     @property
     def defaults(self) -> Defaults:
-        """What the API server fills in when it creates a pod; the same value as long as nothing changes."""
+        """Return the API server's defaults for new pods; the same value as long as nothing changes."""
         if self._known_defaults is None:
             self._known_defaults = Defaults(
                 tuple(item.body for item in self.limit_ranges),
@@ -262,5 +262,5 @@ class Inputs:
 
 
 def _is_wanted(item: Recommendation, policy: PolicyObject, goals: Collection[str]) -> bool:
-    """Whether the policy still has the goal that a plan of it was for."""
+    """Return whether the policy still has the goal of a plan."""
     return policy.spec.goals.pending_pods if item.spec.placements else item.spec.goal_key in goals

@@ -1,4 +1,4 @@
-"""What people ask for: RebalancePolicies, approved recommendations, namespaces that opt in.
+"""Intent of people: RebalancePolicies, approved recommendations, namespaces that opt in.
 
 kopf's handlers (``handlers``) report every change here as it happens. Two things no stream of events can
 promise are had by listing: to know everything when this replica begins to lead, and to act on nothing that
@@ -90,7 +90,7 @@ class Intent:
         return frozenset(resource.full_name for resource, known in served if known)
 
     async def is_current(self, policy: PolicyObject, item: Recommendation | None = None) -> bool:
-        """Whether the API server still has the policy, and the recommendation, as they were looked at.
+        """Return whether the API server still has the policy, and the recommendation, as evaluated.
 
         Asked before anything is done on their strength: a watch may be behind, and after a 410 kopf's never
         tells of what was deleted meanwhile.
@@ -200,5 +200,5 @@ class Intent:
 
 
 def _is_older(known: PolicyObject | Recommendation, item: PolicyObject | Recommendation) -> bool:
-    """Whether what arrives about an object is older than what is known, as after our own write."""
+    """Return whether an event about an object is older than its known state, as after our own write."""
     return known.uid == item.uid and int(item.version or 0) < int(known.version or 0)

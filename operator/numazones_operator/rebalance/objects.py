@@ -64,7 +64,7 @@ class PolicyObject:
 
     @property
     def edition(self) -> tuple[str, int]:
-        """What distinguishes this policy from an edited one, or from another of the same name."""
+        """Return the key that distinguishes this policy from an edited one, or another of the same name."""
         return self.uid, self.generation
 
     @property
@@ -76,7 +76,7 @@ class PolicyObject:
             return frozenset()
 
     def allows(self, item: Recommendation) -> bool:
-        """Whether the policy, as it is now, lets a plan be carried out."""
+        """Return whether the policy, as it is now, allows executing a plan."""
         mode = self.spec.mode
         return mode == Mode.AUTO or (mode == Mode.APPROVE and item.spec.approved)
 
@@ -127,7 +127,7 @@ def reference(pod: ClusterPod) -> PodReference:
 
 
 def was_evicted(progress: MoveProgress) -> bool:
-    """Whether the pod of a move has been evicted, whatever came of it."""
+    """Return whether the pod of a move has been evicted, whatever happened next."""
     return progress.phase in GONE or (progress.phase == MovePhase.FAILED and progress.since is not None)
 
 

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Search:
-    """What is remembered about a policy between rounds; losing it costs one search."""
+    """State kept about a policy between rounds; losing it costs one search."""
 
     last: datetime | None = None
     is_due_early: bool = False
@@ -152,7 +152,7 @@ class Proposer:
         return ("", 0) if known is None else known.edition
 
     def _is_busy(self) -> bool:
-        """Whether a plan is being carried out, which changes the cluster that another would be made for."""
+        """Return whether a plan is being executed, which changes the cluster for another one."""
         busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
         return any(item.status.phase in busy for item in self._intent.recommendations)
 
@@ -327,7 +327,7 @@ class Proposer:
             await self._statuses.write(item, policy, StatusUpdate(item.progress, message))
 
     def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
-        """Whether a proposal was last judged long enough ago; notes the time if so."""
+        """Return whether a proposal was last judged long enough ago; notes the time if so."""
         if _is_recent(self._judged.get(item.name, _NEVER), now, interval):
             return False
         self._judged[item.name] = now
@@ -335,7 +335,7 @@ class Proposer:
 
 
 def _is_recent(then: datetime, now: datetime, span: timedelta) -> bool:
-    """Whether a moment is not long ago; one to come is not: the clock was set back since."""
+    """Return whether a moment was recently; future moments were not: the clock was set back since."""
     return timedelta(0) <= now - then < span
 
 

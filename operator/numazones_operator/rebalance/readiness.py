@@ -1,4 +1,4 @@
-"""Whether a policy can be followed: its settings, and its conditions, which nobody else writes.
+"""Readiness of a policy: its settings, and its conditions, which nothing else writes.
 
 Ready says whether it is followed, Conflicted whether its plans and another policy's undo each other.
 ``handlers.policy_changed`` has them published with each change of the policy. They depend on priority classes
@@ -148,5 +148,5 @@ class Readiness:
 
 
 def _is_searched(policy: PolicyObject) -> bool:
-    """Whether plans were looked for since the policy came, so that it is known what they would undo."""
+    """Return whether plans were searched since the policy came, so that conflicts are known."""
     return bool(policy.status.get("lastSearch"))

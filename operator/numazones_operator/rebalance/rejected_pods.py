@@ -68,12 +68,12 @@ def with_next_pods(cluster: Cluster, pods: Mapping[str, ClusterPod]) -> Cluster:
 
 
 def _is_held(node: ClusterNode, pod: ClusterPod) -> bool:
-    """Whether the kubelet has given the pod anything; unknown counts as yes."""
+    """Return whether the kubelet has given the pod anything; unknown counts as yes."""
     return node.state is None or node.state.holds(pod.kubelet_uid)
 
 
 def is_next_pod(pod: ClusterPod) -> bool:
-    """Whether a pod of a plan does not exist yet: an owner in a loop of rejections makes it next."""
+    """Return whether a pod of a plan does not exist yet: its owner creates it after a rejection."""
     return pod.controller is not None and pod.controller.uid == pod.uid
 
 

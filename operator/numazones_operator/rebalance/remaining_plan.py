@@ -24,7 +24,7 @@ from numazones_operator.rebalance.objects import PolicyObject
 
 @dataclass(frozen=True, slots=True)
 class RemainingPlan:
-    """What is left of a plan."""
+    """Rest of a plan."""
 
     plan: Plan | None
     goal: Goal | None
@@ -125,7 +125,7 @@ def current_count(item: Recommendation, goal: Goal | None, cluster: Cluster) -> 
 
 
 def _stands_for(pod: ClusterPod, uid: str, item: Recommendation) -> bool:
-    """Whether a pod is the next one of an owner in a loop of rejections, and was admitted."""
+    """Return whether a pod is the next one of an owner in a loop of rejections, and was admitted."""
     owner = pod.controller
     if owner is None or owner.uid != uid or kubelet_verdict(pod) != ADMITTED:
         return False

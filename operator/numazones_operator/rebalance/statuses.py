@@ -1,4 +1,4 @@
-"""What rebalancing writes: the status of recommendations and policies, and events on pods.
+"""Objects that rebalancing writes: the status of recommendations and policies, and events on pods.
 
 A recommendation's status is written on the version that was read, so that a step which started from an old
 view writes nothing.
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
-    """What one step changes in a recommendation's status."""
+    """Change of a recommendation's status by one step."""
 
     progress: tuple[MoveProgress, ...]
     message: str = ""

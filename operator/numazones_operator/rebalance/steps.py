@@ -52,7 +52,7 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """Whether a plan can be carried out now, and why not."""
+    """Answer whether a plan can be executed now, and why not."""
 
     reached: bool = False
     """Whether what the plan promised is there already, so that nothing needs to be moved."""
@@ -155,7 +155,7 @@ class Steps:
         return replace(made, moves=tuple(moves), placements=tuple(placements))
 
     def may_go(self, pod: ClusterPod, node: str) -> bool:
-        """Whether a gated pod may be released to a node, as far as plans in execution are concerned.
+        """Return whether a gated pod may be released to a node, as far as plans in execution are concerned.
 
         Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
         """
@@ -265,7 +265,7 @@ class Steps:
     def _after_rejected_eviction(
         self, item: Recommendation, index: int, error: APIError
     ) -> StatusUpdate | None:
-        """What follows from a rejected eviction: none was needed, wait, give up, or ask again."""
+        """Return what follows a rejected eviction: none was needed, wait, give up, or retry."""
         pod = item.spec.moves[index].pod
         if isinstance(error, NotFound | Conflict):
             return self._advance(item, index, phase=MovePhase.EVICTED, message="it was gone already")
@@ -348,7 +348,7 @@ class Steps:
     def _replaces(
         self, pod: ClusterPod, move: RecommendedMove, progress: MoveProgress, item: Recommendation
     ) -> bool:
-        """Whether a pod is what the owner made in place of the evicted one."""
+        """Return whether a pod is the owner's replacement for the evicted one."""
         owner, since, created = pod.controller, parse_time(progress.since), parse_time(pod.created)
         if owner is None or move.owner is None or owner.uid != move.owner.uid or pod.uid == move.pod.uid:
             return False
@@ -358,14 +358,14 @@ class Steps:
         return created >= since - _TIME_RESOLUTION
 
     def _may_be_placed(self, item: Recommendation) -> bool:
-        """Whether it is the pending pods' turn: all moves are made, or the last one waits for them."""
+        """Return whether it is the pending pods' turn: all moves are made, or the last one waits for them."""
         return all(
             one.phase == MovePhase.VERIFIED or (move.after_pending and one.phase == MovePhase.EVICTED)
             for move, one in zip(item.spec.moves, item.progress, strict=True)
         )
 
     def _is_steerable(self, pod: ClusterPod) -> bool:
-        """Whether the replacement will come with a gate that this operator releases."""
+        """Return whether the replacement will have a gate that this operator releases."""
         owner = pod.controller
         template = None if owner is None else self._inputs.template(owner.uid)
         return template is not None and self._is_gated(template)
@@ -413,7 +413,7 @@ def _end(pod: ClusterPod | None) -> str:
 
 
 def _pins(pod: ClusterPod) -> bool:
-    """Whether kubelets hold something for the pod that zones show."""
+    """Return whether kubelets hold something for the pod that zones show."""
     admission = pod.admission
     if admission is None:
         return False

@@ -1,1 +1,1 @@
-"""Whether predictions were right: what was expected, compared with what the kubelets did."""
+"""Verification of predictions: the forecast, compared with what the kubelets did."""

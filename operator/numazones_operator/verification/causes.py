@@ -1,4 +1,4 @@
-"""How right a prediction was, judged with what is known later.
+"""Accuracy of a prediction, judged with what is known later.
 
 What a kubelet found when it decided cannot be seen, only what the API server and the zones tell of it, late
 and in no common order: a pod's share is free before the API says that it ended, a pod runs long before its
@@ -27,7 +27,7 @@ _MAX_PLACEMENTS = 64
 
 
 class Accuracy(StrEnum):
-    """How right a prediction was."""
+    """Accuracy of a prediction."""
 
     RIGHT = "Right"
     RACE = "Race"

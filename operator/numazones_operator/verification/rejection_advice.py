@@ -1,4 +1,4 @@
-"""Why a pod was rejected, and what would help; its kubelet says little of either.
+"""Explain why a pod was rejected, and what would help; its kubelet says little of either.
 
 Most pods are bound before anybody could predict for them. Their rejection is explained after the fact, for
 the node as it was when they came: hints, the rule that decided, who held what was missing, the nearest miss

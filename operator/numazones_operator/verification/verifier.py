@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What was predicted for a pod on the node that it was bound to."""
+    """Prediction for a pod on the node that it was bound to."""
 
     pod: ClusterPod
     predicted: str
@@ -67,29 +67,29 @@ class Expectation:
 
     @property
     def rejected(self) -> bool:
-        """Whether the node holds nothing for the pod, since it is rejected as a whole."""
+        """Return whether the node holds nothing for the pod, since it is rejected as a whole."""
         return self.decision is not None and self.decision.holds_nothing
 
     @property
     def answer(self) -> str:
-        """What would become of the pod, as far as that shows; empty where nothing could be predicted."""
+        """Return the predicted outcome of the pod; empty if nothing could be predicted."""
         if self.decision is None or self.predicted == prediction.UNKNOWN:  # understood only afterwards
             return ""
         return self.decision.outcome
 
     @property
     def by_kubelet(self) -> bool:
-        """Whether the kubelet's decision settles it, rather than that of another model."""
+        """Return whether the kubelet's decision settles it, rather than that of another model."""
         return self.verdict is not None
 
     @property
     def verdict(self) -> NodeAdmission | None:
-        """What the kubelet decided, where that settles it."""
+        """Return the kubelet's decision, if that settles it."""
         return None if self.decision is None else self.decision.by_kubelet
 
     @property
     def admission(self) -> Admission | None:
-        """What the resource managers decided; None where the pod did not come so far, or nobody knows."""
+        """Return the resource managers' decision; None if the pod did not come so far, or it is unknown."""
         return None if self.verdict is None else self.verdict.managers
 
 
@@ -108,7 +108,7 @@ class Verification:
 
     @property
     def hit(self) -> bool | None:
-        """Whether the prediction was right; None if there was none."""
+        """Return whether the prediction was right; None if there was none."""
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
@@ -153,7 +153,7 @@ class Verifier:
         return expectation
 
     def expects(self, uid: str) -> bool:
-        """Whether the outcome of a pod is waited for."""
+        """Return whether the outcome of a pod is awaited."""
         return uid in self._expectations
 
     def forget(self, uid: str) -> None:
@@ -309,7 +309,7 @@ class Verifier:
 
 
 def _is_concerned(pod: ClusterPod) -> bool:
-    """Whether somebody wants to know what becomes of a pod: NUMA placement concerns it, or may seem to.
+    """Return whether a pod's outcome matters: NUMA placement concerns it, or may seem to.
 
     What it makes of resources of a pod as a whole depends on its kubelet, so who writes them wants to know.
     """

@@ -1,4 +1,4 @@
-"""What requests under way may hold together: bytes of bodies, values in them, names of nodes.
+"""Allowance shared by all requests in progress: bytes of bodies, values in them, names of nodes.
 
 A limit on each request alone bounds nothing: a dozen bodies that never end would take all memory.
 """
@@ -14,7 +14,7 @@ class TooMuch(NumazonesError):
 
 
 class Share:
-    """What one request holds."""
+    """Part of the allowance that one request holds."""
 
     def __init__(self, allowance: "Allowance") -> None:
         self._allowance = allowance

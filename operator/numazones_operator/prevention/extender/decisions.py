@@ -21,7 +21,7 @@ MAX_SCORE = 10
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """Which nodes pass, and why the others do not."""
+    """Nodes that pass, and the reasons against the others."""
 
     passing: tuple[str, ...]
     reasons: Mapping[str, str]
@@ -47,7 +47,7 @@ def sift(verdicts: Mapping[str, NodeVerdict], unknown: UnknownNodes) -> FilterRe
 
 
 def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
-    """Whether a node may get the pod, if no other is better.
+    """Return whether a node may get the pod, if no other is better.
 
     One of unknown state may as long as what was known of it last does not speak against it, and it has not
     rejected a pod like this since: a ReplicaSet answers each rejection with another pod. Where its zones are

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends to an extender, and what it takes for an answer (KS ``extender/v1``).
+"""Messages between kube-scheduler and an extender (KS ``extender/v1``).
 
 Requests have Go's field names, and ``null`` for what is not used. Answers leave nothing out that the
 scheduler would misread: without NodeNames all nodes are gone, a null among victims ends the scheduler

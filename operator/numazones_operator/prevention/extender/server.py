@@ -174,7 +174,7 @@ def _refusal(status: int, text: str) -> web.Response:
 
 
 def _is_error(answer: Any) -> bool:
-    """Whether an answer says that something failed."""
+    """Return whether a response reports a failure."""
     if isinstance(answer, dict):
         return bool(answer.get("Error"))
     return bool(getattr(answer, "error", ""))

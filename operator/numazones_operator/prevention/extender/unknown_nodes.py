@@ -1,10 +1,10 @@
-"""What becomes of nodes whose NUMA state is not known; apart, since the settings name it."""
+"""Treatment of nodes with unknown NUMA state; separate, since the settings name it."""
 
 from enum import StrEnum
 
 
 class UnknownNodes(StrEnum):
-    """What becomes of nodes whose NUMA state is not known."""
+    """Treatment of nodes with unknown NUMA state."""
 
     LAST_RESORT = "last-resort"
     """They pass only where no node is known to admit the pod."""

@@ -1,4 +1,4 @@
-"""What each node says to a pod at this moment, with the room that is held for others taken away.
+"""Verdict of each node about a pod at this moment, without the room that is held for others.
 
 A filter call may be the first that is heard of a pod, and it stops the scheduler until it is answered, so the
 verdicts of all nodes on each kind of pod are kept, and only nodes that changed since are asked again.
