@@ -27,6 +27,22 @@ def test_a_restart_that_changes_nothing_is_said_to_be_safe(run: Run, dump: Path)
     assert result.return_value == 0
 
 
+def test_a_restart_goes_by_allocated_resources_after_an_infeasible_resize(run: Run, tmp_path: Path) -> None:
+    items = cluster()
+    (resized,) = (it for it in items if it["kind"] == "Pod" and it["metadata"]["name"] == "one")
+    (container,) = resized["spec"]["containers"]
+    before = dict(container["resources"]["limits"])
+    for amounts in container["resources"].values():
+        amounts["cpu"] = "60"
+    path = written(tmp_path / "dump.json", items)
+    assert "team/one on worker-1\n  its kubelet would reject it" in run("doctor", "--all", "-f", path).output
+    resized["status"]["containerStatuses"] = [{"name": "main", "allocatedResources": before}]
+    path = written(tmp_path / "dump.json", items)
+    assert run("doctor", "--all", "-f", path).output.startswith(
+        "worker-1: 2 of 2 pods would be admitted again\n"
+    )
+
+
 def test_a_changed_policy_names_the_file_and_what_would_become_of_each_pod(run: Run, dump: Path) -> None:
     result = run("doctor", "--restart", "worker-1", "--set", "cpuManagerPolicy=none", "-f", dump)
     assert result.output == (

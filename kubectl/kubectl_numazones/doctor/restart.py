@@ -10,6 +10,7 @@ from typing import Any, cast
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, error, warning
 from numazones import cpuset
+from numazones.cluster.allocated import as_allocated
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.config import KubeletConfiguration
@@ -77,10 +78,8 @@ def foresee(evidence: Evidence, names: Sequence[str], change: RestartSettings) -
         NotThere: there is no node of a name.
     """
     nodes = [evidence.seen.node(name) for name in names or sorted(evidence.seen.situation.cluster.nodes)]
-    running = {
-        str(body["metadata"].get("uid") or ""): frozenset(_running(body)) for body in evidence.of("Pod")
-    }
-    return [_of_node(node, running, change) for node in nodes]
+    bodies = {str(body["metadata"].get("uid") or ""): body for body in evidence.of("Pod")}
+    return [_of_node(node, bodies, change) for node in nodes]
 
 
 def _running(body: Mapping[str, Any]) -> Iterator[str]:
@@ -92,7 +91,7 @@ def _running(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_node(
-    node: ClusterNode, running: Mapping[str, frozenset[str]], change: RestartSettings
+    node: ClusterNode, bodies: Mapping[str, Mapping[str, Any]], change: RestartSettings
 ) -> NodeRestart:
     state, why = node.state, node.why_no_state
     if state is None or node.approximate:
@@ -100,8 +99,8 @@ def _of_node(
         return NodeRestart(node.name, unknown=reason)
     pods = [pod for pod in node.pods.values() if not pod.stopped]
     unread = [pod for pod in pods if pod.admission is None]
-    known = [_running_pod(pod, running) for pod in pods if pod.admission is not None]
     try:
+        known = [_running_pod(pod, bodies.get(pod.uid, {})) for pod in pods if pod.admission is not None]
         said = restart(node.info(state, beside=""), known, change.of(state.config))
     except NumazonesError as problem:
         return NodeRestart(node.name, unknown=str(problem))
@@ -111,8 +110,10 @@ def _of_node(
     return NodeRestart(node.name, tuple(findings), admitted, len(pods), starts)
 
 
-def _running_pod(pod: ClusterPod, running: Mapping[str, frozenset[str]]) -> RunningPod:
-    return RunningPod(pod.full_name, pod.info, pod.created, running.get(pod.uid, frozenset()))
+def _running_pod(pod: ClusterPod, body: Mapping[str, Any]) -> RunningPod:
+    allocated = as_allocated(body)
+    info = pod.info if allocated is body else ClusterPod.from_api(allocated).info
+    return RunningPod(pod.full_name, info, pod.created, frozenset(_running(body)))
 
 
 def _findings(node: str, said: Restart) -> Iterator[Finding]:
