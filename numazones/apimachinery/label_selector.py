@@ -18,7 +18,7 @@ _EXISTENCE_OPERATORS = frozenset({"Exists", "DoesNotExist"})
 _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|<|>|[^\s=!,()<>]+)")
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _WRITTEN_OPERATORS = {
     "=": "In",
     "==": "In",
@@ -144,10 +144,15 @@ EVERYTHING = LabelSelector()
 
 
 def integer(text: str) -> int | None:
-    """The number that Gt and Lt compare; None where the text is not a whole one of 64 bits."""
-    if _INTEGER.fullmatch(text) is None:
+    """Return the number that Gt and Lt compare; None where Go's ``strconv.ParseInt`` of 64 bits fails.
+
+    >>> integer("+008"), integer("9" * 6000), integer("1_0")
+    (8, None, None)
+    """
+    found = _INTEGER.fullmatch(text)
+    if found is None:
         return None
-    number = int(text)
+    number = int(found[1] + found[2])  # its zeros aside: Python reads no number of thousands of digits
     return number if -(2**63) <= number < 2**63 else None
 
 

@@ -4,7 +4,9 @@ The rules are client-go's ``tools/leaderelection``: a Lease names its holder and
 judge its age by their own clocks, from when they saw it change, so clocks need not agree; every write
 carries the resource version that was read, so that of two candidates one loses. A leader that cannot renew
 within the deadline steps down before the others may take over. As there, a leader renews what it wrote last
-without reading it first. Other than there, candidates watch the Lease instead of reading it again and again.
+without reading it first. Other than there, candidates watch the Lease instead of reading it again and again,
+and a leader whose renewals succeed renews at every other try: a Lease whose holder dies then ends no later,
+and a renewal that fails is repeated in time.
 
 Written here, in a page, rather than taken from ``kubernetes.aio.leaderelection``, because that would bring
 the official client with its own configuration, connections and some 20 MiB into a process that talks to
@@ -27,6 +29,8 @@ from numazones_client.resources import LEASES
 
 _RELEASE_PATIENCE = 10.0
 """Seconds; a Lease that is not given back is nobody's until it runs out."""
+_CERTAIN = 2 / 3
+"""Share of the Lease's time after which a leader does nothing more that cannot be taken back."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +42,16 @@ class Term:
     lease_duration: float
     renew_deadline: float
     retry_period: float
+
+    @property
+    def renewal_period(self) -> float:
+        """Time from a renewal that succeeded to the next one."""
+        return min(2 * self.retry_period, self.renew_deadline / 2)
+
+    @property
+    def certainty(self) -> float:
+        """Time from a renewal for which nobody else can lead, with a margin for requests under way."""
+        return min(self.renew_deadline, _CERTAIN * self.lease_duration)
 
 
 class Leadership:
@@ -67,6 +81,8 @@ class Leadership:
         self._known: dict[str, Any] = {}
         """The Lease as last read or written; empty: look at it."""
         self._may_watch = True
+        self._problem = ""
+        """Why the Lease could not be read or written at the last try; empty: it could."""
         self._renewed_at = 0.0
         """When the last renewal that succeeded was asked for."""
         self._alone = False
@@ -84,10 +100,10 @@ class Leadership:
         A process that was stopped goes on where it was, and its tasks may run before it has noticed that
         its Lease is over: what cannot be taken back is done only if this holds.
         """
-        return self.leading and (self._alone or not self._is_overdue())
+        return self.leading and (self._alone or self._since_renewal() < self._term.certainty)
 
-    def _is_overdue(self) -> bool:
-        return self._clock() - self._renewed_at >= self._term.renew_deadline
+    def _since_renewal(self) -> float:
+        return self._clock() - self._renewed_at
 
     async def run(self) -> None:
         """Campaign and lead until cancelled; then give the Lease back, so that another need not wait.
@@ -102,11 +118,14 @@ class Leadership:
                     # Others may have seen the write at once, however late its answer came.
                     self._renewed_at = asked
                     self._begin()
-                elif held is False or self._is_overdue():
+                elif held is False or self._since_renewal() >= self._term.renew_deadline:
                     await self._end()
                 if held is False and await self._stand_by():
                     continue
-                await self._pause(self._term.retry_period * (0.8 + 0.4 * random.random()))
+                if held:
+                    await self._pause(self._term.renewal_period)
+                else:
+                    await self._pause(self._term.retry_period * (0.8 + 0.4 * random.random()))
         finally:
             if self.leading:
                 await self._end()
@@ -128,14 +147,24 @@ class Leadership:
             patience = max(0.0, self._renewed_at + patience - self._clock())
         try:
             async with asyncio.timeout(patience):
-                return await self._attempt()
+                held = await self._attempt()
         except (APIError, TimeoutError) as error:
-            level = logging.WARNING
-            if isinstance(error, Unreachable):
-                self._client.reachability.lost(error)
-                level = logging.DEBUG
-            _log.log(level, "the leader's Lease could not be read or written: %s", _reason(error))
+            self._tell(error)
             return None
+        self._problem = ""
+        return held
+
+    def _tell(self, error: APIError | TimeoutError) -> None:
+        """Log why the Lease is not had; a problem that lasts was logged when it began."""
+        reason = _reason(error)
+        if isinstance(error, NotFound) and error.request.verb == "create":
+            reason = f"{error.request}: {error.message}; create the namespace, or name another: --namespace"
+        level = logging.DEBUG if reason == self._problem else logging.WARNING
+        if isinstance(error, Unreachable):
+            self._client.reachability.lost(error)
+            level = logging.DEBUG
+        self._problem = reason
+        _log.log(level, "the leader's Lease could not be read or written: %s", reason)
 
     def _begin(self) -> None:
         if self._reign is None:

@@ -126,10 +126,13 @@ class OperatorOptions:
         9.0, "How long a silent leader is waited for before another replica takes over.", kind=DURATION
     )
     leader_elect_renew_deadline: float = setting(
-        6.0, "How long a leader that cannot renew its Lease goes on before it steps down.", kind=DURATION
+        7.5, "How long a leader that cannot renew its Lease goes on before it steps down.", kind=DURATION
     )
     leader_elect_retry_period: float = setting(
-        1.5, "Time between attempts to renew or to acquire the Lease.", kind=DURATION
+        1.5,
+        "Time between attempts to acquire the Lease, or to renew it after one that failed; a leader renews "
+        "it at every other.",
+        kind=DURATION,
     )
     debounce: float = setting(
         0.05, "How long changes are collected before predictions are made anew.", kind=DURATION

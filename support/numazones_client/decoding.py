@@ -7,7 +7,8 @@ being seen, so it is left out here, with a warning that names it, and reported t
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -80,9 +81,8 @@ class Decoder(Generic[T]):
     """Turns answers into values with a function that keeps what its caller needs of one object.
 
     Args:
-        keep: takes the object as it came, with the ``kind`` and ``apiVersion`` that lists leave out. What it
-            raises for an object of unexpected form (NumazonesError, KeyError, TypeError, ValueError,
-            AttributeError) makes the object ``Unreadable``.
+        keep: takes the object as it came, with the ``kind`` and ``apiVersion`` that lists leave out. An
+            object for which it raises is ``Unreadable``.
         key: names an unreadable object by its metadata, as the table that mirrors it does.
     """
 
@@ -94,7 +94,7 @@ class Decoder(Generic[T]):
 
     def page(self, body: bytes) -> Page[T]:
         """Decode the body of a list; ValueError, KeyError, TypeError, AttributeError: it is none."""
-        document = json.loads(body)
+        document = loads(body)
         metadata = document.get("metadata") or {}
         kind = str(document.get("kind") or "").removesuffix("List")
         version = document.get("apiVersion") or ""
@@ -114,7 +114,7 @@ class Decoder(Generic[T]):
 
     def event(self, line: bytes) -> Event[T]:
         """Decode one line of a watch; raises as ``page`` does."""
-        document = json.loads(line)
+        document = loads(line)
         kind, body = document["type"], document["object"]
         if kind == ERROR:
             return Event(kind, None, "", body)
@@ -129,7 +129,7 @@ class Decoder(Generic[T]):
     def _one(self, body: dict[str, Any]) -> T | Unreadable:
         try:
             return self._keep(body)
-        except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
             metadata = body.get("metadata")
             metadata = metadata if isinstance(metadata, Mapping) else {}
             name = f"{body.get('kind') or 'object'} {by_name(metadata) or '(unnamed)'}"
@@ -137,6 +137,52 @@ class Decoder(Generic[T]):
             _log.warning("%s cannot be read and counts as gone: %s", name, problem)
             kind, version = str(body.get("kind") or ""), str(body.get("apiVersion") or "")
             return Unreadable(self._key(metadata), metadata, problem, kind, version)
+
+
+_DEEPEST = 100
+"""Levels of JSON that are read of an object with more than Python reads; rules look at a tenth of them."""
+_LONGEST = 400
+"""Digits of a number that are read; a float of Kubernetes has 309 at most."""
+_MARKS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[-0-9][-+.0-9eE]{%d,}' % _LONGEST)
+
+
+def loads(body: bytes) -> Any:
+    """Read an answer, with nulls in place of what Python's parser declines.
+
+    API servers hand on, as it came, what people put into opaque fields, such as the parameters of a
+    ResourceClaim: thousands of levels or of digits, for which a list as a whole could not be read.
+
+    >>> loads(b'{"items": ' + b"[" * 5000 + b"]" * 5000 + b', "n": ' + b"9" * 5000 + b"}")["n"] is None
+    True
+    """
+    try:
+        return json.loads(body)
+    except (RecursionError, ValueError):
+        return json.loads(b"".join(_readable_parts(body)))
+
+
+def _readable_parts(body: bytes) -> Iterator[bytes]:
+    """Yield JSON without what is too deep or too long."""
+    depth = kept = 0
+    for mark in _MARKS.finditer(body):
+        match mark[0][:1]:
+            case b"[" | b"{":
+                depth += 1
+                if depth == _DEEPEST + 1:
+                    yield body[kept : mark.start()]
+            case b"]" | b"}":
+                depth -= 1
+                if depth == _DEEPEST:
+                    yield b"null"
+                    kept = mark.end()
+            case b'"':
+                continue
+            case _ if depth <= _DEEPEST:
+                yield body[kept : mark.start()]
+                yield b"null"
+                kept = mark.end()
+    if depth <= _DEEPEST:
+        yield body[kept:]
 
 
 JSON: Decoder[dict[str, Any]] = Decoder(lambda body: body)

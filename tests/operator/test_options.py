@@ -80,7 +80,7 @@ def test_gated_pods_can_be_told_to_wait_without_end() -> None:
         (("--shapes=memory=1Gi",), "asks for no CPUs"),
         (("--write-rate=0",), "--write-rate must be more than 0"),
         (("--leader-elect-renew-deadline=20s",), "must be shorter than"),
-        (("--leader-elect-retry-period=6s",), "must be shorter than"),
+        (("--leader-elect-retry-period=8s",), "must be shorter than"),
         (("--config=nowhere.yaml",), "nowhere.yaml"),
         (("--log-level=loud",), "loud"),
     ],

@@ -169,3 +169,33 @@ def test_an_object_that_cannot_be_read_any_more_is_named_in_its_event() -> None:
     assert (event.type, event.object) == ("MODIFIED", None)
     assert event.unreadable is not None
     assert event.unreadable.key == "u-b"
+
+
+@pytest.mark.parametrize(
+    "opaque",
+    [
+        b'{"a":' + b"[" * 5000 + b'"]}"' + b"]" * 5000 + b"}",
+        b'{"a":' + b'{"b":' * 5000 + b'"\\\\\\""' + b"}" * 5000 + b"}",
+        b"9" * 6000,
+        b"-0." + b"9" * 6000,
+        b'["' + b"9" * 6000 + b'", ' + b"8" * 6000 + b"]",
+    ],
+)
+def test_opaque_json_that_python_declines_hides_no_other_object(opaque: bytes) -> None:
+    bad = json.dumps(widget("b", 2)).encode()[:-1] + b', "spec": ' + opaque + b"}"
+    items = b", ".join([json.dumps(widget("a", 1)).encode(), bad, json.dumps(widget("c", 3)).encode()])
+    assert SIZES.page(b'{"metadata": {"resourceVersion": "7"}, "items": [' + items + b"]}").items == [1, 2, 3]
+    assert SIZES.event(b'{"type": "ADDED", "object": ' + bad + b"}").object == 2
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), MemoryError(), ZeroDivisionError("by 0")])
+def test_whatever_reading_an_object_raises_concerns_that_object_alone(error: Exception) -> None:
+    def keep(body: dict[str, Any]) -> str:
+        if body["metadata"]["name"] == "b":
+            raise error
+        return str(body["metadata"]["name"])
+
+    body = json.dumps({"metadata": {}, "items": [widget("a", 1), widget("b", 2), widget("c", 3)]})
+    decoded = Decoder(keep).page(body.encode())
+    assert decoded.items == ["a", "c"]
+    assert type(error).__name__ in decoded.unreadable[0].problem
