@@ -2,15 +2,18 @@
 
 ``Ready`` is True when everything was read and nothing contradicts; Unknown when amounts may be missing or
 wrong, with the reason and the cure; False when there is no kubelet to be seen, so that only the hardware is
-shown. ``Consistent`` tells apart whether sources that describe the same thing agree. A third condition,
-``CPUsExclusive``, is made by ``zones``.
+shown. ``Consistent`` tells apart whether sources that describe the same thing agree. ``KubeletDecides`` warns
+of pods on which this kubelet crashes, hangs or is slow. ``CPUsExclusive`` is made by ``zones``.
 """
 
 from collections.abc import Iterable
 
 from numazones.api.meta import Condition
-from numazones.api.numazone import READY
+from numazones.api.numazone import KUBELET_DECIDES, READY
+from numazones.api.snapshot import KnownDevice
 from numazones.api.workload_partitioning import CONSISTENT
+from numazones.kubelet.effort import delays
+from numazones.kubelet.machine import Machine
 from numazones.wording import shorten
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
@@ -34,6 +37,30 @@ def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tupl
     disagreements = [problem for problem in found if problem.reason == DISAGREE]
     gaps = [problem for problem in found if problem.reason not in {DISAGREE, NO_NUMA_NODES}]
     return _ready_condition(observation, gaps, disagreements), _consistent_condition(disagreements)
+
+
+def delays_condition(
+    observation: Observation, machine: Machine, devices: Iterable[KnownDevice]
+) -> tuple[Condition, ...]:
+    """Warn of pods on which the kubelet crashes, hangs or is slow; no condition where there are none."""
+    if observation.kubelet is None:
+        return ()
+    hosting: dict[str, tuple[int, int]] = {}
+    for device in devices:
+        numas, count = hosting.get(device.resource, (0, 0))
+        hosting[device.resource] = (numas | device.numa, count + 1)
+    found = delays(machine, observation.kubelet, hosting)
+    if not found:
+        return ()
+    message = "; ".join(f"{delay.message}; {delay.cure}" for delay in found)
+    return (
+        Condition(
+            type=KUBELET_DECIDES,
+            status="False",
+            reason=found[0].reason,
+            message=shorten(message, _MAX_MESSAGE),
+        ),
+    )
 
 
 def unexpected_problems(observation: Observation) -> tuple[Problem, ...]:

@@ -29,7 +29,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.cpu_manager import CPUState
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
-from numazones_exporter.conditions import conditions_of, unexpected_problems
+from numazones_exporter.conditions import conditions_of, delays_condition, unexpected_problems
 from numazones_exporter.consistency import contradictions
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
 from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
@@ -161,6 +161,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         conditions=(
             *conditions_of(observation, problems),
             *_shared_cpus_condition(observation, holdings, default),
+            *delays_condition(observation, hardware.machine, devices.devices),
         ),
     )
 

@@ -36,6 +36,8 @@ READY = "Ready"
 """Type of the condition that says whether everything about a zone could be read."""
 CPUS_EXCLUSIVE = "CPUsExclusive"
 """Type of the condition that is False where pods share exclusive CPUs, and absent elsewhere."""
+KUBELET_DECIDES = "KubeletDecides"
+"""Type of the condition that is False where the kubelet crashes, hangs or is slow on pods, else absent."""
 
 # Bounds that no machine reaches (Linux: 8192 CPUs, 1024 NUMA nodes) and that keep validation cheap.
 _MAX_CPUS = 8192

@@ -25,7 +25,12 @@ from numazones.kubelet.constraints import Constraints, Taint
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.rejection import CREATE_CONTAINER_ERROR, STATUS_PREFIX
+from numazones.kubelet.rejection import (
+    CREATE_CONTAINER_ERROR,
+    STATUS_PREFIX,
+    KubeletCrash,
+    KubeletHang,
+)
 from numazones.placement import Placement, Unknown, models
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.placement.occupancy import Occupancy
@@ -67,7 +72,12 @@ NO_ZONES = Unknown(
 OTHER_MODEL = "OtherModel"
 """Reason of a node on which the kubelet does not decide where pods go."""
 UNDECIDED = "UndecidedByModel"
-"""Reason where the model declines: the kubelet would crash or hang, or a feature is not modelled."""
+"""Reason where the model declines, such as a feature that is not modelled; see ``why_undecided``."""
+
+
+def why_undecided(error: NumazonesError) -> str:
+    """Return the reason of a verdict that the model declines, such as KubeletCrash or KubeletHang."""
+    return type(error).__name__ if isinstance(error, KubeletCrash | KubeletHang) else UNDECIDED
 
 
 class NoSuchNode(NumazonesError):

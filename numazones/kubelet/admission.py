@@ -241,8 +241,10 @@ class Attempt:
 
         Raises:
             Rejection: the pod is rejected; grants so far are kept.
+            KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
         """
         topology = self.kubelet.topology
+        topology.check()
         whole = None
         if topology.pod_scope:
             whole = self._merge(self._pod_hints())

@@ -10,6 +10,7 @@ from math import sqrt, trunc
 from typing import NamedTuple
 
 from numazones.cpuset import CPUSet
+from numazones.kubelet import effort
 from numazones.kubelet.cpu_packing import CPUSelection, PackingStrategy, not_enough, take_packed
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.rejection import KubeletHang, Rejection
@@ -73,6 +74,7 @@ def take_distributed(
     numas = claim.numas()
     free = {numa: free for free, numa, _ in numas}
     for size in _sizes(topology, strategy.group, count, len(free)):
+        effort.check_distribution(count, len(claim.numas()), size)
         search = _Search(free, strategy.group, count, size)
         found = search.run([numa for _, numa, _ in numas])
         if found is not None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.kubelet import go
+from numazones.kubelet import effort, go
 from numazones.kubelet.config import (
     SINGLE_NUMA_NODE,
     InvalidConfiguration,
@@ -264,6 +264,9 @@ class CPUManager:
 
     def _hints(self, available: CPUSet, reusable: CPUSet, request: int) -> ResourceHints:
         topology = self.topology
+        nodes = len(topology.numas)
+        seconds = effort.cpu_walk(nodes, topology.all_cpus.bit_count())
+        effort.check_walk("cpu", nodes, seconds, effort.CPU_CURE)
         missing = request - reusable.bit_count()
         if missing > available.bit_count():
             return ResourceHints("cpu")  # all NUMA nodes together have too few
@@ -286,11 +289,14 @@ class CPUManager:
 
         narrowest = feasible(fewest)
         if not self.align_by_socket:
-            return ResourceHints("cpu", narrowest, others)
+            return ResourceHints("cpu", narrowest, others, nodes=nodes)
         wider = others()
         aligned = tuple(mask for mask in wider if self._is_socket_aligned(mask, fewest))
         return ResourceHints(
-            "cpu", narrowest + aligned, lambda: tuple(mask for mask in wider if mask not in aligned)
+            "cpu",
+            narrowest + aligned,
+            lambda: tuple(mask for mask in wider if mask not in aligned),
+            nodes=nodes,
         )
 
     def _is_socket_aligned(self, mask: int, fewest: int) -> bool:

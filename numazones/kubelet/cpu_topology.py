@@ -95,17 +95,17 @@ class CPUTopology:
     @cached_property
     def cpus_per_core(self) -> int:
         """Threads of a core."""
-        return len(self.machine.cpus) // max(1, len(self.cores))
+        return self.machine.cpu_count // max(1, len(self.cores))
 
     @cached_property
     def cpus_per_socket(self) -> int:
         """CPUs of a socket."""
-        return len(self.machine.cpus) // len(self.sockets)
+        return self.machine.cpu_count // max(1, len(self.sockets))
 
     @cached_property
     def cpus_per_uncore_cache(self) -> int:
         """CPUs of an uncore cache."""
-        return len(self.machine.cpus) // len(self.uncore_caches)
+        return self.machine.cpu_count // max(1, len(self.uncore_caches))
 
     @cached_property
     def numa_first(self) -> bool:

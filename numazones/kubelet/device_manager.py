@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.errors import NumazonesError
+from numazones.kubelet import effort
 from numazones.kubelet.hints import ResourceHints, indifferent, masks_of_size, unsatisfiable
 from numazones.kubelet.rejection import Rejection
 
@@ -228,6 +229,9 @@ class DeviceManager:
     def _masks(self, resource: DeviceResource, available: int, reusable: int, count: int) -> ResourceHints:
         nodes = self._nodes(resource)
         size_of_nodes = nodes.bit_count()
+        seconds = effort.device_walk(size_of_nodes, len(resource.devices))
+        cure = effort.device_cure(over_hosting=self.over_hosting_nodes)
+        effort.check_walk(resource.name, size_of_nodes, seconds, cure)
         reusable &= ~resource.without_topology
         missing = count - reusable.bit_count()
 
@@ -242,7 +246,7 @@ class DeviceManager:
             return tuple(mask for size in sizes for mask, _ in masks_of_size(nodes, size) if enough(mask))
 
         preferred = tuple(mask for mask, _ in masks_of_size(nodes, narrowest) if enough(mask))
-        return ResourceHints(resource.name, preferred, others)
+        return ResourceHints(resource.name, preferred, others, nodes=size_of_nodes)
 
     def fewest_numas(self, resource: DeviceResource, count: int) -> int:
         """Return the least number of NUMA nodes whose devices, in use or not, are enough, or all of them."""

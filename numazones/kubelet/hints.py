@@ -36,6 +36,13 @@ class ResourceHints(NamedTuple):
     preferred: tuple[int, ...] = ()
     others: Callable[[], tuple[int, ...]] = tuple
     any_numa: bool | None = None
+    nodes: int = 0
+    """Over how many NUMA nodes hints are made."""
+
+    @property
+    def most(self) -> int:
+        """How many hints there are at most."""
+        return (1 << self.nodes) - 1 if self.nodes else 1
 
     def all(self) -> tuple[Hint, ...]:
         """Every hint, narrow ones first, as the kubelet lists them."""
@@ -66,10 +73,7 @@ def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]
     """
     ids = tuple(cpuset.ids(numa_mask))
     if comb(len(ids), size) > _MAX_SETS:
-        raise KubeletHang(
-            f"the kubelet would not finish: it walks over all sets of {len(ids)} NUMA nodes; "
-            "use Topology Manager policy none on this machine"
-        )
+        raise KubeletHang(f"the kubelet would hang: it walks over all sets of {len(ids)} NUMA nodes")
     return tuple(
         (sum(1 << ids[position] for position in positions), positions)
         for positions in combinations(range(len(ids)), size)

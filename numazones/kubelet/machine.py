@@ -51,6 +51,13 @@ class NUMANode(NamedTuple):
     """(page size in KiB, number of preallocated pages), by size."""
     distances: tuple[int, ...] | None = None
     """Distance to every NUMA node in the order of ``Machine.numa_nodes``; None where unknown."""
+    kubelet_id: int | None = None
+    """The kubelet's id, where it is another: on a kernel without NUMA nodes, a socket's, such as -1."""
+
+
+NOWHERE = cpuset.MAX_ID
+"""Stands for every id of a NUMA node that no machine can have, such as the -1 of virtual machines."""
+_LARGEST_MASKABLE = 63
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class Machine:
 
     cpus: tuple[CPU, ...]
     numa_nodes: tuple[NUMANode, ...]
+    counted_cpus: int | None = None
+    """How many CPUs the kubelet counts where that includes others than ``cpus``, such as offline ones."""
 
     def __post_init__(self) -> None:
         order = sorted(range(len(self.numa_nodes)), key=lambda index: self.numa_nodes[index].id)
@@ -97,6 +106,17 @@ class Machine:
         return cpuset.of(self.by_numa)
 
     @cached_property
+    def cpu_count(self) -> int:
+        """How many CPUs the kubelet counts."""
+        return len(self.cpus) if self.counted_cpus is None else self.counted_cpus
+
+    @cached_property
+    def unmaskable(self) -> tuple[int, ...]:
+        """The kubelet's ids of NUMA nodes that its sets, of 64 bits, cannot hold."""
+        ids = (node.id if node.kubelet_id is None else node.kubelet_id for node in self.numa_nodes)
+        return tuple(numa for numa in ids if not 0 <= numa <= _LARGEST_MASKABLE)
+
+    @cached_property
     def cpus_of_numa(self) -> dict[int, CPUSet]:
         """NUMA id → its CPUs, for every NUMA node, CPU-less ones included."""
         return dict.fromkeys(self.by_numa, 0) | cpuset.sets_by_key((cpu.numa, cpu.id) for cpu in self.cpus)
@@ -122,6 +142,8 @@ class Machine:
         return hash((self.all_cpus, self.numa_mask, tuple(node.memory for node in self.numa_nodes)))
 
     def _check(self) -> None:
+        if self.counted_cpus is not None and self.counted_cpus < len(self.cpus):
+            raise InvalidMachine(f"the machine lists {len(self.cpus)} CPUs, of {self.counted_cpus} counted")
         if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
             raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
         if self.all_cpus.bit_count() != len(self.cpus):
@@ -153,4 +175,4 @@ def _in_order_of_ids(node: NUMANode, order: list[int]) -> NUMANode:
     distances = node.distances
     if distances is not None and len(distances) == len(order):
         distances = tuple(distances[index] for index in order)
-    return NUMANode(node.id, node.memory, tuple(sorted(node.hugepages)), distances)
+    return node._replace(hugepages=tuple(sorted(node.hugepages)), distances=distances)

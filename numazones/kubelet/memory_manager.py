@@ -15,7 +15,7 @@ from typing import NamedTuple
 from numazones.apimachinery import quantity
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.resources import MEMORY, hugepage_type
-from numazones.kubelet import go
+from numazones.kubelet import effort, go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.hints import (
     Hint,
@@ -87,6 +87,8 @@ class MemoryManager:
     allocatable: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     checks_groups: bool = True
     """Groups are looked at once more before memory is taken from several NUMA nodes."""
+    unmaskable: tuple[int, ...] = ()
+    """Ids of NUMA nodes that the kubelet's sets cannot hold."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, machine: Machine) -> "MemoryManager":
@@ -140,6 +142,7 @@ class MemoryManager:
             system_reserved=dict(sorted(system.items())),
             allocatable=dict(sorted(allocatable.items())),
             checks_groups=checks_groups,
+            unmaskable=machine.unmaskable,
         )
 
     def initial_state(self) -> MemoryState:
@@ -183,7 +186,8 @@ class MemoryManager:
         preferred = room.preferred()
         if not preferred and not any(room.wider()):
             return (indifferent(MEMORY),)
-        return tuple([ResourceHints(kind, preferred, room.others) for kind, _ in requests])
+        nodes = len(self.numas)
+        return tuple([ResourceHints(kind, preferred, room.others, nodes=nodes) for kind, _ in requests])
 
     def offer(self, state: MemoryState, kind: str, numa_mask: int, reusable: Reusable) -> int:
         """Return how many bytes NUMA nodes could give together now; 0 if memory groups forbid it."""
@@ -362,6 +366,9 @@ class _Room:
     def __init__(
         self, manager: MemoryManager, state: MemoryState, requests: Requests, reusable: Reusable
     ) -> None:
+        effort.check_ids(manager.unmaskable, "memoryManagerPolicy Static")
+        nodes = len(manager.numas)
+        effort.check_walk("memory", nodes, effort.memory_walk(nodes), effort.MEMORY_CURE)
         self._manager = manager
         self._reusable = reusable
         self._fewest = manager.fewest_numas(requests)

@@ -248,6 +248,14 @@ class Node:
         }
 
     @property
+    def hosting_devices(self) -> dict[str, tuple[int, int]]:
+        """Resource → mask of the NUMA nodes that host its devices, and their number."""
+        return {
+            name: (resource.hosting, len(resource.devices))
+            for name, resource in self.kubelet.devices.resources.items()
+        }
+
+    @property
     def emptied(self) -> "Node":
         """The same kubelet without any pod."""
         return Node(self.kubelet, *_initial_states(self.kubelet))

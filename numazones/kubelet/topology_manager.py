@@ -17,7 +17,7 @@ from itertools import chain
 from operator import add, mul, or_, sub
 
 from numazones import cpuset
-from numazones.kubelet import go
+from numazones.kubelet import effort, go
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -55,6 +55,8 @@ class TopologyManager:
     prefer_most_allocated: bool = False
     distances: Mapping[int, tuple[int, ...]] = field(default_factory=dict, hash=False)
     """NUMA id → distances, indexed by NUMA id as the kubelet does."""
+    unmaskable: tuple[int, ...] = ()
+    """Ids of NUMA nodes that the kubelet's sets cannot hold."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, machine: Machine) -> "TopologyManager":
@@ -82,7 +84,12 @@ class TopologyManager:
                 PREFER_MOST_ALLOCATED in options and config.topology_manager_policy == SINGLE_NUMA_NODE
             ),
             distances={node.id: node.distances or () for node in machine.numa_nodes},
+            unmaskable=machine.unmaskable,
         )
+
+    def check(self) -> None:
+        """Raise ``KubeletCrash`` where the kubelet would crash on every pod, whatever the pod asks for."""
+        effort.check_ids(self.unmaskable, f"topologyManagerPolicy {self.policy}")
 
     def merge(
         self, hints: Sequence[ResourceHints], tie_breaker: TieBreaker | None = None
@@ -93,9 +100,11 @@ class TopologyManager:
 
         Raises:
             KubeletCrash: distances of NUMA nodes with gaps in their ids would be compared.
-            KubeletHang: there are too many NUMA nodes to walk over their sets.
+            KubeletHang: there are too many combinations of hints.
         """
         single = self.policy == SINGLE_NUMA_NODE
+        if not single:
+            _check_combinations(hints)
         candidates = self._preferred_masks(hints, single=single)
         if candidates is None:
             return Hint(None if single else self.numa_mask, True), True
@@ -223,6 +232,24 @@ class TopologyManager:
         return [
             index if dense else _expand(index, ids) for index, count in enumerate(ways) if index and count
         ]
+
+
+_MAX_COUNTED = 12
+"""NUMA nodes up to which hints are counted; of more, about all sets serve."""
+
+
+def _check_combinations(hints: Sequence[ResourceHints]) -> None:
+    """Reject lists of hints whose combinations the kubelet would not get through."""
+    caring = {resource.resource: resource for resource in hints if resource.any_numa is None}
+    most = {name: resource.most for name, resource in caring.items()}
+    if effort.merging(most.values()) <= effort.PATIENCE:
+        return
+    effort.check_merge(
+        {
+            name: len(caring[name].all()) if bound < 1 << _MAX_COUNTED else bound
+            for name, bound in most.items()
+        }
+    )
 
 
 def _best_in_one_pass(candidates: Iterable[int], tie_breaker: TieBreaker) -> int:

@@ -18,7 +18,7 @@ from numazones import cpuset
 from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import device_allocation, scheduling
-from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import NumazonesError
 from numazones.kubelet.constraints import Constraints
@@ -248,7 +248,7 @@ def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
         return NodeVerdict(
             NodeAnswer.UNKNOWN,
             UNKNOWN_SOURCE,
-            ((UNDECIDED, str(error)),),
+            ((why_undecided(error), str(error)),),
             approximate=placement.approximate,
             model=placement.model.name,
         )

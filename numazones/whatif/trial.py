@@ -23,6 +23,7 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.pod import Pod
+from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 from numazones.placement import Placement, fragmentation_on
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Chooser, NodeChoice
@@ -206,6 +207,8 @@ class _Trial:
             return UNSCHEDULABLE
         try:
             return self._ask(host, pod)
+        except (KubeletCrash, KubeletHang) as error:
+            return type(error).__name__
         except NumazonesError:
             return UNDECIDED
 

@@ -13,7 +13,7 @@ from kubectl_numazones.reading.files import Object
 from kubectl_numazones.stuck import gated_pods
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
-from numazones.api.numazone import CPUS_EXCLUSIVE
+from numazones.api.numazone import CPUS_EXCLUSIVE, KUBELET_DECIDES
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED
 from numazones.cluster.dump import OBJECTS_MISSING
@@ -194,6 +194,8 @@ def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(node, f"sources disagree: {said}", cure)
     elif condition.get("type") == CPUS_EXCLUSIVE:
         yield error(node, said, cure)
+    elif condition.get("type") == KUBELET_DECIDES:
+        return  # the check of settings says so from the node's shape
     elif reason != _DISAGREE:  # then Consistent tells more
         severity = Severity.ERROR if condition.get("status") == "False" else Severity.WARNING
         yield Finding(severity, (node,), f"{reason}: {said}", cure)

@@ -1,6 +1,7 @@
 """Checks of what placement depends on: the kubelets' settings, the pods' requests, the zones they leave."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, Severity, hint, warning
@@ -9,9 +10,11 @@ from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.scheduling import placement_obstacles
 from numazones.dra.conflicts import CURE, cpu_conflict
+from numazones.kubelet import effort
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
 from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.machine import Machine
+from numazones.kubelet.memory_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
@@ -47,8 +50,27 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
                 "upgrade numazones; docs/guides/upgrade.md tells how it follows Kubernetes",
             )
         if node.state is not None:
+            for delay in delays_of(node.state):
+                slow = delay.reason == effort.SLOW
+                yield Finding(
+                    Severity.WARNING if slow else Severity.ERROR,
+                    (node.name,),
+                    delay.message if slow else f"{delay.reason}: {delay.message}",
+                    delay.cure,
+                )
             for severity, message, cure in _settings_of(node.state):
                 yield Finding(severity, (node.name,), message, cure)
+
+
+def delays_of(node: Node) -> tuple[effort.Delay, ...]:
+    """Return the pods on which the kubelet crashes, hangs or is slow, from the node's shape."""
+    return effort.delays(node.machine, node.config, node.hosting_devices)
+
+
+def _adds_no_delay(node: Node, config: KubeletConfiguration) -> bool:
+    """Return whether the kubelet gets through admissions with another configuration as it does now."""
+    with_it = effort.delays(node.machine, config, node.hosting_devices)
+    return not set(with_it).difference(delays_of(node))
 
 
 def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
@@ -63,7 +85,9 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
         if not node.kubelet.cpus.static:
             yield (Severity.HINT, _NOTHING_TO_ALIGN, _WHERE_THERE_IS)
         return
-    if policy == POLICY_NONE:
+    if policy == POLICY_NONE and _adds_no_delay(
+        node, replace(config, topology_manager_policy=SINGLE_NUMA_NODE)
+    ):
         yield (
             Severity.WARNING,
             "topologyManagerPolicy is none: a pod's CPUs, memory and devices may be on different NUMA nodes",
@@ -81,7 +105,9 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
             "set cpuManagerPolicy: static, with reservedSystemCPUs",
         )
-    if not node.kubelet.memory.allocatable:
+    if not node.kubelet.memory.allocatable and _adds_no_delay(
+        node, replace(config, memory_manager_policy=STATIC)
+    ):
         paged = any(numa.hugepages for numa in node.machine.numa_nodes)
         yield (
             Severity.WARNING if paged else Severity.HINT,

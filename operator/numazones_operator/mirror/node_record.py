@@ -12,7 +12,7 @@ from numazones.api.claimed_devices import ClaimedDevices, claimed_devices
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import timestamp
-from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.sharing import Sharing
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
@@ -447,7 +447,7 @@ class NodeRecord:
                 state = remove(state, uid)
             return KubeletPlacement(state, approximate)
         except NumazonesError as error:
-            return Unknown(UNDECIDED, str(error))
+            return Unknown(why_undecided(error), str(error))
 
 
 def _timestamp(text: str) -> float:

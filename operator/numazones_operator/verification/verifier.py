@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod, why_undecided
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, remove
 from numazones.kubelet.config import SCOPE_POD, SINGLE_NUMA_NODE
@@ -258,7 +258,7 @@ class Verifier:
         try:
             return self._decide(pod, node, placement, otherwise)
         except NumazonesError as error:
-            return Expectation(pod, prediction.UNKNOWN, UNDECIDED, str(error))
+            return Expectation(pod, prediction.UNKNOWN, why_undecided(error), str(error))
 
     def _decide(
         self, pod: ClusterPod, node: ClusterNode, placement: Placement, otherwise: ClusterNode | None
