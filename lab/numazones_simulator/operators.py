@@ -15,6 +15,8 @@ from numazones_simulator.control_plane import NAMESPACE
 from numazones_simulator.programs import Programs
 
 NAME = "numazones-operator"
+ALONE = "--no-leader-elect"
+"""There is one replica, which need not wait for a Lease."""
 
 _POLL = 0.1
 _OK = 200
@@ -50,7 +52,7 @@ async def start(
         f"--namespace={NAMESPACE}",
         f"--metrics-address={metrics}",
         "--log-format=text",
-        "--no-leader-elect",
+        ALONE,
         # A whole cluster on one machine may take its time to write zones: its nodes are not stale for that.
         "--settle=1m",
         *further,
@@ -64,10 +66,10 @@ async def show_pod(client: Client, arguments: Sequence[str], *, node: str) -> No
 
     Args:
         client: of the cluster.
-        arguments: those of the operator's process, which runs outside of the cluster.
+        arguments: the further ones of the operator's process, which runs outside of the cluster.
         node: whose kubelet says that the pod runs; it asks for nothing.
     """
-    container = {"name": "operator", "image": NAME, "args": list(arguments)}
+    container = {"name": "operator", "image": NAME, "args": [ALONE, *arguments]}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

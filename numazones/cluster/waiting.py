@@ -25,7 +25,7 @@ _NAMING = frozenset({"metadata.name", "kubernetes.io/hostname"})
 """What a release names nodes by."""
 _FAILED = "FailedScheduling"
 _NOT_SERVED = "AdmissionGateNotServed"
-_GATED = "SchedulingGated"
+GATED = "SchedulingGated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
 def scheduler_says(pod: ClusterPod, told: Mapping[str, str]) -> str:
     """Return the scheduler's last word on a pod; empty where it has not looked at it."""
     status, reason, message = pod.scheduled or ("", "", "")
-    if status == "False" and reason != _GATED:
+    if status == "False" and reason != GATED:
         return message or reason
     return told.get(_FAILED, "") if not pod.constraints.scheduling_gates else ""
 

@@ -312,7 +312,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "there is no operator": (
         without("Pod", "numazones-operator"),
         *("operator", "hint", ["numazones-operator"]),
-        *("no pod of the operator was seen", "kubectl apply -k manifests/operator"),
+        *("no operator runs", "kubectl apply -k manifests/operator"),
     ),
     "the operator fails": (
         changed("Pod", "operator", lambda it: it["status"].update(conditions=[], phase="Pending")),
@@ -548,7 +548,22 @@ def test_pods_that_name_a_scheduler_that_does_not_run_are_told(
     (only,) = report["findings"]
     assert (only["check"], only["severity"], code) == ("scheduler", "error", 1)
     assert only["subjects"] == ["team/asks"]
-    assert "nobody schedules it" in only["message"]
+    assert "it is never scheduled" in only["message"]
+
+
+def test_pods_of_a_scheduler_outside_the_cluster_are_no_finding(run: Run, tmp_path: Path) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    pod = pod_body("asks", 2, spec={"schedulerName": "numazones"}, conditions=[condition])
+    assert found(run, tmp_path, [*healthy(), pod])[0]["findings"] == []
+
+
+def test_an_operator_outside_the_cluster_is_known_by_its_lease(run: Run, tmp_path: Path) -> None:
+    held = lease("worker-1")
+    held["metadata"] |= {"name": "numazones-operator", "labels": {}}
+    held["spec"] |= {"holderIdentity": "elsewhere"}
+    opted = namespace(**{"numazones.io/admission-gate": "enabled"})
+    items = [it for it in without("Pod", "numazones-operator") if it["kind"] != "Namespace"]
+    assert found(run, tmp_path, [*items, held, opted, gated()])[0]["findings"] == []
 
 
 def test_a_node_as_of_kind_or_minikube_is_explained_and_nothing_is_called_broken(

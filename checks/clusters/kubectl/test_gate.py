@@ -1,6 +1,7 @@
 """``gate``: who waits and why, and opening everything: the program, on an API server, without operator."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,15 +74,16 @@ class Cluster:
         for body in documents(FOLDER / "policy.yaml"):
             await self.client.create(INJECTED[body["kind"]], body)
 
-    async def operator(self, *, serves: bool = True, seconds_ago: float = 0) -> None:
-        """A pod of an operator that is ready, and its Lease, renewed a while ago."""
+    async def operator(self, *arguments: str, seconds_ago: float | None = 0) -> None:
+        """A pod of an operator that is ready, and its Lease, renewed a while ago; None: no Lease."""
         body = pod_body("operator", namespace="numazones-operator", nodeName="n")
         body["metadata"]["labels"] = {"app.kubernetes.io/name": "numazones-operator"}
-        if serves:
-            body["spec"]["containers"][0]["args"] = ["--admission-gate"]
+        body["spec"]["containers"][0]["args"] = list(arguments)
         await self.client.create(PODS, body, namespace="numazones-operator")
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         await self.client.patch(PODS, "operator", ready, namespace="numazones-operator", subresource="status")
+        if seconds_ago is None:
+            return
         renewed = timestamp.format(datetime.now(UTC) - timedelta(seconds=seconds_ago))
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -123,18 +125,29 @@ async def test_it_says_who_waits_since_when_and_why(cluster: Cluster) -> None:
 
 async def test_it_says_what_the_operator_lacks(cluster: Cluster) -> None:
     await cluster.pod("a", schedulingGates=[OURS])
-    await cluster.operator(serves=False)
+    await cluster.operator()
     assert "does not release gated pods" in await why(cluster)
 
 
-async def test_it_says_that_nobody_leads(cluster: Cluster) -> None:
+async def test_it_says_that_no_operator_leads(cluster: Cluster) -> None:
     await cluster.pod("a", schedulingGates=[OURS])
-    await cluster.operator(seconds_ago=700)
-    assert "no operator leads since" in await why(cluster)
+    await cluster.operator("--admission-gate", seconds_ago=700)
+    found = await cluster.status()
+    assert found["waiting"][0]["why"] == "no operator leads"
+    said = re.sub("since [^,]*", "since TIME", found["operator"])
+    assert said == "no operator leads since TIME, so gated pods are not released. Check its pods and log"
+
+
+async def test_an_operator_without_leader_election_leads(cluster: Cluster) -> None:
+    await cluster.pod("a", schedulingGates=[OURS])
+    await cluster.operator("--admission-gate", "--no-leader-elect", seconds_ago=None)
+    found = await cluster.status()
+    assert found["operator"] == "operator leads, without leader election; it releases gated pods"
+    assert found["waiting"][0]["why"] == "no prediction yet"
 
 
 async def test_with_an_operator_what_its_prediction_says_is_shown(cluster: Cluster) -> None:
-    await cluster.operator()
+    await cluster.operator("--admission-gate")
     await cluster.pod("a", schedulingGates=[OURS])
     await cluster.pod("b", schedulingGates=[OTHER, OURS])
     await cluster.pod("c", namespace="plain", schedulingGates=[OURS])

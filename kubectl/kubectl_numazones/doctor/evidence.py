@@ -16,11 +16,12 @@ from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, distinct_objects
 from kubectl_numazones.reading.kinds import DOCTORS, NeededKind, rights
 from kubectl_numazones.reading.source import Source, connect, list_objects
+from kubectl_numazones.stuck.gated_pods import OPERATOR
 from numazones.api import crd
 from numazones.cluster.cluster import is_true
 from numazones.errors import NumazonesError
 from numazones_client import NotFound
-from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, EVENTS, PODS
+from numazones_client.resources import CONFIG_MAPS, DEFINITIONS, EVENTS, LEASES, PODS
 
 if TYPE_CHECKING:
     from numazones_client import Client
@@ -114,6 +115,9 @@ async def _gather(source: Source) -> Evidence:
         except NumazonesError as error:
             unseen["ConfigMap"] = str(error)
         items += await _mount_events(client, items)
+        with suppress(NumazonesError):  # the Leases of exporters say what is in the way
+            leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
+            items += [{**lease, "kind": "Lease"} for lease in leases]
         denied = await _denied_rights(client)
         unrecordable = await _unrecordable(client, items)
         counters, unasked = await _counters(client, items)

@@ -229,10 +229,10 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
 def operator(evidence: Evidence) -> Iterator[Finding]:
     """An operator runs."""
     running = list(evidence.pods_of(_OPERATOR))
-    if not running:
+    if not running and not _leads(evidence):
         yield hint(
             _OPERATOR,
-            "no pod of the operator was seen: nobody predicts, releases gated pods or recommends",
+            "no operator runs, so nothing is predicted or recommended, and gated pods are not released",
             "kubectl apply -k manifests/operator",
         )
     for pod in running:
@@ -248,11 +248,17 @@ def gates(evidence: Evidence) -> Iterator[Finding]:
     opted = gated_pods.opted_in(evidence.of("Namespace"))
     operators = list(evidence.pods_of(_OPERATOR))
     for pod in filter(gated_pods.is_gated, evidence.of("Pod")):
-        trouble = gated_pods.trouble(namespace_of(pod), opted, operators)
+        trouble = gated_pods.trouble(namespace_of(pod), opted, operators, leads=_leads(evidence))
         if trouble is not None:
             name = f"{namespace_of(pod)}/{pod['metadata']['name']}"
             yield error(name, f"waits at the gate {GATE}: {trouble.why}", trouble.cure)
     yield from _loops(evidence, opted)
+
+
+def _leads(evidence: Evidence) -> bool:
+    """Whether an operator holds its Lease, wherever it runs."""
+    leases = (lease for lease in evidence.of("Lease") if lease["metadata"]["name"] == _OPERATOR)
+    return any(gated_pods.is_live(lease, evidence.now) for lease in leases)
 
 
 def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:

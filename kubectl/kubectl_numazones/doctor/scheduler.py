@@ -1,4 +1,4 @@
-"""Checks of the second scheduler: the traps in its configuration, and pods that nobody schedules."""
+"""Checks of the second scheduler: the traps in its configuration, and pods that no scheduler looks at."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,6 +8,7 @@ from kubectl_numazones.doctor.findings import Finding, NotChecked, error, warnin
 from kubectl_numazones.reading.files import Object
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.cluster.cluster import is_true
+from numazones.cluster.waiting import GATED
 
 SCHEDULER = "numazones"
 _ALL = 100
@@ -31,19 +32,25 @@ def extender(evidence: Evidence) -> Iterator[Finding]:
 
 
 def waiting_pods(evidence: Evidence) -> Iterator[Finding]:
-    """Pods that name our scheduler have one."""
+    """A scheduler looks at the pods that name ours."""
+    replicas = [
+        is_true(pod.get("status") or {}, "Ready") for pod in filter(_is_scheduler, evidence.of("Pod"))
+    ]
+    if any(replicas):
+        return
     for pod in evidence.of("Pod"):
         spec = pod.get("spec") or {}
         if spec.get("schedulerName") != SCHEDULER or spec.get("nodeName") or _has_ended(pod):
             continue
-        if not _runs(evidence):
-            metadata = pod["metadata"]
-            yield error(
-                f"{metadata.get('namespace', 'default')}/{metadata['name']}",
-                f"names the scheduler {SCHEDULER}, and no pod of {SCHEDULERS_PODS} is ready: nobody "
-                "schedules it",
-                "kubectl apply -k manifests/scheduler, or take schedulerName out of its template",
-            )
+        if not replicas and _was_looked_at(pod):
+            continue  # by a scheduler whose pods are called otherwise, or that runs outside the cluster
+        metadata = pod["metadata"]
+        yield error(
+            f"{metadata.get('namespace', 'default')}/{metadata['name']}",
+            f"no scheduler named {SCHEDULER} runs (no pod of {SCHEDULERS_PODS} is ready), so it is never "
+            "scheduled",
+            "kubectl apply -k manifests/scheduler, or take schedulerName out of its template",
+        )
 
 
 def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
@@ -137,9 +144,13 @@ def _is_scheduler(pod: Object) -> bool:
     return program_of(pod) == SCHEDULERS_PODS
 
 
-def _runs(evidence: Evidence) -> bool:
-    """Return whether a replica of the scheduler is ready."""
-    return any(_is_scheduler(pod) and is_true(pod.get("status") or {}, "Ready") for pod in evidence.of("Pod"))
+def _was_looked_at(pod: Object) -> bool:
+    """Whether a scheduler has said something about a pod that it has not placed."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") != GATED
+        for condition in conditions
+    )
 
 
 def _has_ended(pod: Object) -> bool:

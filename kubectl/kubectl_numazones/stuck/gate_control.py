@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
-from kubectl_numazones.stuck.gated_pods import OPERATOR, gates_of, is_gated, is_live, opted_in, trouble
+from kubectl_numazones.stuck.gated_pods import (
+    OPERATOR,
+    gates_of,
+    is_gated,
+    is_live,
+    leads_without_lease,
+    opted_in,
+    trouble,
+)
 from numazones.cluster.waiting import GATE
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, Resource
@@ -78,8 +86,9 @@ async def status(client: Client, namespace: str = "", labels: str = "") -> GateD
         APIError: pods cannot be listed.
     """
     pods = await gated(client, namespace, labels)
-    namespaces, leader = await _list(client, NAMESPACES), await _leader(client)
+    namespaces = await _list(client, NAMESPACES)
     operators = await _list(client, PODS, f"app.kubernetes.io/name={OPERATOR}") or []
+    leader = await _leader(client, operators)
     made = {
         (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item.get("status") or {}
         for item in await _list(client, ADMISSION_PREDICTIONS) or ()
@@ -90,18 +99,18 @@ async def status(client: Client, namespace: str = "", labels: str = "") -> GateD
         metadata = pod["metadata"]
         where = metadata.get("namespace", "default")
         others = [name for name in gates_of(pod) if name != GATE]
-        stands = trouble(where, {where} if opted is None else opted, operators)
+        stands = trouble(where, {where} if opted is None else opted, operators, leads=leader[0] is True)
         if stands is not None:
             why = f"{stands.why}; {stands.cure}"
         elif leader[0] is False:
-            why = leader[1]
+            why = "no operator leads"
         elif others:
             why = f"other gates go first: {', '.join(others)}"
         else:
             why = made.get((where, metadata["name"]), {}).get("message") or "no prediction yet"
         waiting.append(GatedPod(where, metadata["name"], metadata.get("creationTimestamp", ""), why))
     waiting.sort(key=lambda item: (item.since, item.namespace, item.name))
-    return GateDocument(await injection(client), _operator(operators, leader[1]), waiting)
+    return GateDocument(await injection(client), _operator(operators, leader), waiting)
 
 
 async def gated(client: Client, namespace: str = "", labels: str = "") -> list[Object]:
@@ -203,8 +212,11 @@ async def _list(client: Client, resource: Resource, selector: str = "") -> list[
         return None
 
 
-async def _leader(client: Client) -> tuple[bool | None, str]:
-    """Return whether an operator leads, and a sentence about it; None if that cannot be found out."""
+async def _leader(client: Client, operators: Sequence[Object]) -> tuple[bool | None, str]:
+    """Return whether an operator leads, and a phrase that says so; None where that is unknown."""
+    alone = next(filter(leads_without_lease, operators), None)
+    if alone is not None:
+        return True, f"{alone['metadata']['name']} leads, without leader election"
     try:
         leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
     except APIError as error:
@@ -215,11 +227,16 @@ async def _leader(client: Client) -> tuple[bool | None, str]:
         return True, f"{live['spec']['holderIdentity']} leads"
     renewed = max(((lease.get("spec") or {}).get("renewTime") or "" for lease in leases), default="")
     since = f" since {renewed}" if renewed else ""
-    return False, f"no operator leads{since}; see its pods and log"
+    return False, f"no operator leads{since}"
 
 
-def _operator(operators: Sequence[Object], leader: str) -> str:
+def _operator(operators: Sequence[Object], leader: tuple[bool | None, str]) -> str:
+    """Return a sentence about the operator: whether it leads, and whether it releases gated pods."""
+    leads, phrase = leader
+    stands = trouble("", {""}, operators, leads=leads is True)
+    if leads is False:
+        cure = "Check its pods and log" if stands is None else stands.cure
+        return f"{phrase}, so gated pods are not released. {cure}"
     if not operators:
-        return f"no pod of the operator was seen; {leader}"
-    stands = trouble("", {""}, operators)
-    return f"{leader}; {'it releases gated pods' if stands is None else stands.why}"
+        return f"{phrase}; none of its pods is in the cluster, so its settings are unknown"
+    return f"{phrase}; {'it releases gated pods' if stands is None else stands.why}"

@@ -1,6 +1,6 @@
-"""Pods that wait at the scheduling gate ``numazones.io/admission``, and why, from objects alone.
+"""Pods at the scheduling gate ``numazones.io/admission``, and why no operator releases them.
 
-An operator that is away cannot say so; ``doctor`` and ``gate`` do, with one answer.
+Read from the API objects alone: an operator that is away cannot say so. ``doctor`` and ``gate`` share it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ Object = Mapping[str, Any]
 
 
 class Trouble(NamedTuple):
-    """Reason why nobody removes a pod's gate, and the cure."""
+    """The reason why no operator releases a pod, and the cure."""
 
     why: str
     cure: str
@@ -52,14 +52,28 @@ def is_live(lease: Object | None, now: datetime) -> bool:
     return now - timestamp.parse(spec["renewTime"]) <= allowed
 
 
-def trouble(namespace: str, opted: set[str], operators: Sequence[Object]) -> Trouble | None:
-    """Return why nobody takes the gates of a namespace's pods away; None if an operator does."""
-    if not operators:
+def leads_without_lease(operator: Object) -> bool:
+    """Whether a ready operator's pod has leader election switched off, so that it always leads."""
+    return _is_ready(operator) and _is_set(operator, "leader-elect", default=True) is False
+
+
+def trouble(
+    namespace: str, opted: set[str], operators: Sequence[Object], *, leads: bool = False
+) -> Trouble | None:
+    """Return why no operator releases a namespace's pods; None if one does.
+
+    Args:
+        namespace: the namespace.
+        opted: the namespaces that opt in.
+        operators: the operator's pods; an operator outside the cluster has none.
+        leads: whether an operator holds the Lease.
+    """
+    if not operators and not leads:
         return Trouble("no operator runs", "kubectl apply -k manifests/operator")
-    if not any(map(_is_ready, operators)):
+    if operators and not any(map(_is_ready, operators)):
         cure = f"kubectl describe pods -A -l app.kubernetes.io/name={OPERATOR}"
         return Trouble("no pod of the operator is ready", cure)
-    if not any(map(_serves_gates, operators)):
+    if operators and not any(_is_set(pod, "admission-gate", default=False) for pod in operators):
         cure = "start the operator with --admission-gate (manifests/components/operator-admission-gate)"
         return Trouble("the operator does not release gated pods", cure)
     if namespace not in opted:
@@ -72,13 +86,14 @@ def _is_ready(pod: Object) -> bool:
     return is_true(pod.get("status") or {}, "Ready")
 
 
-def _serves_gates(pod: Object) -> bool:
-    """Return whether an operator's pod is configured to serve gates, by flag or by variable."""
+def _is_set(pod: Object, option: str, *, default: bool) -> bool:
+    """Return the value of a boolean option of the operator: by flag, else by variable."""
+    name = f"NUMAZONES_OPERATOR_{option.upper().replace('-', '_')}"
     for container in (pod.get("spec") or {}).get("containers") or ():
         words = (*(container.get("command") or ()), *(container.get("args") or ()))
-        if "--admission-gate" in words:
-            return True
+        if f"--{option}" in words or f"--no-{option}" in words:
+            return f"--{option}" in words
         for variable in container.get("env") or ():
-            if variable.get("name") == "NUMAZONES_OPERATOR_ADMISSION_GATE":
+            if variable.get("name") == name:
                 return str(variable.get("value")).lower() in {"true", "1"}
-    return False
+    return default
