@@ -120,7 +120,9 @@ def test_named_pods_are_listed_in_their_order_and_running_ones_run(run: Run, dum
 def test_nothing_that_is_stuck_is_no_error(run: Run, dump: Path) -> None:
     done = run("why", "-f", dump)
     assert (done.stdout, done.return_value) == ("", 0)
-    assert done.stderr == "no such pod in namespace default waits or was rejected\n"
+    assert done.stderr == "No stuck pods in namespace default (7 in other namespaces: use -A)\n"
+    nothing = run("why", "-l", "app=none", "-f", dump)
+    assert nothing.stderr == "No stuck pods in namespace default\n"
     assert json.loads(run("why", "-f", dump, "-o", "json").stdout) == {"items": []}
 
 

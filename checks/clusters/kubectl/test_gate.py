@@ -50,7 +50,7 @@ class Cluster:
         return await plugin.run("gate", *arguments, "--kubeconfig", self.kubeconfig)
 
     async def status(self, *arguments: str) -> dict[str, Any]:
-        code, output = await self.gate(*arguments, "-o", "json")
+        code, output = await self.gate(*(arguments or ("-A",)), "-o", "json")
         assert code == 0, output
         found: dict[str, Any] = json.loads(output)
         return found
@@ -117,10 +117,13 @@ async def test_it_says_who_waits_since_when_and_why(cluster: Cluster) -> None:
     ]
     assert found["waiting"][0]["why"] == "no operator runs; kubectl apply -k manifests/operator"
     assert found["injection"] == {"on": False, "message": "off: no policy injects the gate here"}
-    code, output = await cluster.gate()
+    code, output = await cluster.gate("-n", "team")
     assert code == 0
     assert "team/a" in output
-    assert await cluster.gate("-o", "name") == (0, "pod/a\n")
+    assert await cluster.gate("-A", "-o", "name") == (0, "pod/a\n")
+    assert (await cluster.gate())[1].splitlines()[-1] == (
+        "No pod waits at the gate in namespace default (1 in other namespaces: use -A)"
+    )
 
 
 async def test_it_says_what_the_operator_lacks(cluster: Cluster) -> None:
@@ -219,7 +222,7 @@ async def test_off_stops_the_injection_and_opens_everything(cluster: Cluster) ->
     assert await cluster.gated() == []
     assert (await cluster.status())["injection"]["on"] is False
     code, output = await cluster.gate("off")
-    assert (code, "no pod waits at the gate" in output) == (0, True)
+    assert (code, "No pod waits at the gate" in output) == (0, True)
 
 
 async def test_who_may_not_list_pods_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,12 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
-from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.selection import (
+    all_namespaces_option,
+    check_names,
+    none_here,
+    selector_option,
+)
 from kubectl_numazones.reading.source import Source, connect
 from kubectl_numazones.stuck import gate_control
 from numazones.apimachinery.label_selector import LabelSelector
@@ -24,8 +29,8 @@ _T = TypeVar("_T")
 _EPILOG = """
 \b
 Examples:
-  Who waits, since when, and why?
-    kubectl numazones gate
+  Who waits in any namespace, since when, and why?
+    kubectl numazones gate -A
 
 \b
   Let all pods of a namespace go to wherever the scheduler puts them:
@@ -60,15 +65,22 @@ def command(
     everywhere: bool,
     output: Output,
 ) -> int:
-    """Show who waits at the scheduling gate numazones.io/admission, since when and why; open it.
+    """Show the pods of a namespace that wait at the gate numazones.io/admission, since when and why.
 
-    All of this asks the API server alone, and works while the operator is away. Without -n, or
-    with -A, all namespaces are looked at.
+    -A shows those of all namespaces. This needs the API server alone and works while the operator is away.
     """
     if context.invoked_subcommand is not None:
         return 0
-    namespace, labels = "" if everywhere else source.namespace, "" if selector is None else str(selector)
-    found = _on_cluster(source, lambda client, _: _status(client, namespace, labels))
+    labels = "" if selector is None else str(selector)
+
+    async def look(client: Client, source: Source) -> tuple[gate_control.GateDocument, str]:
+        namespace = "" if everywhere else source.namespace or client.config.namespace
+        found = await gate_control.status(client, namespace, labels)
+        if found.waiting or everywhere:
+            return found, ""
+        return found, none_here(namespace, await gate_control.count_everywhere(client, labels))
+
+    found, where = _on_cluster(source, look)
     if output.is_document:
         output.write(found)
         return 0
@@ -79,7 +91,7 @@ def command(
     screen.say(f"injection: {found.injection.message}")
     screen.say(f"operator: {found.operator}")
     if not found.waiting:
-        screen.echo("no pod waits at the gate")
+        screen.echo(f"No pod waits at the gate{where}")
         return 0
     now = datetime.now(UTC)
     columns: tuple[Column[gate_control.GatedPod], ...] = (
@@ -127,7 +139,7 @@ def release(
 
     async def act(client: Client, source: Source) -> int:
         if pods:
-            found = await gate_control.named(client, pods, source.namespace or "default")
+            found = await gate_control.named(client, pods, source.namespace or client.config.namespace)
         else:
             found = await gate_control.gated(client, "" if everywhere else source.namespace, labels)
         return await _release(client, found, dry_run=dry_run)
@@ -176,14 +188,10 @@ def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) 
     return run_until_complete(connected())
 
 
-async def _status(client: Client, namespace: str, labels: str) -> gate_control.GateDocument:
-    return await gate_control.status(client, namespace, labels)
-
-
 async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: bool) -> int:
     """Release pods and say what became of them; return the exit code."""
     if not pods:
-        screen.echo("no pod waits at the gate")
+        screen.echo("No pod waits at the gate")
         return 0
     if dry_run:
         screen.echo(f"would release {pluralize(len(pods), 'pod')}:")

@@ -8,7 +8,12 @@ from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.pod_reports import reports_about
-from kubectl_numazones.reading.selection import all_namespaces_option, check_names, selector_option
+from kubectl_numazones.reading.selection import (
+    all_namespaces_option,
+    check_names,
+    none_here,
+    selector_option,
+)
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
@@ -65,14 +70,11 @@ def command(
     seen = read(source)
     if len(names) == 1:
         return _explain(names[0], seen, source, node_name, output)
-    found = [_named(name, seen) for name in names] or stuck_pods(
-        seen,
-        lambda pod: (
-            (everywhere or pod.namespace == seen.namespace)
-            and (selector is None or selector.matches(pod.labels))
-        ),
-    )
-    return stuck_list.show(found, seen, source, output, everywhere=everywhere)
+    selected = [] if names else stuck_pods(seen, lambda pod: selector is None or selector.matches(pod.labels))
+    here = [item for item in selected if everywhere or item.example.namespace == seen.namespace]
+    found = [_named(name, seen) for name in names] or here
+    where = "" if everywhere else none_here(seen.namespace, sum(len(item.pods) for item in selected))
+    return stuck_list.show(found, seen, source, output, everywhere=everywhere, where=where)
 
 
 def _named(name: str, seen: ClusterView) -> Stuck:

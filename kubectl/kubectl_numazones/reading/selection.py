@@ -39,6 +39,12 @@ all_namespaces_option = click.option(
 """Adds ``-A``; the command gets it as ``everywhere``."""
 
 
+def none_here(namespace: str, elsewhere: int) -> str:
+    """Return where nothing was found, and how to see what other namespaces have."""
+    others = f" ({elsewhere} in other namespaces: use -A)" if elsewhere else ""
+    return f" in namespace {namespace}{others}"
+
+
 def check_names(names: tuple[str, ...], *, everywhere: bool = False, selector: LabelSelector | None) -> None:
     """Hold names against ``-A`` and ``-l``.
 

@@ -120,6 +120,14 @@ async def gated(client: Client, namespace: str = "", labels: str = "") -> list[O
     return [pod async for page in pages for pod in page.items if is_gated(pod)]
 
 
+async def count_everywhere(client: Client, labels: str = "") -> int:
+    """Count the pods that carry the gate in all namespaces; 0 where they cannot be listed."""
+    try:
+        return len(await gated(client, labels=labels))
+    except APIError:
+        return 0
+
+
 async def named(client: Client, names: Iterable[str], namespace: str) -> list[Object]:
     """Return the gated pods that a user named.
 

@@ -19,9 +19,24 @@ _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers
 
 
 def show(
-    found: Sequence[Stuck], seen: ClusterView, source: Source, output: Output, *, everywhere: bool
+    found: Sequence[Stuck],
+    seen: ClusterView,
+    source: Source,
+    output: Output,
+    *,
+    everywhere: bool,
+    where: str = "",
 ) -> int:
-    """Print the list; return the exit code, that of the worst."""
+    """Print the list; return the exit code, that of the worst.
+
+    Args:
+        found: the pods by owner.
+        seen: the cluster.
+        source: where it was read from.
+        output: the form.
+        everywhere: whether pods of all namespaces are listed.
+        where: the namespace that has none, for a list without pods.
+    """
     said = reports_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
         (item, Background.of(item.example, item.prediction, seen, said.get(item.example.uid, ())))
@@ -37,8 +52,7 @@ def show(
             for pod in item.pods:
                 screen.echo(f"pod/{pod.name}")
     elif not items:
-        where = "" if everywhere else f" in namespace {seen.namespace}"
-        screen.echo(f"no such pod{where} waits or was rejected", err=True)
+        screen.echo(f"No stuck pods{where}", err=True)
     else:
         _print(items, seen, everywhere=everywhere, wide=output.form == "wide")
     codes = {exit_code(item.example, item.prediction.verdict, background) for item, background in items}
