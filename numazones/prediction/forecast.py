@@ -430,7 +430,7 @@ class Forecast:
             ),
             reasons=self._reasons(verdict, found),
             candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
-            possible=verdict != INADMISSIBLE or found[0].nearest.possible,
+            possible=verdict != INADMISSIBLE or found[0].possible,
         )
 
     @property
@@ -613,7 +613,9 @@ class Forecast:
         brief = sentence
         if one.lacks:
             nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
-            sentence = _with_empty_node(f"{sentence} on {node}{nearest}", one, node)
+            sentence = self._lacked_now(group, parts) or f"{sentence} on {node}{nearest}"
+            if not group.possible:
+                sentence = _with_empty_node(sentence, one, node)
         elif behind is not None and behind.standing is NodeAnswer.REJECTS:
             said = behind.sentence if behind.rejection is None else behind.rejection.shortfall(node).sentence
             sentence = f"{sentence}; and the pod {said}"
@@ -627,6 +629,14 @@ class Forecast:
         if placement is None or isinstance(placement, Unknown):
             return shared
         return placement.admit(self._pod)
+
+    def _lacked_now(self, group: ReasonGroup, parts: Sequence[str]) -> str:
+        """Say that no node has so much of a resource free; empty where more is in the way, or on one node."""
+        lacks = self._verdicts[group.node].lacks
+        if parts or len(lacks) > 1 or group.count < len(self._verdicts) or group.count == 1:
+            return ""
+        asked, free = figures(lacks[0].resource, lacks[0].asked, lacks[0].free)
+        return f"No node has {_in_words(lacks[0].resource, asked)} free. Closest: {group.node} ({free} free)"
 
     def _lacked_everywhere(self, group: ReasonGroup) -> str:
         """Say that no node has so much of a resource, even when empty; empty where some node has."""
@@ -645,8 +655,16 @@ class Forecast:
         if not most:
             return f"no node offers {resource}" + (f"; did you mean {instead}?" if instead else "")
         wanted, largest = figures(resource, asked, most)
-        noun = "CPUs" if resource == CPU else f"of {resource}" if is_memory(resource) else resource
-        return f"no node has {wanted} {noun} at all; the most is {largest}, on {node}"
+        return f"no node has {_in_words(resource, wanted)} at all; the most is {largest}, on {node}"
+
+
+def _in_words(resource: str, amount: str) -> str:
+    """Return an amount with its resource: ``4 CPUs``, ``8Gi of memory``, ``2 vendor.example/nic``."""
+    if resource == CPU:
+        return f"{amount} CPUs" if amount != "1" else "1 CPU"
+    if resource == scheduling.PODS:
+        return "a pod slot"
+    return f"{amount} of {resource}" if is_memory(resource) else f"{amount} {resource}"
 
 
 def _with_empty_node(sentence: str, one: NodeVerdict, node: str) -> str:

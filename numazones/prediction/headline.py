@@ -60,11 +60,16 @@ class ReasonGroup:
     key: Key
     nearest: NodeVerdict
     node: str
-    """The nearest node, of several the first by name."""
+    """The node that the sentence names: the nearest by ``_named_first``, of several the first by name."""
     nearness: Nearness
-    """Of the nearest node."""
+    """The least of its nodes, by which groups are sorted."""
     count: int = 0
     alike: list[SameVerdict] = field(default_factory=list)
+
+    @property
+    def possible(self) -> bool:
+        """Whether one of the nodes could take the pod if others left."""
+        return not self.nearness[1]
 
     @property
     def fenced(self) -> bool:
@@ -75,16 +80,26 @@ class ReasonGroup:
         """Count the nodes that gave a verdict."""
         self.alike.append(nodes)
         self.count += len(nodes.names)
-        if nodes.nearness <= self.nearness:
-            first = min(nodes.names)
-            if nodes.nearness < self.nearness or first < self.node:
-                self.nearest, self.node, self.nearness = nodes.verdict, first, nodes.nearness
+        self.nearness = min(self.nearness, nodes.nearness)
+        first = min(nodes.names)
+        if (_named_first(nodes.verdict), first) < (_named_first(self.nearest), self.node):
+            self.nearest, self.node = nodes.verdict, first
 
 
 def nearness(verdict: NodeVerdict) -> Nearness:
     """Return what nodes that do not take a pod are sorted by, the nearest first."""
     distance = max(map(_distance, _keys(verdict)), default=0)
     return (distance >= _CLOSED, not verdict.possible, distance, len(verdict.obstacles), -verdict.closeness)
+
+
+def _named_first(verdict: NodeVerdict) -> Nearness:
+    """Return what the nodes of a group are sorted by, to name one.
+
+    A sentence about what the scheduler lacks names the node with the most of it free, whatever its kubelet
+    would say: that is what the amounts are about, and where a smaller request fits first.
+    """
+    closed, impossible, distance, obstacles, gap = nearness(verdict)
+    return (closed, impossible and not verdict.lacks, distance, obstacles, gap)
 
 
 def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[ReasonGroup]:

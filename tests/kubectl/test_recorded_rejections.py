@@ -154,7 +154,7 @@ class Reader:
     def sentence(self, text: str) -> None:
         """The prediction in a sentence: about all nodes, or about the nearest one."""
         empty = re.fullmatch(
-            r"(.* (?:on |\()(\S+?)\)?(?:, the nearest of \d+ nodes)?); "
+            r"(.* (?:on |\(|Closest: )(\S+?)\)?(?:, the nearest of \d+ nodes| \(\S+ free\))?); "
             r"(?:and (?:even when|the pod needs .* even when) empty.*|"
             r"the node would not take it even when empty)",
             text,
@@ -187,9 +187,16 @@ class Reader:
             assert first
             alike = [one for one, lacking in self.lacks.items() if lacking and self.counted(one) == first[1]]
             self.true(str(count), len(alike), text)
-            # A node that would not take the pod even when empty is not near, however much is free there.
-            possible = [one for one in alike if admit(self.states[one].emptied, self.pod).admitted] or alike
-            assert share(self.lacks[node]) == max(share(self.lacks[one]) for one in possible)
+            assert share(self.lacks[node]) == max(share(self.lacks[one]) for one in alike)
+            return
+        closest = re.fullmatch(r"No node has (\S+?)(?: of)? (\S+) free\. Closest: (\S+) \((\S+) free\)", text)
+        if closest:
+            resource = "cpu" if closest[2] in {"CPU", "CPUs"} else closest[2]
+            free = {one: lacking[resource][1] for one, lacking in self.lacks.items()}
+            assert free.keys() == self.states.keys()
+            self.true(closest[1], self.lacks[closest[3]][resource][0], text)
+            self.true(closest[4], free[closest[3]], text)
+            assert free[closest[3]] == max(free.values()), text
             return
         about = re.search(r"(?: of | \()(rig-[a-d])\)?$", text)
         assert about, text

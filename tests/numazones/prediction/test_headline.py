@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.advice.helpful_changes import nodes_looked_at
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.constraints import Taint, Toleration
@@ -107,14 +108,14 @@ def nodes(*traits: str) -> list[ClusterNode]:
         pytest.param(
             {"cpu": 4},
             ("busy", "busy", "tainted busy"),
-            "Insufficient cpu: 4 asked, 2 free on worker-1, the nearest of 3 nodes",
+            "No node has 4 CPUs free. Closest: worker-1 (2 free)",
             3,
             id="all lack the same: what they lack, on the node with the least in the way",
         ),
         pytest.param(
             {"cpu": 18},
             ("busy", "busy"),
-            "Insufficient cpu: 18 asked, 2 free on worker-1, the nearest of 2 nodes; and the pod needs 18 "
+            "No node has 18 CPUs free. Closest: worker-1 (2 free); and the pod needs 18 "
             "exclusive CPUs on one NUMA node, more than any holds even when empty; the fullest offer is 16, "
             "on NUMA node 1 of worker-1",
             2,
@@ -165,11 +166,26 @@ def test_where_the_answer_hangs_on_nodes_that_are_not_known_that_is_said_first()
     assert said.sentence == STALE.message
 
 
-def test_the_nearest_node_is_one_that_could_take_the_pod_if_others_left() -> None:
+def test_the_closest_node_has_the_most_free_whatever_its_kubelet_would_say() -> None:
     small = replace(node("small"), allocatable={"cpu": 6000, "memory": 62 * GIB})
     busy = replace(node("large"), requested={"cpu": 29000})
     said = predict(pod("p", cpu=7), [small, busy])
-    assert said.sentence == "Insufficient cpu: 7 asked, 1 free on large, the nearest of 2 nodes"
+    assert said.sentence == "No node has 7 CPUs free. Closest: small (6 free)"
+    assert said.reasons[0].node == "small"
+    assert said.possible
+
+
+def test_headline_and_advice_begin_with_the_same_node() -> None:
+    """The kubelet of ``roomy`` never takes 18 CPUs on one NUMA node, that of ``relaxed`` would."""
+    relaxed = replace(node("relaxed"), requested={"cpu": 28000}).with_state(node_state(policy="best-effort"))
+    roomy = replace(node("roomy"), requested={"cpu": 14000})
+    kind = PodKind.of(pod("p", cpu=18))
+    assert kind is not None
+    forecast = Forecast(kind)
+    forecast.renew([relaxed, roomy])
+    said = forecast.prediction()
+    assert said.sentence == "No node has 18 CPUs free. Closest: roomy (16 free)"
+    assert next(nodes_looked_at(said, forecast)) == "roomy"
 
 
 def test_of_numa_nodes_that_have_half_of_it_each_none_counts_as_near() -> None:

@@ -448,7 +448,7 @@ def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_n
     assert [(reason.reason, reason.count, reason.node) for reason in result.reasons] == [
         ("Insufficient cpu", 3, "worker-2")
     ]
-    assert result.sentence == "Insufficient cpu: 4 asked, 1.9 free on worker-2, the nearest of 3 nodes"
+    assert result.sentence == "No node has 4 CPUs free. Closest: worker-2 (1.9 free)"
     assert result.brief == "Insufficient cpu: 4 asked, 1.9 free"
     alone = predict(pod("p", cpu=4, memory="8Gi"), nodes[2:])
     assert alone.sentence == (
