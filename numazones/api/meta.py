@@ -7,12 +7,13 @@ so that a new name is read, kept and reported as it is. The API server alone rej
 only where a person writes them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from numazones.api.problems import problems, slips
 from numazones.apimachinery.answer import json_name
 from numazones.errors import NumazonesError
 
@@ -26,6 +27,9 @@ NODE_LABEL = f"{GROUP}/node"
 # The longest names Kubernetes itself admits (RFC 1123 subdomain, RFC 1123 label).
 MAX_NAME = 253
 MAX_LABEL = 63
+
+_NAMED = 3
+"""How many problems of an object a message names."""
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 """Marks a list that is always replaced as a whole; keeps managedFields small."""
@@ -177,6 +181,8 @@ class ResourceType:
     scope: Literal["Cluster", "Namespaced"]
     columns: tuple[PrinterColumn, ...]
     description: str
+    by_people: bool = False
+    """True if people write its spec; otherwise one of our programs does."""
 
     @property
     def crd_name(self) -> str:
@@ -195,8 +201,8 @@ class APIObject(APIModel):
     def from_api(cls, body: Mapping[str, Any], *, strict: bool = False) -> Self:
         """Read an object as the API server or a file gives it.
 
-        ``strict`` is for what a person wrote and no API server has looked at: a field that the kind does not
-        know, which the API server would warn of and drop, is an error.
+        ``strict`` is for what a person wrote and no API server has looked at: unknown fields and names, which
+        the API server would reject or drop with a warning, are errors.
 
         Raises:
             InvalidObject: the body is not of this kind, or a field has the wrong type or is unknown.
@@ -206,30 +212,21 @@ class APIObject(APIModel):
         kind = body.get("kind", cls.RESOURCE.kind)
         if kind != cls.RESOURCE.kind:
             raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
-        if strict and (unknown := list(cls._unknown_fields(body))):
-            raise InvalidResource(f"{cls.RESOURCE.kind} {_name(body)}: unknown: {', '.join(unknown)}")
+        found = list(slips(cls.model_json_schema(), body)) if strict else []
         try:
-            return cls.model_validate(body)
+            read = cls.model_validate(body)
         except ValidationError as error:
-            raise InvalidResource(_explain(cls.RESOURCE.kind, body, error)) from error
+            raise InvalidResource(cls._explain(body, [*problems(error), *found])) from error
+        if found:
+            raise InvalidResource(cls._explain(body, found))
+        return read
 
     @classmethod
-    def _unknown_fields(cls, body: Mapping[str, Any]) -> Iterator[str]:
-        """Name every field of spec and status, and beside them, that the kind does not have, with a guess."""
-        import difflib  # noqa: PLC0415 - most programs never read strictly
-
-        try:
-            cls.model_validate(body, extra="forbid")
-        except ValidationError as error:
-            schema = cls.model_json_schema()
-            parts = (schema, *schema.get("$defs", {}).values())
-            known = sorted({name for part in parts for name in part.get("properties", ())})
-            for problem in error.errors(include_url=False):
-                where = problem["loc"]
-                typed = where in {("apiVersion",), ("kind",)}
-                if problem["type"] == "extra_forbidden" and where[0] != "metadata" and not typed:
-                    near = difflib.get_close_matches(str(where[-1]), known, n=1)
-                    yield ".".join(map(str, where)) + (f" (did you mean {near[0]}?)" if near else "")
+    def _explain(cls, body: Mapping[str, Any], found: Sequence[str]) -> str:
+        """Return a message that names the object and its fields, and what to do if a program wrote it."""
+        more = f" (and {len(found) - _NAMED} more)" if len(found) > _NAMED else ""
+        cure = "" if cls.RESOURCE.by_people else ". Upgrade the program that wrote it, or delete it"
+        return f"{cls.RESOURCE.kind} {_name(body)}: {'; '.join(found[:_NAMED])}{more}{cure}"
 
     def to_api(self) -> dict[str, Any]:
         """Return the object as it is sent: apiVersion, kind, metadata, spec, status."""
@@ -240,13 +237,3 @@ def _name(body: Mapping[str, Any]) -> str:
     metadata = body.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return str(name or "(unnamed)")
-
-
-def _explain(kind: str, body: Mapping[str, Any], error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return (
-        f"{kind} {_name(body)}: {where}: {first['msg']}{more}; "
-        f"it was not written by a {kind} writer of {API_VERSION}, delete it or upgrade its writer"
-    )

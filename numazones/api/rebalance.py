@@ -342,6 +342,7 @@ REBALANCE_POLICY = ResourceType(
     short_names=("rbp",),
     scope="Cluster",
     description="What rebalancing is for, which pods it may move, and who decides.",
+    by_people=True,
     columns=(
         PrinterColumn("Mode", ".spec.mode", "Recommend, Approve or Auto"),
         PrinterColumn("Target", ".spec.target", "Where replacements may go"),

@@ -68,7 +68,7 @@ class ReasonGroup:
 
     @property
     def possible(self) -> bool:
-        """Whether one of the nodes could take the pod if others left."""
+        """Return whether one of the nodes could take the pod if others left."""
         return not self.nearness[1]
 
     @property

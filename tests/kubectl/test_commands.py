@@ -273,10 +273,10 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
     ("fields", "message"),
     [
         ({"kind": "Pod"}, "expected a RebalancePolicy, not a 'Pod'"),
-        ({"spec": {"target": "There"}}, "target 'There' is unknown; write Other, Same, Any"),
+        ({"spec": {"target": "There"}}, 'spec.target: "There" is not one of Other, Same, Any'),
         (
             {"spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
-            "unknown: spec.goals.pendingPod (did you mean pendingPods?), spec.modee (did you mean mode?)",
+            "spec.goals.pendingPod: unknown field (did you mean pendingPods?)",
         ),
     ],
 )

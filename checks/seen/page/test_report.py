@@ -381,7 +381,7 @@ def test_a_recommendation_that_cannot_be_read_is_left_out_and_named(open_page: O
     source, target = tmp_path / "dump.json", tmp_path / "report.html"
     source.write_text(json.dumps({"kind": "List", "items": items}))
     result = CliRunner().invoke(commands, ["report", "-f", str(source), "-o", str(target), "--no-plans"])
-    said = "left out, as it cannot be read: RebalanceRecommendation broken: spec.gain: Field required"
+    said = "left out, as it cannot be read: RebalanceRecommendation broken: spec.gain is missing"
     assert result.exit_code == 0
     assert result.stderr.startswith(f"warning: {said}")
     assert result.stdout == f"{target}: 2 nodes, 1 waiting pod, 1 plan\n"

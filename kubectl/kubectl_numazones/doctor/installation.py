@@ -256,7 +256,7 @@ def gates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _leads(evidence: Evidence) -> bool:
-    """Whether an operator holds its Lease, wherever it runs."""
+    """Return whether an operator holds its Lease, wherever it runs."""
     leases = (lease for lease in evidence.of("Lease") if lease["metadata"]["name"] == _OPERATOR)
     return any(gated_pods.is_live(lease, evidence.now) for lease in leases)
 

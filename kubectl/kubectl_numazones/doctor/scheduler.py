@@ -145,7 +145,7 @@ def _is_scheduler(pod: Object) -> bool:
 
 
 def _was_looked_at(pod: Object) -> bool:
-    """Whether a scheduler has said something about a pod that it has not placed."""
+    """Return whether a scheduler has said something about a pod that it has not placed."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(
         condition.get("type") == "PodScheduled" and condition.get("reason") != GATED

@@ -53,7 +53,7 @@ def is_live(lease: Object | None, now: datetime) -> bool:
 
 
 def leads_without_lease(operator: Object) -> bool:
-    """Whether a ready operator's pod has leader election switched off, so that it always leads."""
+    """Return whether a ready operator's pod has leader election switched off, so that it always leads."""
     return _is_ready(operator) and _is_set(operator, "leader-elect", default=True) is False
 
 

@@ -1,0 +1,48 @@
+"""Problems of a policy that a person wrote: the field, its value, and the values it may have."""
+
+from typing import Any
+
+import pytest
+
+from numazones.api.meta import InvalidResource
+from numazones.api.rebalance import RebalancePolicy
+
+OPERATOR = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"mode": "Sometimes"}, 'spec.mode: "Sometimes" is not one of Recommend, Approve, Auto'),
+        ({"mod": "Auto"}, "spec.mod: unknown field (did you mean mode?)"),
+        ({"schedule": {"x": 1}}, "spec.schedule.x: unknown field; the fields are interval and suspend"),
+        ({"schedule": {"interval": "2x"}}, 'spec.schedule.interval: "2x" is not a duration, such as 90s, 5m'),
+        ({"goals": []}, "spec.goals: must be an object with fields, not []"),
+        ({"goals": {"pendingPods": "often"}}, 'spec.goals.pendingPods: must be true or false, not "often"'),
+        ({"goals": {"shapes": {}}}, "spec.goals.shapes: must be a list, not {}"),
+        ({"goals": {"shapes": [{"name": "a"}]}}, "spec.goals.shapes[0].resources is missing"),
+        (
+            {"goals": {"shapes": [{"name": "a", "resources": {"cpu": "3X"}}]}},
+            'spec.goals.shapes[0].resources.cpu: "3X" is not a quantity, such as 16',
+        ),
+        (
+            {"limits": {"maxNoOfPodsToEvictTotal": -1}},
+            "spec.limits.maxNoOfPodsToEvictTotal: must be at least 0, not -1",
+        ),
+        ({"limits": {"maxNoOfPodsToEvictTotal": "a"}}, 'must be a whole number, not "a"'),
+        (
+            {"protections": {"labelSelector": OPERATOR}},
+            'spec.protections.labelSelector.matchExpressions[0].operator: "Is" is not one of In, NotIn, Ex',
+        ),
+    ],
+)
+def test_a_bad_field_of_a_policy_is_named_with_its_values(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidResource) as raised:
+        RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": spec}, strict=True)
+    assert str(raised.value).startswith("RebalancePolicy p: spec")
+    assert message in str(raised.value)
+
+
+def test_names_of_a_newer_writer_are_read() -> None:
+    policy = RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": {"mode": "Later", "new": 1}})
+    assert policy.spec.mode == "Later"
