@@ -62,6 +62,7 @@ from numazones_exporter.triggers import (
     KubeletFilesWatch,
     Wakeups,
 )
+from numazones_exporter.usage_metrics import Usage
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_exporter.watched_zones import WatchedZones
 from numazones_node.problems import Problem
@@ -128,7 +129,8 @@ async def serve(
     """Export the node until ``stop`` is set; ``listening`` receives the port of the HTTP server."""
     registry = registry or CollectorRegistry()
     cgroups = None if options.cgroups is None else CgroupReader(options.cgroups)
-    metrics = ExporterMetrics(registry, cgroups=cgroups)
+    usage = Usage(options.procfs, options.sysfs, interval=options.interval)
+    metrics = ExporterMetrics(registry, cgroups=cgroups, usage=usage)
     metrics.landlock.set(confinement.enforced)
     state = Health(options.interval)
     health = probes.probes(health_problems=state.problems, readiness_problems=state.readiness_problems)
@@ -317,6 +319,8 @@ class Exporter:
         if self._last is None or self._last[0] != facts:
             snapshot = zones.snapshot_of(facts)
             self._last = (facts, [] if snapshot is None else zones.build(snapshot))
+            if self._metrics.usage is not None:
+                self._metrics.usage.follow(snapshot)
             if snapshot is None:
                 self._metrics.show(facts.node_name, {})
             else:

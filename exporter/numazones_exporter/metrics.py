@@ -20,6 +20,7 @@ from numazones.cpuset import CPUSet
 from numazones_exporter.observation import ORDER
 from numazones_exporter.resident_memory import confines, resident_memory
 from numazones_exporter.sources.cgroups import CgroupReader
+from numazones_exporter.usage_metrics import SOURCES, Usage, UsageCollector
 from numazones_node.problems import SourceError
 from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
@@ -45,9 +46,12 @@ _log = logging.getLogger(__name__)
 class ExporterMetrics:
     """Every metric of the exporter, in one registry."""
 
-    def __init__(self, registry: CollectorRegistry, *, cgroups: CgroupReader | None = None) -> None:
-        """Register everything; what ``cgroups`` counts is shown where it is given."""
+    def __init__(
+        self, registry: CollectorRegistry, *, cgroups: CgroupReader | None = None, usage: Usage | None = None
+    ) -> None:
+        """Register everything; what ``cgroups`` counts, and what ``usage`` measures, where they are given."""
         self.registry = registry
+        self.usage = usage
         self._homes: Mapping[str, int] = {}
         self._cpus_of_numa: Mapping[int, CPUSet] = {}
         self._node = ""
@@ -64,7 +68,11 @@ class ExporterMetrics:
         self.source_errors = counter(
             "numazones_exporter_source_errors_total", "Reads of a source that failed.", ("source",)
         )
-        for source in (*ORDER, *([CGROUPS] if cgroups else [])):  # a rate needs a beginning
+        for source in (
+            *ORDER,
+            *([CGROUPS] if cgroups else ()),
+            *(SOURCES if usage else ()),
+        ):  # a rate needs a beginning
             self.source_errors.labels(source)
         self.wakeups = counter(
             "numazones_exporter_wakeups_total",
@@ -93,6 +101,8 @@ class ExporterMetrics:
         registry.register(_ZonesCollector(self))
         if cgroups is not None:
             registry.register(_MemoryCollector(self, cgroups))
+        if usage is not None:
+            registry.register(UsageCollector(usage, lambda source: self.source_errors.labels(source).inc()))
 
     @property
     def zones(self) -> Iterator[tuple[str, int, str, ResourceAmounts]]:

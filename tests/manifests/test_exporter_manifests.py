@@ -43,12 +43,17 @@ def test_it_runs_as_root_without_capabilities_and_the_manifest_says_why(pod: dic
     assert "belong to root" in (BASE / "daemonset.yaml").read_text()
 
 
-def test_directories_are_mounted_never_sockets_and_read_only(
+def test_directories_and_kernel_files_are_mounted_read_only(
     pod: dict[str, Any], container: dict[str, Any]
 ) -> None:
     volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"] if "hostPath" in volume}
-    assert {volume["type"] for volume in volumes.values()} == {"Directory"}
-    assert {volume["path"] for volume in volumes.values()} == {"/sys/devices/system", "/var/lib/kubelet"}
+    types = {volume["path"]: volume["type"] for volume in volumes.values()}
+    assert {path for path, kind in types.items() if kind == "Directory"} == {
+        *("/sys/devices/system", "/var/lib/kubelet", "/proc/irq")
+    }
+    assert {path for path, kind in types.items() if kind == "File"} == {
+        *("/proc/meminfo", "/proc/stat", "/proc/interrupts")
+    }
     mounts = {mount["name"]: mount for mount in container["volumeMounts"] if mount["name"] != "nothing"}
     assert mounts.keys() == volumes.keys()
     assert all(mount["readOnly"] for mount in container["volumeMounts"])
@@ -105,6 +110,8 @@ def test_the_program_takes_the_flags_it_is_given(container: dict[str, Any]) -> N
     assert settings["kubeletAddress"] == "192.0.2.3"
     assert settings["kubeletDir"] == mounts["kubelet"]
     assert f"{settings['sysfs']}/devices/system" == mounts["sys"]
+    for name in ("meminfo", "stat", "interrupts", "irq"):
+        assert f"{settings['procfs']}/{name}" == mounts[name]
 
 
 def test_the_component_publishes_noderesourcetopologies_too(container: dict[str, Any]) -> None:

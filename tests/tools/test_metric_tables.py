@@ -13,7 +13,7 @@ def page(*names: str) -> str:
 
 def test_a_table_says_what_the_program_registers() -> None:
     made = tables.written(
-        "exporter", {"a.md": page("numazones_zone_*", "numazones_exporter_*", "numazones_node_*")}
+        "exporter", {"a.md": page("numazones_[!e]*", "numazones_exporter_*", "numazones_exclusive_*")}
     )["a.md"]
     assert "what was here" not in made
     assert made.startswith("Before.\n")

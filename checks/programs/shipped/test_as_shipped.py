@@ -345,7 +345,12 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             client=client,
             recording=recording,
             pods=pods,
-            host={"/sys/devices/system": node.sysfs / "devices/system", "/var/lib/kubelet": node.kubelet},
+            host={
+                "/sys/devices/system": node.sysfs / "devices/system",
+                "/var/lib/kubelet": node.kubelet,
+                "/proc/meminfo": node.procfs / "meminfo",
+                **{f"/proc/{name}": Path(f"/proc/{name}") for name in ("stat", "interrupts", "irq")},
+            },
             proc=node.procfs,
         )
 

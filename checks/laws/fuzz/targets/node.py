@@ -2,19 +2,23 @@
 
 import asyncio
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format
 
 from checks.laws.fuzz.target import Target, finish
+from numazones.api.snapshot import ContainerHolding, NodeSnapshot
 from numazones.errors import NumazonesError
 from numazones.kubelet import checkpoints
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.startup import KubeletManagers
 from numazones_exporter.options import Options
 from numazones_exporter.sources.cgroups import CgroupReader
@@ -22,6 +26,7 @@ from numazones_exporter.sources.kubelet_config import FileConfigReader, parse_co
 from numazones_exporter.sources.node_pods import FilePodsReader
 from numazones_exporter.sources.podresources import ALLOCATABLE_FILE, LIST_FILE, ReplayReader
 from numazones_exporter.sources.reading import Sources, observe
+from numazones_exporter.usage_metrics import Usage
 from numazones_exporter.zones import IndescribableNode, build, problems_of, snapshot_of
 from numazones_node import podresources_pb2 as pb
 from numazones_node.problems import SourceError
@@ -150,6 +155,35 @@ _CGROUPS = (
         f"cpuset/kubepods/podb/{'0' * 64}/cpuset.cpus": "0-3,8\n",
     },
 )
+
+
+def _usage(data: bytes) -> None:
+    with folder() as root:
+        write_tree(root, json_or(data))
+        clock = count(0, 60)
+        usage = Usage(root / "proc", root / "sys", clock=lambda: float(next(clock)))
+        cpus = tuple(CPU(cpu, cpu, cpu // 2, 0, cpu // 2) for cpu in range(4))
+        machine = Machine(cpus, tuple(NUMANode(numa, 2**20, (), None) for numa in range(2)))
+        holder = ContainerHolding("ns", "a", "1", "app", cpus=0b1100)
+        usage.follow(
+            NodeSnapshot(
+                "worker", machine, reserved_cpus=1, default_cpus=3, exclusive_cpus=0b1100, holders=(holder,)
+            )
+        )
+        for _ in range(2):
+            for family in usage.read()[0]:
+                assert all(0 <= sample.value < math.inf for sample in family.samples)
+
+
+_USAGE = {
+    "sys/devices/system/cpu/online": "0-3\n",
+    "sys/devices/system/node/node0/meminfo": "Node 0 MemFree: 1 kB\nNode 0 MemUsed: 1 kB\n",
+    "sys/devices/system/node/node1/numastat": "numa_hit 1\nnuma_miss 2\nnuma_foreign 3\n",
+    "sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages": "3\n",
+    "proc/stat": "cpu  4 0 0 0\n" + "".join(f"cpu{cpu} 1 2 3 4 5 6 7 8 9 0\n" for cpu in range(4)),
+    "proc/interrupts": "  CPU0 CPU1 CPU2 CPU3\n 24: 1 2 3 4 MSI nic\nLOC: 1 1 1 1 Local timer\nERR: 0\n",
+    "proc/irq/24/effective_affinity_list": "2\n",
+}
 
 
 def _checkpoint(parse: Callable[[bytes], Any], dump: Callable[[Any], bytes], data: bytes) -> None:
@@ -323,6 +357,7 @@ def _nodes() -> list[bytes]:
 TARGETS = (
     Target("sysfs", _sysfs, lambda: encoded(_machine_files()), (SourceError,), 100),
     Target("cgroups", _cgroups, lambda: encoded(*_CGROUPS), (SourceError,), 100),
+    Target("usage", _usage, lambda: encoded(_USAGE), (), 100),
     Target(
         "cpu-manager-state",
         lambda data: _checkpoint(
