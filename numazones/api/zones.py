@@ -34,9 +34,10 @@ from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import HUGEPAGES, MEMORY, is_device, is_memory, page_kib
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
+from numazones.kubelet.config import KubeletConfiguration, MemoryReservation, reserved_in_all
 from numazones.kubelet.cpu_manager import STATIC as STATIC_CPUS
 from numazones.kubelet.device_manager import Device
+from numazones.kubelet.kept_memory import KeptMemory
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
@@ -357,6 +358,8 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettin
 def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
         raise ZonesNotReady("the zones do not give the kubelet's version; see the exporter on the node")
+    static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
+    reservations = tuple(_reservations(statuses)) if static_memory else ()
     return KubeletConfiguration(
         release=release(kubelet.version),
         cpu_manager_policy=kubelet.cpu_manager_policy,
@@ -365,9 +368,8 @@ def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStat
         if kubelet.cpu_manager_policy == STATIC_CPUS
         else "",
         memory_manager_policy=kubelet.memory_manager_policy,
-        reserved_memory=tuple(_reservations(statuses))
-        if kubelet.memory_manager_policy == STATIC_MEMORY
-        else (),
+        reserved_memory=reservations,
+        kept_memory=KeptMemory(reserved_in_all(reservations)) if static_memory else None,
         topology_manager_policy=kubelet.topology_manager_policy,
         topology_manager_scope=kubelet.topology_manager_scope,
         topology_manager_policy_options=tuple(sorted(kubelet.topology_manager_policy_options.items())),

@@ -11,10 +11,11 @@ from typing import Any
 
 from numazones.apimachinery import quantity
 from numazones.apimachinery.quantity import Quantity
-from numazones.apimachinery.resources import is_memory
+from numazones.apimachinery.resources import MEMORY, is_memory
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.demand import PodLevel
+from numazones.kubelet.kept_memory import FIELDS, HARD_EVICTION, KeptMemory
 from numazones.kubelet.versions import (
     CPU_OPTIONS,
     NEWEST,
@@ -40,9 +41,14 @@ class InvalidConfiguration(NumazonesError):
     >>> KubeletConfiguration.from_api({"cpuManagerPolicy": 1})
     Traceback (most recent call last):
     ...
-    numazones.kubelet.config.InvalidConfiguration: cpuManagerPolicy of the kubelet configuration
-    is not text but int
+    numazones.kubelet.config.InvalidConfiguration: json: cannot unmarshal number into Go struct field
+    KubeletConfiguration.cpuManagerPolicy of type string
     """
+
+    def __init__(self, message: str, *, cure: str = "correct the configuration") -> None:
+        """Keep what helps beside the kubelet's message."""
+        super().__init__(message)
+        self.cure = cure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class KubeletConfiguration:
     """kubeReserved + systemReserved; counts while ``reserved_system_cpus`` is empty."""
     memory_manager_policy: str = "None"
     reserved_memory: tuple[MemoryReservation, ...] = ()
-    total_reserved_memory: Quantity | None = None
+    kept_memory: KeptMemory | None = None
     """kubeReserved + systemReserved + hard eviction threshold; None: not known, taken to fit."""
     topology_manager_policy: str = POLICY_NONE
     topology_manager_scope: str = SCOPE_CONTAINER
@@ -101,7 +107,6 @@ class KubeletConfiguration:
             raise InvalidConfiguration(
                 f"the kubelet configuration is not a mapping but {type(configuration).__name__}"
             )
-        gates = _map_field(configuration, "featureGates")
         return cls(
             release=release(version),
             cpu_manager_policy=_text(configuration, "cpuManagerPolicy", POLICY_NONE),
@@ -110,11 +115,11 @@ class KubeletConfiguration:
             reserved_cpu=_reserved_amount(configuration, "cpu"),
             memory_manager_policy=_text(configuration, "memoryManagerPolicy", "None"),
             reserved_memory=reservations(_list_field(configuration, "reservedMemory")),
-            total_reserved_memory=_total_reserved_memory(configuration),
+            kept_memory=_kept_memory(configuration),
             topology_manager_policy=_text(configuration, "topologyManagerPolicy", POLICY_NONE),
             topology_manager_scope=_text(configuration, "topologyManagerScope", SCOPE_CONTAINER),
             topology_manager_policy_options=_options(configuration, "topologyManagerPolicyOptions"),
-            feature_gates=tuple(sorted((str(name), bool(value)) for name, value in gates.items())),
+            feature_gates=_gates(configuration),
         )
 
     def gate(self, name: str) -> bool:
@@ -211,6 +216,12 @@ def reservations(entries: Iterable[Any]) -> tuple[MemoryReservation, ...]:
     return tuple(read)
 
 
+def reserved_in_all(entries: Iterable[MemoryReservation]) -> Quantity:
+    """Return the sum of ``reservedMemory``, which a kubelet that runs has found to be right."""
+    amounts = [amount for entry in entries for kind, amount in entry.limits if kind == MEMORY]
+    return sum(amounts, start=quantity.ZERO)
+
+
 def _map_field(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = configuration.get(name) or {}
     if not isinstance(value, Mapping):
@@ -229,39 +240,67 @@ def _list_field(configuration: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
+_GO_TYPES = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+
+
+def _of_type(name: str, value: Any, wanted: type) -> Any:
+    """Return a field's value, which the kubelet's own decoder has to take; YAML that looks alike often isn't.
+
+    Raises:
+        InvalidConfiguration: with the decoder's words.
+    """
+    if type(value) is wanted:
+        return value
+    cure = f"write {name} as text, in quotes" if wanted is str else "correct the configuration"
+    raise InvalidConfiguration(
+        f"json: cannot unmarshal {_GO_TYPES.get(type(value), type(value).__name__)} into Go struct field "
+        f"KubeletConfiguration.{name} of type {_GO_TYPES[wanted]}",
+        cure=cure,
+    )
+
+
 def _text(configuration: Mapping[str, Any], name: str, default: str) -> str:
-    value = configuration.get(name) or default
-    if not isinstance(value, str):
-        raise InvalidConfiguration(
-            f"{name} of the kubelet configuration is not text but {type(value).__name__}"
-        )
-    return value
+    value = configuration.get(name)
+    return default if value is None else str(_of_type(name, value, str)) or default
+
+
+def _texts(configuration: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return a map of texts; what is null is empty text in the kubelet."""
+    return {
+        str(key): "" if value is None else str(_of_type(name, value, str))
+        for key, value in _map_field(configuration, name).items()
+    }
 
 
 def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        sorted((str(option), str(value)) for option, value in _map_field(configuration, name).items())
-    )
+    return tuple(sorted(_texts(configuration, name).items()))
+
+
+def _gates(configuration: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    name = "featureGates"
+    gates = _map_field(configuration, name)
+    return tuple(sorted((str(gate), bool(_of_type(name, on, bool))) for gate, on in gates.items()))
 
 
 def _reserved_amount(configuration: Mapping[str, Any], resource: str) -> Quantity:
     """Return the sum of kubeReserved and systemReserved for a resource."""
     total = quantity.ZERO
     for name in ("systemReserved", "kubeReserved"):
-        amounts = _map_field(configuration, name)
+        amounts = _texts(configuration, name)
         if resource in amounts:
             total += quantity.parse(amounts[resource])
     return total
 
 
-def _total_reserved_memory(configuration: Mapping[str, Any]) -> Quantity | None:
-    thresholds = _map_field(configuration, "evictionHard")
-    unset = configuration.get("evictionHard") is None or configuration.get("mergeDefaultEvictionSettings")
-    missing = _DEFAULT_EVICTION if unset else "0"
-    threshold = thresholds.get("memory.available", missing)
-    if str(threshold).endswith("%"):
-        return None  # a share of a capacity that is not known here
-    return _reserved_amount(configuration, "memory") + quantity.parse(threshold)
+def _kept_memory(configuration: Mapping[str, Any]) -> KeptMemory:
+    written = {
+        f"{name}.{key}": value
+        for name in ("systemReserved", "kubeReserved", "evictionHard")
+        for key, value in _texts(configuration, name).items()
+    }
+    if configuration.get("evictionHard") is None or configuration.get("mergeDefaultEvictionSettings"):
+        written.setdefault(HARD_EVICTION, _DEFAULT_EVICTION)
+    return KeptMemory.read({name: value for name, value in written.items() if name in FIELDS})
 
 
 def _gate_problems(config: KubeletConfiguration) -> Iterator[str]:

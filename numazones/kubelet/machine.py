@@ -101,6 +101,11 @@ class Machine:
         return cpuset.union(self.cpus_of_numa.values())
 
     @cached_property
+    def memory(self) -> int:
+        """Bytes of memory of all NUMA nodes."""
+        return sum(node.memory for node in self.numa_nodes)
+
+    @cached_property
     def numa_mask(self) -> int:
         """All NUMA node ids as a mask."""
         return cpuset.of(self.by_numa)

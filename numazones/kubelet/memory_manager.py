@@ -25,6 +25,7 @@ from numazones.kubelet.hints import (
     positions_in,
     unsatisfiable,
 )
+from numazones.kubelet.kept_memory import in_bytes
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
@@ -487,12 +488,60 @@ def _check_reservations(config: KubeletConfiguration, machine: Machine) -> None:
         reserved = totals.get(kind, quantity.ZERO)
         expected = quantity.ZERO
         if kind == MEMORY:
-            expected = reserved if config.total_reserved_memory is None else config.total_reserved_memory
+            expected = reserved if config.kept_memory is None else config.kept_memory.of(machine.memory)
         if reserved != expected:
             raise InvalidConfiguration(
                 f"the total amount {go.quote(reserved.canonical())} of type {go.quote(kind)} is not equal "
-                f"to the value {go.quote(expected.canonical())} determined by Node Allocatable feature"
+                f"to the value {go.quote(expected.canonical())} determined by Node Allocatable feature",
+                cure=_cure_of_sum(config, kind, reserved, expected),
             )
+
+
+def matching_reservations(
+    config: KubeletConfiguration, machine: Machine
+) -> tuple[MemoryReservation, ...] | None:
+    """Return the ``reservedMemory`` that a configuration needs, to the byte; None: its sum is not known.
+
+    What is reserved now stays where it is; the lowest NUMA node takes what is missing, the highest give what
+    is too much. Hugepages cannot be reserved: no other field does.
+
+    >>> from numazones import build
+    >>> config = build.configuration({"evictionHard": {"memory.available": "10%"}})
+    >>> [entry] = matching_reservations(config, build.machine(cores=4, memory="16Gi"))
+    >>> entry.limits[0][1].value()
+    1717986944
+    """
+    if config.kept_memory is None:
+        return None
+    amounts = {node.id: 0 for node in machine.numa_nodes}
+    for entry in config.reserved_memory:
+        for kind, amount in entry.limits:
+            if entry.numa in amounts and kind == MEMORY:
+                amounts[entry.numa] += amount.value()
+    missing = config.kept_memory.of(machine.memory).value() - sum(amounts.values())
+    amounts[min(amounts)] += max(missing, 0)
+    surplus = max(-missing, 0)
+    for numa in sorted(amounts, reverse=True):
+        taken = min(surplus, amounts[numa])
+        amounts[numa] -= taken
+        surplus -= taken
+    return tuple(
+        MemoryReservation(numa, ((MEMORY, Quantity(amount * 10**9, amount, binary=True)),))
+        for numa, amount in amounts.items()
+        if amount
+    )
+
+
+def _cure_of_sum(config: KubeletConfiguration, kind: str, reserved: Quantity, expected: Quantity) -> str:
+    if kind != MEMORY:
+        return f"remove {kind} from reservedMemory: no other field reserves any"
+    kept = str(config.kept_memory or "") or "kubeReserved, systemReserved and evictionHard together"
+    more = quantity.format_bytes(abs(reserved.value() - expected.value()))
+    way = "more" if reserved > expected else "less"
+    return (
+        f"let reservedMemory add up to {in_bytes(expected)}, which is {kept}, "
+        f"or change kubeReserved or systemReserved by the same amount: {more} {way}"
+    )
 
 
 def _reserved_bytes(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:

@@ -71,6 +71,8 @@ class Refusal:
     """The kubelet's own."""
     file: str = ""
     """The state file to be removed on a drained node; empty: the configuration itself is at fault."""
+    cure: str = ""
+    """What helps where no file is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def restart(
     try:
         kubelet = KubeletManagers.start(config, state.machine, {})
     except InvalidConfiguration as error:
-        return Restart((Refusal(str(error)),))
+        return Restart((Refusal(str(error), cure=error.cure),))
     refusals = tuple(_refusals(state, kubelet))
     files = {refusal.file for refusal in refusals}
     found = Node(
@@ -278,8 +280,9 @@ def _allocatable(node: NodeInfo, config: KubeletConfiguration) -> Mapping[str, i
     before, changed = node.state.config, dict(node.allocatable)
     if CPU in changed:
         changed[CPU] -= _reserved_millis(config) - _reserved_millis(before)
-    if MEMORY in changed and before.total_reserved_memory and config.total_reserved_memory:
-        changed[MEMORY] -= config.total_reserved_memory.value() - before.total_reserved_memory.value()
+    if MEMORY in changed and before.kept_memory and config.kept_memory:
+        memory = node.state.machine.memory
+        changed[MEMORY] -= config.kept_memory.of(memory).value() - before.kept_memory.of(memory).value()
     return MappingProxyType(changed)
 
 

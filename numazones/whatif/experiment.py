@@ -70,7 +70,7 @@ def _nodes(variant: Variant) -> list[ClusterNode]:
     try:
         kubelets = iter(start_nodes(node for node in variant.nodes if isinstance(node, NodeTemplate)))
     except InvalidConfiguration as error:
-        raise InvalidConfiguration(f"with {variant}, {error}") from error
+        raise InvalidConfiguration(f"with {variant}, {error}; {error.cure}", cure=error.cure) from error
     return [next(kubelets) if isinstance(node, NodeTemplate) else node for node in variant.nodes]
 
 

@@ -5,6 +5,7 @@ evenly over the NUMA nodes, or hang on one of them: ``vendor.example/nic@1=4``.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from numazones import cpuset
@@ -41,7 +42,8 @@ def node_template(text: str, *, name: str) -> NodeTemplate:
         InvalidMachineType: the text describes no machine.
     """
     machine, devices = parse(text)
-    config = KubeletConfiguration.from_api(aligning_settings(machine))
+    # What a machine that is not there yet keeps from pods follows from the reservedMemory that it is given.
+    config = replace(KubeletConfiguration.from_api(aligning_settings(machine)), kept_memory=None)
     free = machine.all_cpus & ~first_core(machine)
     amounts = {CPU: _MILLI * free.bit_count(), **allocatable_memory(machine, config)}
     counts = {resource: len(items) for resource, items in devices.items()}

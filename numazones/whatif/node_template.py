@@ -104,7 +104,7 @@ def start_nodes(templates: Iterable[NodeTemplate]) -> list[ClusterNode]:
                 states[key] = Node.fresh(template.machine, template.config, template.devices)
             except InvalidConfiguration as error:
                 raise InvalidConfiguration(
-                    f"the kubelet of {template.node.name} would not start: {error}"
+                    f"the kubelet of {template.node.name} would not start: {error}", cure=error.cure
                 ) from error
         nodes.append(template.node.with_state(states[key]))
     return nodes

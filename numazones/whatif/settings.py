@@ -13,6 +13,7 @@ from numazones.apimachinery import quantity
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import KubeletConfiguration, MemoryReservation
+from numazones.kubelet.kept_memory import FIELDS, KeptMemory
 from numazones.kubelet.versions import (
     CPU_ALPHA_OPTIONS,
     CPU_BETA_OPTIONS,
@@ -21,6 +22,7 @@ from numazones.kubelet.versions import (
     TOPOLOGY_BETA_OPTIONS,
     Maturity,
 )
+from numazones.wording import enumeration
 
 Settings = Mapping[str, str]
 """Key → value, as written."""
@@ -46,7 +48,13 @@ _OPTION_GATES = {
         Maturity.BETA: TOPOLOGY_BETA_OPTIONS,
     },
 }
-_FORMS = (*_TEXTS, *(f"{name}.OPTION" for name in _OPTIONS), f"{_GATES}.GATE", f"{RESERVED_MEMORY}.NUMA.TYPE")
+_FORMS = (
+    *_TEXTS,
+    *(f"{name}.OPTION" for name in _OPTIONS),
+    f"{_GATES}.GATE",
+    f"{RESERVED_MEMORY}.NUMA.TYPE",
+    *FIELDS,
+)
 
 
 class IneffectiveSetting(NumazonesError):
@@ -88,6 +96,9 @@ def _check(key: str, value: str) -> None:
     if field == RESERVED_MEMORY and name:
         _reservation(key, value)
         return
+    if key in FIELDS:
+        _kept({key: value})
+        return
     raise IneffectiveSetting(f"{key} is not a setting that affects admission; those are {', '.join(_FORMS)}")
 
 
@@ -107,6 +118,25 @@ def _reservation(key: str, value: str) -> tuple[int, str, quantity.Quantity]:
         return int(numa), kind, quantity.parse(value)
     except quantity.InvalidQuantity as error:
         raise IneffectiveSetting(f"{key}: {error}") from error
+
+
+def _kept(fields: Mapping[str, str]) -> KeptMemory:
+    try:
+        return KeptMemory.read(fields)
+    except quantity.InvalidQuantity as error:
+        raise IneffectiveSetting(f"{', '.join(fields)}: {error}") from error
+
+
+def _kept_memory(config: KubeletConfiguration, changed: Mapping[str, str]) -> KeptMemory:
+    """Return what is kept from pods after a change of some of the fields that say so."""
+    known = {} if config.kept_memory is None else dict(config.kept_memory.fields)
+    missing = [name for name in FIELDS if name not in changed]
+    if missing and not known:
+        raise IneffectiveSetting(
+            f"{', '.join(changed)}: NUMAZones give only the sum of {', '.join(FIELDS)}; set "
+            f"{enumeration(missing)} too (0 where there is none)"
+        )
+    return _kept({**known, **changed})
 
 
 def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfiguration:
@@ -129,6 +159,8 @@ def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfigurat
         elif field in _OPTIONS:
             options[field].pop(name, None)
             options[field] |= {name: value} if value else {}
+        elif key in FIELDS:
+            continue
         elif field == _GATES:
             gates[name] = _boolean(key, value)
         else:
@@ -137,9 +169,9 @@ def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfigurat
     for field, name in _OPTIONS.items():
         changes[name] = tuple(sorted(options[field].items()))
     reserved = tuple(MemoryReservation(numa, tuple(sorted(memory[numa].items()))) for numa in sorted(memory))
-    if any(key.startswith(RESERVED_MEMORY) for key in settings):
-        # What is reserved in all is then said by the settings, and no older sum has to match it.
-        changes["total_reserved_memory"] = None
+    kept = {key: value for key, value in settings.items() if key in FIELDS}
+    if kept:
+        changes["kept_memory"] = _kept_memory(config, kept)
     return replace(config, **changes, feature_gates=tuple(sorted(gates.items())), reserved_memory=reserved)
 
 

@@ -79,6 +79,83 @@ def found(run: Run, *arguments: Any) -> dict[str, Any]:
     return dict(json.loads(result.output))
 
 
+SUM = (
+    'the total amount "2Gi" of type "memory" is not equal to the value "1Gi" determined by Node Allocatable '
+    "feature"
+)
+
+
+def test_reserved_memory_that_does_not_add_up_is_refused(run: Run, shared: Path) -> None:
+    case = shared / "cases/reserved-memory-sum/dump.json"
+    change = ("--set", "reservedMemory.0.memory=2Gi", "-f", case)
+    (finding,) = found(run, "--restart", "worker-0", *change)["findings"]
+    assert finding["message"] == f"its kubelet would not start: {SUM}"
+    assert finding["cure"].startswith("let reservedMemory add up to 1Gi (1073741824 bytes), which is ")
+    assert finding["cure"].endswith("or change kubeReserved or systemReserved by the same amount: 1Gi more")
+    error = run("whatif", "--pods", "4xcpu=4,memory=8Gi", *change).exception
+    assert f"the kubelet of worker-0 would not start: {SUM}; let reservedMemory add up" in str(error)
+
+
+def test_reserved_memory_may_be_moved_and_grow_with_what_is_kept(run: Run, dump: Path) -> None:
+    def starts(*settings: str) -> bool:
+        changes = [part for setting in settings for part in ("--set", setting)]
+        messages = [it["message"] for it in found(run, "--all", *changes, "-f", dump)["findings"]]
+        return not any("Node Allocatable" in it for it in messages)
+
+    assert starts("reservedMemory.0.memory=512Mi", "reservedMemory.1.memory=512Mi")
+    assert not starts("reservedMemory.0.memory=512Mi", "reservedMemory.1.memory=513Mi")
+    kept = ("kubeReserved.memory=2Gi", "systemReserved.memory=0", "evictionHard.memory.available=0%")
+    assert not starts(*kept)
+    assert starts("reservedMemory.0.memory=2Gi", *kept)
+
+
+def test_one_kept_amount_alone_says_which_others_are_needed(run: Run, dump: Path) -> None:
+    change = ("--set", "kubeReserved.memory=2Gi", "-f", dump)
+    (why, *_) = found(run, "--restart", "worker-1", *change)["notChecked"].values()
+    assert "set systemReserved.memory and evictionHard.memory.available too" in why
+
+
+PERCENT = """
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+memoryManagerPolicy: Static
+topologyManagerPolicy: single-numa-node
+kubeReserved: {memory: 500Mi}
+evictionHard: {memory.available: "2.5%"}
+reservedMemory: [{numaNode: 1, limits: {memory: 1300Mi}}]
+"""
+
+
+def test_the_right_reserved_memory_is_computed_to_the_byte(run: Run, dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.yaml"
+    path.write_text(PERCENT)
+    arguments = ("--restart", "worker-2", "--kubelet-config", path, "--reserved-memory", "-f", dump)
+    refusal, hint = found(run, *arguments)["findings"]
+    assert 'the total amount "1300Mi" of type "memory" is not equal to the value' in refusal["message"]
+    # 2.5 % of 32Gi in single precision is 858993472 bytes.
+    assert "1383281472 bytes" in hint["message"]
+    assert "kubeReserved.memory 500Mi + evictionHard.memory.available 2.5%" in hint["message"]
+    assert hint["cure"] == (
+        'reservedMemory: [{numaNode: 0, limits: {memory: "20132672"}}, '
+        '{numaNode: 1, limits: {memory: "1363148800"}}]'
+    )
+    path.write_text(PERCENT.partition("reservedMemory:")[0] + hint["cure"])
+    messages = [it["message"] for it in found(run, *arguments)["findings"]]
+    assert not any("not equal to the value" in it for it in messages)
+
+
+def test_options_written_as_yaml_booleans_are_refused(run: Run, dump: Path, tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.yaml"
+    path.write_text("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: true}\n")
+    document = found(run, "--restart", "worker-2", "--kubelet-config", path, "-f", dump)
+    (finding,) = document["findings"]
+    assert finding["message"] == (
+        "its kubelet would not start: json: cannot unmarshal bool into Go struct field "
+        "KubeletConfiguration.cpuManagerPolicyOptions of type string"
+    )
+    assert finding["cure"] == "write cpuManagerPolicyOptions as text, in quotes"
+
+
 def test_a_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:
     items = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != "worker-2"]
     path = written(tmp_path / "dump.json", items)
@@ -106,7 +183,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["--restart", "worker-1", "--all"],
         "--all is every node: give either it or --restart",
     ),
-    "settings of nothing": (["--set", "cpuManagerPolicy=none"], "--set and --kubelet-config need --restart"),
+    "settings of nothing": (
+        ["--set", "cpuManagerPolicy=none"],
+        "--set, --kubelet-config and --reserved-memory need --restart",
+    ),
     "no such setting": (["--all", "--set", "colour=red"], "colour is not a setting that affects admission"),
     "no such file": (["--all", "--kubelet-config", "absent.yaml"], "absent.yaml: No such file or directory"),
 }

@@ -68,7 +68,10 @@ def policy(**settings: object) -> Callable[[], object]:
         (policy(topologyManagerPolicy="bestEffort"), r"did you mean best-effort\?"),
         (policy(topologyManagerScope="pods"), r"'pods', which is none of container, pod; did you mean pod\?"),
         (policy(memoryManagerPolicy="static"), r"did you mean Static\?"),
-        (policy(cpuManagerPolicy=True), "cpuManagerPolicy of the kubelet configuration is not text but bool"),
+        (
+            policy(cpuManagerPolicy=True),
+            "cannot unmarshal bool into Go struct field KubeletConfiguration.cpuManagerPolicy ",
+        ),
         (
             policy(topologyManagerPolcy="none"),
             r"'topologyManagerPolcy'; did you mean topologyManagerPolicy\?",

@@ -47,6 +47,8 @@ Examples:
   Before settings change, on all nodes; by single settings, or with the file they will have:
     kubectl numazones doctor --all --set reservedSystemCPUs=0-3
     kubectl numazones doctor --all --kubelet-config kubelet.yaml
+  The reservedMemory that goes with that file:
+    kubectl numazones doctor --all --kubelet-config kubelet.yaml --reserved-memory
 """
 _MIN_WIDTH = 20
 
@@ -83,6 +85,11 @@ class DoctorDocument:
     metavar="FILE",
     help="With --restart or --all: the whole KubeletConfiguration (YAML or JSON) that it starts with.",
 )
+@click.option(
+    "--reserved-memory",
+    is_flag=True,
+    help="With --restart or --all: also compute, to the byte, the reservedMemory that such settings need.",
+)
 @output_option()
 @click.option(
     "--fail-on",
@@ -101,6 +108,7 @@ def command(
     all_nodes: bool,
     changed: tuple[str, ...],
     kubelet_config: Path | None,
+    reserved_memory: bool,
 ) -> int:
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
@@ -111,10 +119,12 @@ def command(
     if restarted and all_nodes:
         raise click.UsageError("--all is every node: give either it or --restart NODE")
     if not (restarted or all_nodes):
-        if changed or kubelet_config:
-            raise click.UsageError("--set and --kubelet-config need --restart NODE or --all")
+        if changed or kubelet_config or reserved_memory:
+            raise click.UsageError(
+                "--set, --kubelet-config and --reserved-memory need --restart NODE or --all"
+            )
         return _answer(examine(gather(source)), output, fail_on)
-    change = RestartSettings(kubelet_settings.parse(changed), _configuration(kubelet_config))
+    change = RestartSettings(kubelet_settings.parse(changed), _configuration(kubelet_config), reserved_memory)
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
     return int(

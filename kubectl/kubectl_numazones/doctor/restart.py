@@ -3,18 +3,21 @@
 The library foresees it (``numazones.kubelet.readmission``); here it becomes findings with their cures.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kubectl_numazones.doctor.evidence import Evidence
-from kubectl_numazones.doctor.findings import Finding, error, warning
+from kubectl_numazones.doctor.findings import Finding, error, hint, warning
 from numazones import cpuset
 from numazones.cluster.allocated import as_allocated
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
-from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.readmission import Readmission, Restart, RunningPod, Uncertainty, restart
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, reserved_in_all
+from numazones.kubelet.kept_memory import in_bytes
+from numazones.kubelet.machine import Machine
+from numazones.kubelet.memory_manager import matching_reservations
+from numazones.kubelet.readmission import Readmission, Refusal, Restart, RunningPod, Uncertainty, restart
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize
 
@@ -29,6 +32,8 @@ class RestartSettings:
     """Settings that differ from today's; empty: none does."""
     file: object | None = None
     """A whole KubeletConfiguration, which the settings are applied to; None: today's."""
+    reserved_memory: bool = False
+    """Whether to compute the ``reservedMemory`` that goes with it."""
 
     def of(self, before: KubeletConfiguration) -> KubeletConfiguration:
         """Return the configuration of a kubelet of this release.
@@ -101,10 +106,17 @@ def _of_node(
     unread = [pod for pod in pods if pod.admission is None]
     try:
         known = [_running_pod(pod, bodies.get(pod.uid, {})) for pod in pods if pod.admission is not None]
-        said = restart(node.info(state, beside=""), known, change.of(state.config))
+        config = change.of(state.config)
+        said = restart(node.info(state, beside=""), known, config)
+    except InvalidConfiguration as refused:
+        return NodeRestart(
+            node.name, tuple(_refused(node.name, [Refusal(str(refused), cure=refused.cure)])), starts=False
+        )
     except NumazonesError as problem:
         return NodeRestart(node.name, unknown=str(problem))
     findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
+    if change.reserved_memory:
+        findings.append(_reserved_memory(node.name, config, state.machine))
     admitted = sum(one.admitted for one in said.readmissions)
     starts = all(refusal.file for refusal in said.refusals)
     return NodeRestart(node.name, tuple(findings), admitted, len(pods), starts)
@@ -116,15 +128,42 @@ def _running_pod(pod: ClusterPod, body: Mapping[str, Any]) -> RunningPod:
     return RunningPod(pod.full_name, info, pod.created, frozenset(_running(body)))
 
 
-def _findings(node: str, said: Restart) -> Iterator[Finding]:
-    for refusal in said.refusals:
-        cure = "correct the configuration"
+def _reserved_memory(node: str, config: KubeletConfiguration, machine: Machine) -> Finding:
+    """Say which ``reservedMemory`` goes with a configuration."""
+    found = matching_reservations(config, machine)
+    if found is None:
+        return warning(
+            node,
+            "the reservedMemory that it needs is not known: its NUMAZones do not say what is kept from pods",
+            "give the whole configuration with --kubelet-config",
+        )
+    total = reserved_in_all(found)
+    kept = str(config.kept_memory) or "what its kubelet keeps from pods now"
+    entries = ", ".join(
+        f'{{numaNode: {entry.numa}, limits: {{memory: "{amount.value()}"}}}}'
+        for entry in found
+        for _, amount in entry.limits
+    )
+    return hint(
+        node,
+        f"reservedMemory must add up to {in_bytes(total)}: {kept}",
+        f"reservedMemory: [{entries}]",
+    )
+
+
+def _refused(node: str, refusals: Iterable[Refusal]) -> Iterator[Finding]:
+    for refusal in refusals:
+        cure = refusal.cure
         if refusal.file:
             cure = (
                 f"drain {node}, stop its kubelet, remove {_STATE_FOLDER}/{refusal.file} and start it again; "
                 "with the pods still there it would go as said of each below"
             )
         yield error(node, f"its kubelet would not start: {refusal.message}", cure)
+
+
+def _findings(node: str, said: Restart) -> Iterator[Finding]:
+    yield from _refused(node, said.refusals)
     for one in said.rejected:
         yield error(
             f"{one.name} on {node}",

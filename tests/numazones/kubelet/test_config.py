@@ -4,6 +4,7 @@ import pytest
 
 from numazones.apimachinery import quantity
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
+from numazones.kubelet.kept_memory import HARD_EVICTION, KeptMemory
 from numazones.kubelet.machine import InvalidMachine, Machine
 from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.versions import UnsupportedVersion
@@ -12,7 +13,7 @@ from tests.numazones.kubelet.building import configuration, machine
 
 def test_defaults_are_the_kubelets() -> None:
     config = KubeletConfiguration.from_api({})
-    assert config == KubeletConfiguration(total_reserved_memory=quantity.parse("100Mi"))
+    assert config == KubeletConfiguration(kept_memory=KeptMemory.read({HARD_EVICTION: "100Mi"}))
     assert (config.cpu_manager_policy, config.memory_manager_policy) == ("none", "None")
     assert (config.topology_manager_policy, config.topology_manager_scope) == ("none", "container")
     assert config.gate("PodLevelResources")
@@ -41,7 +42,8 @@ def test_all_fields_are_read() -> None:
     assert config.cpu_manager_policy_options == (("align-by-socket", "1"), ("full-pcpus-only", "true"))
     assert config.reserved_cpu == quantity.parse("2")
     assert config.reserved_system_cpus == "0-1"
-    assert config.total_reserved_memory == quantity.parse("2036Mi")
+    assert config.kept_memory is not None
+    assert config.kept_memory.of(0) == quantity.parse("2036Mi")
     assert config.reserved_memory[0].numa == 1
     assert config.topology_manager_policy_options == (("max-allowable-numa-nodes", "16"),)
     assert config.gate("TopologyManagerPolicyAlphaOptions")
@@ -54,15 +56,46 @@ def test_all_fields_are_read() -> None:
         ({"evictionHard": {}}, "0"),
         ({"evictionHard": {"nodefs.available": "10%"}}, "0"),
         ({"evictionHard": {"nodefs.available": "10%"}, "mergeDefaultEvictionSettings": True}, "100Mi"),
-        ({"evictionHard": {"memory.available": "5%"}}, None),
+        ({"evictionHard": {"memory.available": "5%"}}, "858993472"),
+        ({"evictionHard": {"memory.available": "7.5%"}, "kubeReserved": {"memory": "1"}}, "1288490241"),
+        ({"evictionHard": {"memory.available": "100%"}}, "0"),
         ({"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": "24Mi"}}, "1048Mi"),
     ],
 )
 def test_memory_reserved_in_total_includes_the_hard_eviction_threshold(
-    fields: dict[str, object], total: str | None
+    fields: dict[str, object], total: str
 ) -> None:
-    config = KubeletConfiguration.from_api(fields)
-    assert config.total_reserved_memory == (None if total is None else quantity.parse(total))
+    kept = KubeletConfiguration.from_api(fields).kept_memory
+    assert kept is not None
+    assert kept.of(16 << 30) == quantity.parse(total)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found", "field", "wanted"),
+    [
+        ({"cpuManagerPolicyOptions": {"full-pcpus-only": True}}, "bool", "cpuManagerPolicyOptions", "string"),
+        (
+            {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": 16}},
+            "number",
+            "topologyManagerPolicyOptions",
+            "string",
+        ),
+        ({"reservedSystemCPUs": 0}, "number", "reservedSystemCPUs", "string"),
+        ({"kubeReserved": {"cpu": 1}}, "number", "kubeReserved", "string"),
+        ({"systemReserved": {"memory": 1.5}}, "number", "systemReserved", "string"),
+        ({"evictionHard": {"memory.available": 100}}, "number", "evictionHard", "string"),
+        ({"cpuManagerPolicy": False}, "bool", "cpuManagerPolicy", "string"),
+        ({"featureGates": {"PodLevelResources": "false"}}, "string", "featureGates", "bool"),
+    ],
+)
+def test_values_that_the_kubelet_cannot_decode_are_rejected_in_its_words(
+    fields: dict[str, object], found: str, field: str, wanted: str
+) -> None:
+    with pytest.raises(InvalidConfiguration) as rejected:
+        KubeletConfiguration.from_api(fields)
+    assert str(rejected.value) == (
+        f"json: cannot unmarshal {found} into Go struct field KubeletConfiguration.{field} of type {wanted}"
+    )
 
 
 @pytest.mark.parametrize(

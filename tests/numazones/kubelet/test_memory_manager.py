@@ -1,15 +1,17 @@
 """Memory per NUMA node: tables, groups, hints, blocks."""
 
+from dataclasses import replace
+
 import pytest
 
 from numazones import cpuset
 from numazones.kubelet.admission import admit, remove
-from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.hints import Hint, ResourceHints, indifferent, unsatisfiable
 from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.machine_state import Block
-from numazones.kubelet.memory_manager import MemoryManager, MemoryState
+from numazones.kubelet.memory_manager import MemoryManager, MemoryState, matching_reservations
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, Rejection
@@ -94,9 +96,41 @@ def test_configurations_are_rejected_in_the_kubelets_words(fields: dict[str, obj
     assert str(rejected.value) == message
 
 
-def test_an_eviction_threshold_in_percent_is_not_checked() -> None:
-    config = configuration(evictionHard={"memory.available": "5%"})
-    assert MemoryManager.start(config, machine()).static
+def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
+    def config(memory: str) -> KubeletConfiguration:
+        reserved = [{"numaNode": 1, "limits": {"memory": memory}}]
+        return configuration(evictionHard={"memory.available": "5%"}, reservedMemory=reserved)
+
+    # 1Gi of systemReserved, and of 32Gi the single-precision 5 % that the kubelet computes.
+    right = GI + 1717986944
+    assert MemoryManager.start(config(str(right)), machine()).static
+    with pytest.raises(InvalidConfiguration) as rejected:
+        MemoryManager.start(config("2Gi"), machine())
+    assert str(rejected.value) == (
+        'the total amount "2Gi" of type "memory" is not equal to the value "2791728768" '
+        "determined by Node Allocatable feature"
+    )
+    assert "2791728768 bytes" in rejected.value.cure
+
+
+@pytest.mark.parametrize(
+    ("reserved", "matching"),
+    [
+        ({}, {0: 3}),
+        ({1: 1}, {0: 2, 1: 1}),
+        ({0: 1, 1: 4}, {0: 1, 1: 2}),
+        ({0: 4, 1: 4}, {0: 3}),
+    ],
+)
+def test_matching_reservations_change_as_little_as_they_must(
+    reserved: dict[int, int], matching: dict[int, int]
+) -> None:
+    entries = [{"numaNode": numa, "limits": {"memory": f"{gib}Gi"}} for numa, gib in reserved.items()]
+    config = configuration(reservedMemory=entries, systemReserved={"memory": "3Gi"})
+    found = matching_reservations(config, machine())
+    assert found is not None
+    assert {entry.numa: entry.limits[0][1].value() // GI for entry in found} == matching
+    assert MemoryManager.start(replace(config, reserved_memory=found), machine()).static
 
 
 def test_one_numa_node_is_preferred_where_it_holds_enough() -> None:

@@ -199,7 +199,7 @@ def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_i
         reserved_memory=building.configuration(
             reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}]
         ).reserved_memory,
-        total_reserved_memory=None,
+        kept_memory=None,
     )
     assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
 
