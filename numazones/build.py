@@ -29,7 +29,7 @@ from numazones.kubelet.memory_manager import NONE as NO_MEMORY
 from numazones.kubelet.memory_manager import STATIC as STATIC_MEMORY
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import InvalidPod, Pod
-from numazones.kubelet.versions import NEWEST
+from numazones.kubelet.versions import REFERENCE
 from numazones.whatif.machine_type import InvalidMachineType, aligning_settings, parse
 
 __all__ = ["configuration", "machine", "node", "pod", "pod_body"]
@@ -84,7 +84,7 @@ def machine(*, sockets: int = 1, numa: int = 1, cores: int, threads: int = 2, me
         raise InvalidMachine(str(error)) from error
 
 
-def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{NEWEST}.0") -> KubeletConfiguration:
+def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE}.0") -> KubeletConfiguration:
     """Return a kubelet's configuration; unlike ``KubeletConfiguration.from_api`` it takes no wrong word.
 
     Args:
@@ -122,7 +122,7 @@ def node(
     settings: Mapping[str, Any] | None = None,
     *,
     devices: Mapping[str, int] | None = None,
-    version: str = f"v1.{NEWEST}.0",
+    version: str = f"v1.{REFERENCE}.0",
 ) -> Node:
     """Return a node without pods.
 

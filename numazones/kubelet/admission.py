@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cpuset import CPUSet
 from numazones.kubelet import pod_level
 from numazones.kubelet.config import POLICY_NONE
@@ -262,7 +263,7 @@ class Attempt:
             self._allocate(container, demand, hint)
 
     def _merge(self, hints: Sequence[ResourceHints]) -> Hint:
-        hint, admitted = self.kubelet.topology.merge(hints, self._is_fuller)
+        hint, admitted = self.kubelet.topology.merge(hints, self._is_fuller, self._score)
         if self.observer is not None:
             self.observer(self.asking, hints, hint, admitted)
         if not admitted:
@@ -350,6 +351,8 @@ class Attempt:
 
     def _allocate_whole_cpus(self, request: int, hint: Hint) -> None:
         manager, uid = self.kubelet.cpus, self.pod.uid
+        if manager.keeps_pods and uid in self.cpus.pods:
+            return
         if emptied := self._empty_cpu_pool():
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         self.cpus = manager.allocate_pod(self.cpus, uid, request=request, affinity=hint.affinity)
@@ -359,6 +362,8 @@ class Attempt:
 
     def _allocate_whole_memory(self, total: Requests, hint: Hint) -> None:
         uid = self.pod.uid
+        if self.kubelet.memory.keeps_pods and uid in self.memory.pods:
+            return
         if emptied := self._empty_memory_pool(total):
             raise Rejection(emptied.message, reason=EMPTY_POD_SHARED_POOL)
         charged, affinity = self.kubelet.memory.allocate_pod(self.memory, requests=total, hint=hint)
@@ -429,6 +434,21 @@ class Attempt:
             mine, others = score(one), score(other)
             votes += (mine > others) - (mine < others)
         return votes > 0
+
+    def _score(self, resource: str, numa_mask: int) -> int:
+        """Return how much of a resource of NUMA nodes is allocated, in percent, at least 1; 0: unknown."""
+        if resource == CPU:
+            manager = self.kubelet.cpus
+            capacity = manager.capacity(numa_mask)
+            used = (self.cpus.exclusive_cpus() & manager.topology.cpus_in(numa_mask)).bit_count()
+        elif is_memory(resource):
+            capacity = self.kubelet.memory.total_allocatable(resource, numa_mask)
+            used = self.kubelet.memory.given(self.memory, resource, numa_mask)
+        else:
+            near = self.kubelet.devices.resources[resource].devices_near(numa_mask)
+            capacity = near.bit_count()
+            used = (near & self.devices.allocated.get(resource, 0)).bit_count()
+        return max(1, _percent(used, capacity)) if capacity else 0
 
     def _cpu_score(self, numa: int) -> int:
         """Return the exclusive CPUs in percent of the allocatable ones; 0 without the static policy."""

@@ -7,13 +7,14 @@ with a checksum over the Go values (see ``checkpoint_dump``). Formats are those 
 version with container names (V2, kubelet 1.18) and a third with pod-level sets (V3, feature gate
 PodLevelResourceManagers); the memory file likewise V1 and V2. A file does not say its version, so what
 is accepted is a checksum that fits one of them. Kubelet 1.37 adds one more version to both (CPU V4,
-memory V3), which is read here and not written: all content once more as text, with a checksum of its own.
+memory V3): all content once more as text, with a checksum of its own, after what older kubelets read.
 """
 
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from numazones import cpuset
@@ -134,8 +135,15 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
     )
 
 
-def dump_cpu_manager_state(state: CPUManagerCheckpoint) -> bytes:
-    """Write ``cpu_manager_state`` as the kubelet does."""
+def dump_cpu_manager_state(state: CPUManagerCheckpoint, *, repeated: bool = False) -> bytes:
+    """Write ``cpu_manager_state`` as the kubelet does.
+
+    Args:
+        state: what it holds.
+        repeated: write it as kubelets from 1.37 on do.
+    """
+    if repeated:
+        return _repeated(dump_cpu_manager_state, state)
     containers = {
         uid: {name: cpuset.format(cpus) for name, cpus in values.items()}
         for uid, values in state.entries.items()
@@ -188,8 +196,10 @@ def parse_memory_manager_state(blob: bytes) -> MemoryManagerCheckpoint:
     return newer_state if pod_level else MemoryManagerCheckpoint(policy, machine, entries)
 
 
-def dump_memory_manager_state(state: MemoryManagerCheckpoint) -> bytes:
-    """Write ``memory_manager_state`` as the kubelet does."""
+def dump_memory_manager_state(state: MemoryManagerCheckpoint, *, repeated: bool = False) -> bytes:
+    """Write ``memory_manager_state`` as the kubelet does; arguments as for ``dump_cpu_manager_state``."""
+    if repeated:
+        return _repeated(dump_memory_manager_state, state)
     document: dict[str, Any] = {
         "policyName": state.policy,
         "machineState": {str(numa): _node_document(node) for numa, node in state.machine.items()},
@@ -322,6 +332,18 @@ def _block_document(block: Block) -> dict[str, Any]:
 
 # Structures keep the order of Go's fields, maps are sorted by key: these are the maps.
 _MAPS = frozenset({"entries", "podEntries", "machineState", "memoryMap", "DeviceIDs", "RegisteredDevices"})
+
+
+_State = TypeVar("_State", CPUManagerCheckpoint, MemoryManagerCheckpoint)
+
+
+def _repeated(dump: Callable[[_State], bytes], state: _State) -> bytes:
+    """Return what older kubelets read, without pod-level entries, and then all content as text."""
+    content = json.loads(dump(state))
+    del content["checksum"]
+    data = _go_json(content).decode()
+    legacy: dict[str, Any] = json.loads(dump(replace(state, pod_entries={}, pod_level=False)))
+    return _go_json(legacy | {"data": data, "dataChecksum": checksum(checkpoint_dump.text(data))})
 
 
 def _go_json(document: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,8 @@ from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.kept_memory import FIELDS, HARD_EVICTION, KeptMemory
 from numazones.kubelet.versions import (
     CPU_OPTIONS,
-    NEWEST,
+    GATES,
+    REFERENCE,
     TOPOLOGY_OPTIONS,
     Maturity,
     Release,
@@ -33,6 +34,7 @@ SCOPE_CONTAINER = "container"
 SCOPE_POD = "pod"
 
 _DEFAULT_EVICTION = "100Mi"
+_OFF = frozenset({"false", "False", "FALSE", "f", "F", "0", "none", ""})
 
 
 class InvalidConfiguration(NumazonesError):
@@ -67,7 +69,7 @@ class KubeletConfiguration:
     'container'
     """
 
-    release: Release = field(default_factory=lambda: release(f"1.{NEWEST}"))
+    release: Release = field(default_factory=lambda: release(f"1.{REFERENCE}"))
     cpu_manager_policy: str = POLICY_NONE
     cpu_manager_policy_options: tuple[tuple[str, str], ...] = ()
     reserved_system_cpus: str = ""
@@ -87,7 +89,7 @@ class KubeletConfiguration:
 
     @classmethod
     def from_api(
-        cls, configuration: Mapping[str, Any], *, version: str = f"1.{NEWEST}"
+        cls, configuration: Mapping[str, Any], *, version: str = f"1.{REFERENCE}"
     ) -> "KubeletConfiguration":
         """Read a KubeletConfiguration.
 
@@ -140,6 +142,18 @@ class KubeletConfiguration:
         return self.release.pod_level(dict(self.feature_gates))
 
     @property
+    def reads_empty_pod_resources(self) -> bool:
+        """Whether a ``spec.resources`` that names nothing makes a pod BestEffort."""
+        return self.release.reads_empty_pod_resources(dict(self.feature_gates))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is not certain about decisions of this release with these options and gates."""
+        options = (*self.cpu_manager_policy_options, *self.topology_manager_policy_options)
+        gates = [name for name in GATES if self.gate(name)]
+        return self.release.doubts([*gates, *(name for name, value in options if value not in _OFF)])
+
+    @property
     def skips_claimed_devices(self) -> bool:
         """Return whether devices served by dynamic resource allocation are not assigned again."""
         return self.release.skips_claimed_devices(dict(self.feature_gates))
@@ -155,7 +169,7 @@ class KubeletConfiguration:
         ...
         numazones.kubelet.config.InvalidConfiguration: ...
         """
-        for problems in (_gate_problems(self), dict.fromkeys(_problems(self))):
+        for problems in (_locked_gates(self), _gate_problems(self), dict.fromkeys(_problems(self))):
             listed = list(problems)
             if len(listed) == 1:
                 raise InvalidConfiguration(listed[0])
@@ -301,6 +315,12 @@ def _kept_memory(configuration: Mapping[str, Any]) -> KeptMemory:
     if configuration.get("evictionHard") is None or configuration.get("mergeDefaultEvictionSettings"):
         written.setdefault(HARD_EVICTION, _DEFAULT_EVICTION)
     return KeptMemory.read({name: value for name, value in written.items() if name in FIELDS})
+
+
+def _locked_gates(config: KubeletConfiguration) -> Iterator[str]:
+    """Yield what the kubelet says to a gate that cannot be switched off; it stops at the first."""
+    for name in config.release.locked_gates(dict(config.feature_gates))[:1]:
+        yield f"cannot set feature gate {name} to false, feature is locked to true"
 
 
 def _gate_problems(config: KubeletConfiguration) -> Iterator[str]:

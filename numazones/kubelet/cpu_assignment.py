@@ -6,13 +6,22 @@ from numazones.kubelet.cpu_packing import PackingStrategy, take_packed
 from numazones.kubelet.cpu_topology import CPUTopology
 
 
-def take(topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int) -> CPUSet:
+def take(
+    topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int, *, width: int = 0
+) -> CPUSet:
     """Choose ``count`` of the available CPUs.
+
+    Args:
+        topology: the machine.
+        strategy: as the policy options and the release say.
+        available: those that may be taken.
+        count: how many to take.
+        width: the number of NUMA nodes that the Topology Manager chose; 0: none.
 
     Raises:
         Rejection: there are not enough, or the distribution miscounts.
         KubeletHang: the distribution would never end.
     """
     if strategy.distributed and count % strategy.group == 0:
-        return take_distributed(topology, strategy, available, count)
+        return take_distributed(topology, strategy, available, count, width=width)
     return take_packed(topology, strategy, available, count)

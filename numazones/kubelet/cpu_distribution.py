@@ -2,13 +2,14 @@
 
 Rules: ``cpumanager/cpu_assignment`` of kubelet 1.36: the combination of NUMA nodes, as few as
 possible, that leaves free CPUs most evenly. A quirk is kept: the search holds references into lists
-that it goes on overwriting (see ``_Slice``).
+that it goes on overwriting (see ``_Slice``). What 1.37 and 1.38 changed is in the strategy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import sqrt, trunc
 from typing import NamedTuple
 
+from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.kubelet import effort
 from numazones.kubelet.cpu_packing import CPUSelection, PackingStrategy, not_enough, take_packed
@@ -58,9 +59,9 @@ def _each_combination(items: Sequence[int], size: int, visit: Callable[[_Slice],
 
 
 def take_distributed(
-    topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int
+    topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int, *, width: int = 0
 ) -> CPUSet:
-    """Choose ``count`` of the available CPUs, a multiple of the group.
+    """Choose ``count`` of the available CPUs, a multiple of the group; ``width`` as for ``take``.
 
     Raises:
         Rejection: there are not enough, or the distribution miscounts.
@@ -73,9 +74,12 @@ def take_distributed(
         raise not_enough(count, available)
     numas = claim.numas()
     free = {numa: free for free, numa, _ in numas}
-    for size in _sizes(topology, strategy.group, count, len(free)):
-        effort.check_distribution(count, len(claim.numas()), size)
-        search = _Search(free, strategy.group, count, size)
+    sizes = _sizes(topology, strategy.group, count, len(free))
+    if strategy.keeps_width and sizes.start < width < sizes.stop:
+        sizes = range(width, sizes.stop)
+    for size in sizes:
+        effort.check_distribution(count, len(numas), size)
+        search = _Search(topology, strategy, free, count, size)
         found = search.run([numa for _, numa, _ in numas])
         if found is not None:
             return _hand_out(claim, strategy, *found)
@@ -93,6 +97,8 @@ def _sizes(topology: CPUTopology, group: int, count: int, free_numas: int) -> ra
 class _Pattern(NamedTuple):
     """Pattern that decides the balance of a combination."""
 
+    share: int
+    """CPUs that each NUMA node of the combination gives in any case."""
     after: tuple[int, ...]
     """Free CPUs per NUMA node of the combination, its even share taken."""
     places: tuple[int, ...]
@@ -104,13 +110,18 @@ class _Pattern(NamedTuple):
 class _Search:
     """The search for the best-balanced combination of a given number of NUMA nodes."""
 
-    def __init__(self, free: dict[int, int], group: int, count: int, size: int) -> None:
+    def __init__(
+        self, topology: CPUTopology, strategy: PackingStrategy, free: dict[int, int], count: int, size: int
+    ) -> None:
+        self.topology = topology
+        self.strategy = strategy
         self.free = free
-        self.group = group
+        self.group = strategy.group
         self.count = count
         self.size = size
-        self.share = count // size // group * group
+        self.share = count // size // self.group * self.group
         self.best_balance = float("inf")
+        self.best_in_one_socket = False
         self.best: tuple[_Slice, list[int]] | None = None
         # Equal numbers of free CPUs give equal balances, so each pattern is weighed once.
         self.weighed: dict[_Pattern, tuple[float, list[int]]] = {}
@@ -125,35 +136,52 @@ class _Search:
             return None
         return self.best[0].items(), self.best[1]
 
+    def _share(self, counts: Sequence[int]) -> int:
+        """Return what each NUMA node of a combination is to give, from how much of each is free."""
+        if not self.strategy.prefers_one_socket:
+            return self.share
+        return min(self.share, min(counts) // self.group * self.group)
+
     def _weigh(self, combination: _Slice) -> bool:
-        if self.best_balance == 0:
+        by_socket = self.strategy.prefers_one_socket
+        if self.best_balance == 0 and (not by_socket or self.best_in_one_socket):
             return False
         members = combination.items()
         distinct = list(dict.fromkeys(members))
         counts = [self.free[numa] for numa in members]
+        share = self._share(counts)
         if (
             sum(free // self.group for free in counts) * self.group < self.count
-            or min(counts) < self.share
+            or min(counts) < share
             or (len(distinct) < self.size and sum(self.free[numa] for numa in distinct) < self.count)
         ):
             return True
         pattern = _Pattern(
-            after=tuple(self.free[numa] - self.share * members.count(numa) for numa in distinct),
+            share,
+            after=tuple(self.free[numa] - share * members.count(numa) for numa in distinct),
             places=tuple(distinct.index(numa) for numa in members),
             others=tuple(sorted(free for numa, free in self.free.items() if numa not in distinct)),
         )
         if pattern not in self.weighed:
             self.weighed[pattern] = self._balance(pattern)
         balance, remainder = self.weighed[pattern]
-        if balance < self.best_balance:
-            self.best_balance = balance
-            self.best = (combination, [distinct[place] for place in remainder])
+        in_one_socket = by_socket and self.topology.socket_count(cpuset.of(distinct)) == 1
+        better = balance < self.best_balance
+        if in_one_socket != self.best_in_one_socket:
+            better = in_one_socket
+        if better:
+            self.best_balance, self.best_in_one_socket = balance, in_one_socket
+            self.best = (self._kept(combination), [distinct[place] for place in remainder])
         return True
+
+    def _kept(self, chosen: _Slice) -> _Slice:
+        """Return what the kubelet keeps of a combination: a reference, or a copy."""
+        return _Slice(chosen.items(), chosen.length, 0) if self.strategy.copies_combinations else chosen
 
     def _balance(self, pattern: _Pattern) -> tuple[float, list[int]]:
         """Return the best balance, and the places that take the remainder."""
-        after, places, others = pattern
-        remainder = self.count - self.share * self.size
+        share, after, places, others = pattern
+        remainder = self.count - share * self.size
         if remainder == 0:
             return _deviation((*after, *others)), []
         able = [place for place in places if after[place] >= self.group]
@@ -164,17 +192,23 @@ class _Search:
             nonlocal best, chosen
             takers = subset.items()
             left = list(after)
-            if sum(left[place] for place in takers) < remainder:
+            if self._takeable(left[place] for place in takers) < remainder:
                 return True
             self._deal(left, takers, remainder)
             balance = _deviation((*left, *others))
             if balance < best:
-                best, chosen = balance, subset
+                best, chosen = balance, self._kept(subset)
             return True
 
         for size in range(len(able), 0, -1):
             _each_combination(able, size, weigh)
         return best, [] if chosen is None else chosen.items()
+
+    def _takeable(self, left: Iterable[int]) -> int:
+        """Return how many CPUs some NUMA nodes have left over; until 1.38 also what is less than a group."""
+        if not self.strategy.counts_whole_groups:
+            return sum(left)
+        return sum(free // self.group for free in left) * self.group
 
     def _deal(self, left: list[int], takers: list[int], remainder: int) -> None:
         """Take the remainder group by group from the takers in turn."""
@@ -201,6 +235,9 @@ def _hand_out(claim: CPUSelection, strategy: PackingStrategy, chosen: list[int],
     """Take an even share from each chosen NUMA node, then the remainder in turn."""
     topology, group, count = claim.topology, strategy.group, claim.need
     share = count // len(chosen) // group * group
+    if strategy.prefers_one_socket:
+        free = min((topology.numa_cpus[numa] & claim.free).bit_count() for numa in chosen)
+        share = min(share, free // group * group)
     for numa in chosen:
         claim.take(_take_or_nothing(claim, strategy, topology.numa_cpus[numa], share))
     remainder = count - share * len(chosen)

@@ -27,12 +27,18 @@ from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable
 from numazones.kubelet.rejection import SMT_ALIGNMENT, Rejection
 from numazones.kubelet.versions import (
     ALIGN_BY_SOCKET,
+    COMBINATIONS_COPIED,
+    CORES_IN_TURN,
     CPU_ALPHA_OPTIONS,
     CPU_BETA_OPTIONS,
     DISTRIBUTE_ACROSS_CORES,
     DISTRIBUTE_ACROSS_NUMA,
+    DISTRIBUTION_ENDS,
+    DISTRIBUTION_KEEPS_WIDTH,
+    DISTRIBUTION_KNOWS_SOCKETS,
     EXCLUSIVE_CPU_OPTIONS,
     FULL_PCPUS_ONLY,
+    POD_CPUS_KEPT,
     PREFER_ALIGN_BY_UNCORE_CACHE,
     STRICT_CPU_RESERVATION,
 )
@@ -113,6 +119,8 @@ class CPUManager:
     """Whether that is so by the option strict-cpu-reservation."""
     tells_smt_cause: bool = True
     """Missing cores are told as such even where none is left."""
+    keeps_pods: bool = False
+    """A pod served as a whole that is admitted again keeps its CPUs, since 1.38; before, it gets others."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, topology: CPUTopology) -> "CPUManager":
@@ -220,7 +228,13 @@ class CPUManager:
         taken = 0
         if affinity is not None:
             aligned = allocatable & self._aligned_to(affinity)
-            taken = take(self.topology, self.strategy, aligned, min(request, aligned.bit_count()))
+            taken = take(
+                self.topology,
+                self.strategy,
+                aligned,
+                min(request, aligned.bit_count()),
+                width=affinity.bit_count(),
+            )
             if taken.bit_count() == request:
                 return taken
         return taken | take(self.topology, self.strategy, allocatable & ~taken, request - taken.bit_count())
@@ -329,6 +343,11 @@ def _static(
         group=topology.cpus_per_core if full_cores_only else 1,
         align_uncore_caches=PREFER_ALIGN_BY_UNCORE_CACHE in options,
         rounds_up_uncore_cache_rest=config.release.rounds_up_uncore_cache_rest,
+        prefers_one_socket=ALIGN_BY_SOCKET in options and config.release.follows(DISTRIBUTION_KNOWS_SOCKETS),
+        keeps_width=config.release.follows(DISTRIBUTION_KEEPS_WIDTH),
+        counts_whole_groups=config.release.follows(DISTRIBUTION_ENDS),
+        copies_combinations=config.release.follows(COMBINATIONS_COPIED),
+        takes_cores_in_turn=config.release.follows(CORES_IN_TURN),
     )
     if not reserved:
         try:
@@ -355,6 +374,7 @@ def _static(
         keeps_reserved_apart=config.workload_partitioning or STRICT_CPU_RESERVATION in options,
         strict_reservation=STRICT_CPU_RESERVATION in options,
         tells_smt_cause=config.release.tells_smt_cause,
+        keeps_pods=config.release.follows(POD_CPUS_KEPT),
     )
 
 

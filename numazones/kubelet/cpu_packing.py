@@ -7,7 +7,7 @@ more may be taken than is free where single threads are offline or sockets are u
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
@@ -32,6 +32,16 @@ class PackingStrategy:
     """prefer-align-cpus-by-uncorecache"""
     rounds_up_uncore_cache_rest: bool = True
     """The rest of a request may take a part of a core from the cache that serves it."""
+    prefers_one_socket: bool = False
+    """Distribution prefers NUMA nodes of one socket: align-by-socket, since 1.37."""
+    keeps_width: bool = False
+    """Distribution takes no fewer NUMA nodes than the Topology Manager chose, since 1.38."""
+    counts_whole_groups: bool = False
+    """Distribution counts what is left over in groups, and therefore ends, since 1.38."""
+    copies_combinations: bool = False
+    """Distribution uses the combination it chose, since 1.38; before, it may use another one."""
+    takes_cores_in_turn: bool = False
+    """Spreading goes from core to core, since 1.38; before, by the CPUs' numbers."""
 
 
 class CPUSelection:
@@ -168,14 +178,26 @@ class CPUSelection:
                 if self.need < smallest:
                     return
 
-    def take_single(self, *, spread: bool) -> None:
+    def take_single(self, strategy: PackingStrategy) -> None:
         """Take CPU by CPU: in the order of the cores, or across a socket's cores."""
-        free = self.free
-        for part in (cpus for _, _, cpus in self.sockets()) if spread else self.cores():
-            for cpu in cpuset.ids(part & free):
-                self.take(1 << cpu)
-                if self.need < 1:
-                    return
+        for cpu in self._singles(strategy):
+            self.take(1 << cpu)
+            if self.need < 1:
+                return
+
+    def _singles(self, strategy: PackingStrategy) -> Iterator[int]:
+        topology, free = self.topology, self.free
+        if not strategy.spread:
+            parts: Iterable[CPUSet] = self.cores()
+        elif not strategy.takes_cores_in_turn:
+            parts = (cpus for _, _, cpus in self.sockets())
+        else:
+            for _, socket, _ in self.sockets():
+                filled = self.sorted(topology.cores_of_socket[socket], free, free)
+                yield from in_turn([cpus & free for _, _, cpus in filled])
+            return
+        for part in parts:
+            yield from cpuset.ids(part & free)
 
 
 def take_packed(topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int) -> CPUSet:
@@ -200,10 +222,16 @@ def take_packed(topology: CPUTopology, strategy: PackingStrategy, available: CPU
     if not strategy.spread:
         claim.take_cores()
     if claim.need > 0:
-        claim.take_single(spread=strategy.spread)
+        claim.take_single(strategy)
     if claim.need > 0:
         raise Rejection("failed to allocate cpus")
     return claim.taken
+
+
+def in_turn(parts: Iterable[CPUSet]) -> Iterator[int]:
+    """Yield the lowest CPU of each part, then the second of each, and so on."""
+    for row in zip_longest(*map(cpuset.ids, parts)):
+        yield from (cpu for cpu in row if cpu is not None)
 
 
 def not_enough(count: int, available: CPUSet) -> Rejection:

@@ -82,6 +82,11 @@ class PodLevelResources:
     limits: Resources = ()
 
     @property
+    def empty(self) -> bool:
+        """Whether they name no resource at all."""
+        return not self.requests and not self.limits
+
+    @property
     def set(self) -> bool:
         """Return whether they name cpu, memory or hugepages, and so make the pod a pod-level pod."""
         return any(name == CPU or is_memory(name) for name, _ in (*self.requests, *self.limits))

@@ -7,7 +7,7 @@ them, because releasing drains nodes in ascending order whatever they were charg
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from numazones.kubelet.kept_memory import in_bytes
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import Block
 from numazones.kubelet.rejection import KubeletCrash, Rejection
+from numazones.kubelet.versions import POD_MEMORY_KEPT
 
 STATIC = "Static"
 NONE = "None"
@@ -90,6 +91,8 @@ class MemoryManager:
     """Groups are looked at once more before memory is taken from several NUMA nodes."""
     unmaskable: tuple[int, ...] = ()
     """Ids of NUMA nodes that the kubelet's sets cannot hold."""
+    keeps_pods: bool = False
+    """A pod served as a whole keeps its memory if it is admitted again, since 1.38; before, it pays twice."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, machine: Machine) -> "MemoryManager":
@@ -109,12 +112,15 @@ class MemoryManager:
         reserved = _reserved_bytes(config.reserved_memory)
         if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
             raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
-        return cls._static(machine, reserved, checks_groups=config.release.checks_memory_groups)
+        manager = cls._static(machine, reserved)
+        return replace(
+            manager,
+            checks_groups=config.release.checks_memory_groups,
+            keeps_pods=config.release.follows(POD_MEMORY_KEPT),
+        )
 
     @classmethod
-    def _static(
-        cls, machine: Machine, reserved: Mapping[tuple[int, str], int], *, checks_groups: bool
-    ) -> "MemoryManager":
+    def _static(cls, machine: Machine, reserved: Mapping[tuple[int, str], int]) -> "MemoryManager":
         pages = {
             node.id: {hugepage_type(size): number * size * 1024 for size, number in node.hugepages}
             for node in machine.numa_nodes
@@ -142,7 +148,6 @@ class MemoryManager:
             capacity=dict(sorted(capacity.items())),
             system_reserved=dict(sorted(system.items())),
             allocatable=dict(sorted(allocatable.items())),
-            checks_groups=checks_groups,
             unmaskable=machine.unmaskable,
         )
 
@@ -172,9 +177,11 @@ class MemoryManager:
         """Return hints for a Guaranteed pod as a whole.
 
         If one of its containers has blocks already, the first such container's blocks are compared
-        with the pod's total, as the kubelet does it.
+        with the pod's total, as the kubelet does it; since 1.38 those of a pod served as a whole are.
         """
         recorded = state.assignments.get(uid, {})
+        if self.keeps_pods and total and uid in state.pods:
+            return _regenerated_hints(state.pods[uid], total)
         for container in containers:
             if container in recorded and total:
                 return _regenerated_hints(recorded[container], total)
@@ -204,6 +211,10 @@ class MemoryManager:
     def total_allocatable(self, kind: str, numa_mask: int) -> int:
         """Return how many bytes NUMA nodes could give together on an empty node."""
         return _sum(self.allocatable[kind], self._positions(numa_mask)) if kind in self.allocatable else 0
+
+    def given(self, state: MemoryState, kind: str, numa_mask: int) -> int:
+        """Return how many bytes of NUMA nodes containers have."""
+        return _sum(state.reserved[kind], self._positions(numa_mask)) if kind in state.reserved else 0
 
     def fewest_numas(self, requests: Requests) -> int:
         """Return the least number of NUMA nodes that hold the requests on an empty node, or all of them."""

@@ -89,7 +89,7 @@ class Pod:
         Who knows the node asks its kubelet instead (``Kubelet.reading``).
 
         Args:
-            level: what the kubelet makes of pod-level resources; by default what the newest release does.
+            level: what the kubelet makes of pod-level resources; by default what the reference release does.
 
         >>> from numazones import build
         >>> build.pod(cpu=2, memory="1Gi").reading().total.cpus

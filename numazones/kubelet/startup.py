@@ -32,9 +32,15 @@ class KubeletManagers:
     devices: DeviceManager
     pod_level: PodLevel
     """What it makes of pod-level resources."""
+    reads_empty_pod_resources: bool
+    """Even those that name nothing decide the QoS class."""
+    doubts: tuple[str, ...]
+    """What is not certain about its decisions, see ``Release.doubts``."""
 
     def reading(self, pod: Pod) -> PodDemand:
         """Return what its managers see in a pod."""
+        if pod.resources is not None and pod.resources.empty and not self.reads_empty_pod_resources:
+            return pod.reading(PodLevel.DROPPED)
         return pod.reading(self.pod_level)
 
     @classmethod
@@ -67,6 +73,8 @@ class KubeletManagers:
             config=config,
             machine=machine,
             pod_level=config.pod_level,
+            reads_empty_pod_resources=config.reads_empty_pod_resources,
+            doubts=config.doubts,
             topology=TopologyManager.start(config, machine),
             cpus=CPUManager.start(config, CPUTopology(machine)),
             memory=MemoryManager.start(config, machine),

@@ -31,15 +31,25 @@ from numazones.kubelet.hints import Hint, ResourceHints, masks_of_size
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.rejection import KubeletCrash
 from numazones.kubelet.versions import (
+    ALLOCATION_STRATEGY,
     MAX_ALLOWABLE,
     PREFER_CLOSEST,
     PREFER_MOST_ALLOCATED,
+    SCORE_WEIGHTS,
     TOPOLOGY_ALPHA_OPTIONS,
     TOPOLOGY_BETA_OPTIONS,
 )
 
 TieBreaker = Callable[[int, int], bool]
 """Whether the first of two NUMA ids is to be preferred to the second; False: undecided as well."""
+Scorer = Callable[[str, int], int]
+"""(resource, NUMA mask) → how much of it is allocated there, in per cent, at least 1; 0: not known."""
+
+MOST_ALLOCATED, LEAST_ALLOCATED, NO_STRATEGY = "most-allocated", "least-allocated", "none"
+_STRATEGIES = {MOST_ALLOCATED: -1, LEAST_ALLOCATED: 1, NO_STRATEGY: 0}
+_MAX_WEIGHT = 100
+_Weighed = tuple[int, int, int]
+"""(NUMA mask, sum of weights, sum of weighted scores) of some hints merged."""
 
 DEFAULT_MAX_NUMA_NODES = 8
 
@@ -57,6 +67,10 @@ class TopologyManager:
     """NUMA id → distances, indexed by NUMA id as the kubelet does."""
     unmaskable: tuple[int, ...] = ()
     """Ids of NUMA nodes that the kubelet's sets cannot hold."""
+    strategy: int = 0
+    """numa-allocation-strategy: the sign with which scores sort; 0: they don't count."""
+    weights: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """numa-score-weights: resource → weight; 1 for the others."""
 
     @classmethod
     def start(cls, config: KubeletConfiguration, machine: Machine) -> "TopologyManager":
@@ -67,22 +81,26 @@ class TopologyManager:
         """
         if config.topology_manager_policy == POLICY_NONE:
             return cls(POLICY_NONE, pod_scope=False, numa_mask=machine.numa_mask)
-        options, max_allowable = _options(config)
-        closest = PREFER_CLOSEST in options
+        options = _Options.read(config)
+        closest = PREFER_CLOSEST in options.on
         if closest and any(node.distances is None for node in machine.numa_nodes):
             raise InvalidConfiguration(
                 "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
             )
-        if len(machine.numa_nodes) > max_allowable:
-            raise InvalidConfiguration(f"unsupported on machines with more than {max_allowable} NUMA Nodes")
+        if len(machine.numa_nodes) > options.max_allowable:
+            raise InvalidConfiguration(
+                f"unsupported on machines with more than {options.max_allowable} NUMA Nodes"
+            )
         return cls(
             policy=config.topology_manager_policy,
             pod_scope=config.topology_manager_scope == SCOPE_POD,
             numa_mask=machine.numa_mask,
             prefer_closest=closest and config.topology_manager_policy != SINGLE_NUMA_NODE,
             prefer_most_allocated=(
-                PREFER_MOST_ALLOCATED in options and config.topology_manager_policy == SINGLE_NUMA_NODE
+                PREFER_MOST_ALLOCATED in options.on and config.topology_manager_policy == SINGLE_NUMA_NODE
             ),
+            strategy=options.strategy,
+            weights=options.weights,
             distances={node.id: node.distances or () for node in machine.numa_nodes},
             unmaskable=machine.unmaskable,
         )
@@ -92,7 +110,10 @@ class TopologyManager:
         effort.check_ids(self.unmaskable, f"topologyManagerPolicy {self.policy}")
 
     def merge(
-        self, hints: Sequence[ResourceHints], tie_breaker: TieBreaker | None = None
+        self,
+        hints: Sequence[ResourceHints],
+        tie_breaker: TieBreaker | None = None,
+        score: Scorer | None = None,
     ) -> tuple[Hint, bool]:
         """Return the merged hint, and whether the policy admits it.
 
@@ -109,12 +130,12 @@ class TopologyManager:
         if candidates is None:
             return Hint(None if single else self.numa_mask, True), True
         if candidates:
-            affinity = self._choose(candidates, tie_breaker)
+            affinity = self._choose(candidates, hints, tie_breaker, score)
             if single and affinity == self.numa_mask:
                 return Hint(None, True), True
             return Hint(affinity, True), True
         if self.policy == BEST_EFFORT:
-            return self.merge_non_preferred(hints), True
+            return self.merge_non_preferred(hints, score), True
         return Hint(None, False), False
 
     def _preferred_masks(self, hints: Iterable[ResourceHints], *, single: bool) -> set[int] | None:
@@ -131,15 +152,53 @@ class TopologyManager:
                 return common
         return common
 
-    def _choose(self, candidates: set[int], tie_breaker: TieBreaker | None) -> int:
+    def _choose(
+        self,
+        candidates: set[int],
+        hints: Iterable[ResourceHints],
+        tie_breaker: TieBreaker | None,
+        score: Scorer | None,
+    ) -> int:
         if len(candidates) == 1:
             return next(iter(candidates))
         if self.prefer_most_allocated and tie_breaker is not None:
             return _best_in_one_pass(candidates, tie_breaker)
-        if not self.prefer_closest:
-            return min(candidates, key=lambda mask: (mask.bit_count(), mask))
-        self._check_distances(candidates)
-        return min(candidates, key=self._closeness)
+        if self.prefer_closest:
+            self._check_distances(candidates)
+        if self.strategy and score is not None:
+            scores = self._scores(candidates, hints, score)
+            return min(candidates, key=lambda mask: (*self._width(mask), scores[mask], mask))
+        return min(candidates, key=lambda mask: (*self._width(mask), mask))
+
+    def _width(self, mask: int) -> tuple[int, int]:
+        """Return the sorting key of structure: fewer nodes, then, if so configured, nearer to each other."""
+        return self._closeness(mask)[:2] if self.prefer_closest else (mask.bit_count(), 0)
+
+    def _scores(
+        self, candidates: Iterable[int], hints: Iterable[ResourceHints], score: Scorer
+    ) -> dict[int, int]:
+        """Return what sorts masks that every resource prefers by how much of them is allocated."""
+        resources = [resource.resource for resource in hints if resource.any_numa is None]
+        merged = {}
+        for mask in candidates:
+            weighed = (mask, 0, 0)
+            for resource in resources:
+                weighed = self._weighed(weighed, resource, mask, score)
+            merged[mask] = self._sign(weighed)
+        return merged
+
+    def _weighed(self, merged: _Weighed, resource: str, mask: int, score: Scorer) -> _Weighed:
+        """Merge one hint with others."""
+        common, weights, sums = merged
+        value, weight = score(resource, mask), self.weights.get(resource, 1)
+        if not value:
+            weight = 0
+        return common & mask, weights + weight, sums + weight * value
+
+    def _sign(self, merged: _Weighed) -> int:
+        """Return the weighted average of scores, rounded down, with the sign of the strategy."""
+        _, weights, sums = merged
+        return self.strategy * (sums // weights) if weights else 0
 
     def _closeness(self, mask: int) -> tuple[int, int, int]:
         """Return the sorting key: fewer nodes, then nearer to each other, then lower ids."""
@@ -165,33 +224,55 @@ class TopologyManager:
                     f"{cpuset.format(mask)}, but the ids of this machine's NUMA nodes have gaps"
                 )
 
-    def merge_non_preferred(self, hints: Sequence[ResourceHints]) -> Hint:
+    def merge_non_preferred(self, hints: Sequence[ResourceHints], score: Scorer | None = None) -> Hint:
         """Return the merged hint where no mask is preferred by every resource."""
-        masks = [(*resource.preferred, *resource.others()) for resource in hints if resource.any_numa is None]
+        lists = [
+            (resource.resource, (*resource.preferred, *resource.others()))
+            for resource in hints
+            if resource.any_numa is None
+        ]
         # A resource without any hint cannot be had; it spoils the preference but restricts nothing.
-        masks = [listed for listed in masks if listed]
+        lists = [(resource, listed) for resource, listed in lists if listed]
+        masks = [listed for _, listed in lists]
         if not masks:
             return Hint(self.numa_mask, False)
         widest_need = max([min(map(int.bit_count, listed)) for listed in masks])
-        at_once = self._best_of_size(masks, widest_need)
-        if at_once is not None:
-            return Hint(at_once, False)
-        intersections = self._intersections(masks)
+        scores: dict[int, int] = {}
+        if self.strategy and score is not None:
+            scores = self._best_scores(lists, score)
+            intersections = list(scores)
+        else:
+            at_once = self._best_of_size(masks, widest_need)
+            if at_once is not None:
+                return Hint(at_once, False)
+            intersections = self._intersections(masks)
         if not intersections:
             return Hint(self.numa_mask, False)
         if self.prefer_closest:
             self._check_distances(intersections)
 
-        def rank(mask: int) -> tuple[int, int, int, int]:
-            size = mask.bit_count()
-            distance = self._closeness(mask)[1] if self.prefer_closest else 0
+        def rank(mask: int) -> tuple[int, int, int, int, int]:
+            size, distance = self._width(mask)
+            score = scores.get(mask, 0)
             if size == widest_need:
-                return 0, 0, distance, mask
+                return 0, 0, distance, score, mask
             if size < widest_need:
-                return 1, -size, distance, mask
-            return 2, size, distance, mask
+                return 1, -size, distance, score, mask
+            return 2, size, distance, score, mask
 
         return Hint(min(intersections, key=rank), False)
+
+    def _best_scores(self, lists: Iterable[tuple[str, Iterable[int]]], score: Scorer) -> dict[int, int]:
+        """Return every non-empty intersection of one mask per list, with what sorts the best way to it."""
+        merged: set[_Weighed] = {(self.numa_mask, 0, 0)}
+        for resource, masks in lists:
+            found = {self._weighed(before, resource, mask, score) for before in merged for mask in masks}
+            merged = {weighed for weighed in found if weighed[0]}
+        best: dict[int, int] = {}
+        for weighed in merged:
+            sign = self._sign(weighed)
+            best[weighed[0]] = min(sign, best.get(weighed[0], sign))
+        return best
 
     def _best_of_size(self, lists: Sequence[tuple[int, ...]], size: int) -> int | None:
         """Return the best intersection of so many nodes if it shows without making them all, else None.
@@ -280,13 +361,42 @@ def _expand(index: int, ids: tuple[int, ...]) -> int:
     return sum(1 << numa for position, numa in enumerate(ids) if index >> position & 1)
 
 
-def _options(config: KubeletConfiguration) -> tuple[set[str], int]:
-    """Return the options that are on, and the greatest number of NUMA nodes allowed."""
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """The policy options, read."""
+
+    on: frozenset[str] = frozenset()
+    max_allowable: int = DEFAULT_MAX_NUMA_NODES
+    strategy: int = 0
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, config: KubeletConfiguration) -> "_Options":
+        """Read them as the kubelet does."""
+        _check_available(config)
+        options = dict(config.topology_manager_policy_options)
+        limit, strategy = options.pop(MAX_ALLOWABLE, None), options.pop(ALLOCATION_STRATEGY, NO_STRATEGY)
+        weights = options.pop(SCORE_WEIGHTS, "")
+        on = set()
+        for name, value in options.items():
+            try:
+                if go.parse_bool(value):
+                    on.add(name)
+            except ValueError as error:
+                raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
+        return cls(
+            frozenset(on),
+            DEFAULT_MAX_NUMA_NODES if limit is None else _max_allowable(limit),
+            _strategy(strategy or NO_STRATEGY),
+            _weights(weights),
+        )
+
+
+def _check_available(config: KubeletConfiguration) -> None:
+    """Reject options that the release does not know, or that a gate hides."""
     known = config.release.topology_options
     alpha, beta = config.gate(TOPOLOGY_ALPHA_OPTIONS), config.gate(TOPOLOGY_BETA_OPTIONS)
-    options: set[str] = set()
-    max_allowable = DEFAULT_MAX_NUMA_NODES
-    for name, value in config.topology_manager_policy_options:
+    for name, _ in config.topology_manager_policy_options:
         if name not in known:
             raise InvalidConfiguration(f"unknown Topology Manager Policy option: {go.quote(name)}")
         hidden = option_unavailable(known[name], alpha=alpha, beta=beta)
@@ -295,15 +405,42 @@ def _options(config: KubeletConfiguration) -> tuple[set[str], int]:
             if config.release.writes_topology_texts_in_lower_case:
                 subject = subject.lower()
             raise InvalidConfiguration(f"{subject} not enabled, but option {go.quote(name)} provided")
-        if name == MAX_ALLOWABLE:
-            max_allowable = _max_allowable(value)
-            continue
-        try:
-            if go.parse_bool(value):
-                options.add(name)
-        except ValueError as error:
-            raise InvalidConfiguration(f"bad value for option {go.quote(name)}: {error}") from error
-    return options, max_allowable
+
+
+def _strategy(value: str) -> int:
+    if value not in _STRATEGIES:
+        known = " ".join(map(go.quote, sorted(_STRATEGIES)))
+        raise InvalidConfiguration(
+            f"bad value for option {go.quote(ALLOCATION_STRATEGY)}: {go.quote(value)} "
+            f"must be one of [{known}]"
+        )
+    return _STRATEGIES[value]
+
+
+def _weights(value: str) -> dict[str, int]:
+    """Read ``resource=weight,…``; blanks and empty entries are allowed."""
+    weights: dict[str, int] = {}
+    for entry in filter(None, map(str.strip, value.split(","))):
+        name, found, weight = map(str.strip, entry.partition("="))
+        problem = ""
+        if not found:
+            problem = f"invalid weight entry {go.quote(entry)}: expected resource=weight"
+        elif not name:
+            problem = f"empty resource name in weight entry {go.quote(entry)}"
+        else:
+            try:
+                weights[name] = go.parse_int(weight)
+            except ValueError as error:
+                problem = f"invalid weight value for {go.quote(name)}: {error}"
+        if problem:
+            raise InvalidConfiguration(f"bad value for option {go.quote(SCORE_WEIGHTS)}: {problem}")
+    for name, number in sorted(weights.items()):
+        if not 0 <= number <= _MAX_WEIGHT:
+            raise InvalidConfiguration(
+                f"bad value for option {go.quote(SCORE_WEIGHTS)}: weight for {go.quote(name)} "
+                f"must be in range [0, {_MAX_WEIGHT}], got {number}"
+            )
+    return weights
 
 
 def _max_allowable(value: str) -> int:

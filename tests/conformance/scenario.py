@@ -8,7 +8,7 @@ from numazones.kubelet.config import KubeletConfiguration, reservations
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
-from numazones.kubelet.versions import NEWEST, release
+from numazones.kubelet.versions import REFERENCE, release
 
 # The vectors were made with these gates on; a scenario's own featureGates come on top.
 _GATES = {
@@ -82,7 +82,7 @@ def configuration(kubelet: Mapping[str, Any]) -> KubeletConfiguration:
     """
     gates = {**_GATES, **(kubelet.get("featureGates") or {})}
     return KubeletConfiguration(
-        release=release(kubelet.get("version") or f"1.{NEWEST}"),
+        release=release(kubelet.get("version") or f"1.{REFERENCE}"),
         cpu_manager_policy=kubelet.get("cpuManagerPolicy") or "none",
         cpu_manager_policy_options=_options(kubelet, "cpuManagerPolicyOptions"),
         reserved_system_cpus=kubelet.get("reservedSystemCPUs") or "",

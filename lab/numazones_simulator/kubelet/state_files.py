@@ -22,6 +22,7 @@ from numazones.kubelet.checkpoints import (
 from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.device_manager import NO_NUMA, DeviceResource
 from numazones.kubelet.node import Node
+from numazones.kubelet.versions import STATE_FILES_REPEATED
 
 DEVICE_PLUGINS = "device-plugins"
 
@@ -36,8 +37,10 @@ class KubeletFiles:
 
     def write(self, node: Node) -> None:
         """Bring the files up to date with what the node has assigned."""
-        self._replace(CPU_MANAGER_STATE, dump_cpu_manager_state(cpu_manager_state(node)))
-        self._replace(MEMORY_MANAGER_STATE, dump_memory_manager_state(memory_manager_state(node)))
+        repeated = node.config.release.follows(STATE_FILES_REPEATED)
+        cpus, memory = cpu_manager_state(node), memory_manager_state(node)
+        self._replace(CPU_MANAGER_STATE, dump_cpu_manager_state(cpus, repeated=repeated))
+        self._replace(MEMORY_MANAGER_STATE, dump_memory_manager_state(memory, repeated=repeated))
         self._replace(
             f"{DEVICE_PLUGINS}/{DEVICE_CHECKPOINT}", dump_device_manager_state(device_manager_state(node))
         )

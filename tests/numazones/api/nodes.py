@@ -11,7 +11,7 @@ from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.versions import NEWEST, Release
+from numazones.kubelet.versions import REFERENCE, Release
 from tests.numazones.kubelet.building import cpu_option_sets
 
 GIB = 1 << 30
@@ -59,7 +59,7 @@ def machines(draw: st.DrawFn) -> Machine:
 def configurations(draw: st.DrawFn, machine: Machine) -> KubeletConfiguration:
     """Every combination of policies, with options that go with each other."""
     policy = draw(st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]))
-    options = draw(st.sampled_from(cpu_option_sets(Release(NEWEST), policy=policy, alpha=False)))
+    options = draw(st.sampled_from(cpu_option_sets(Release(REFERENCE), policy=policy, alpha=False)))
     static_cpus, static_memory = draw(st.booleans()), draw(st.booleans())
     reserved = (MemoryReservation(machine.numa_nodes[0].id, (("memory", quantity.parse("500Mi")),)),)
     return KubeletConfiguration(

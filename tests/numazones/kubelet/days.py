@@ -18,7 +18,12 @@ RELEASES = tuple(release(f"1.{minor}") for minor in range(OLDEST, NEWEST + 1))
 POD_LEVEL_GATES: tuple[dict[str, bool], ...] = (
     {},
     {"PodLevelResources": True, "PodLevelResourceManagers": True},
-    {"PodLevelResources": False, "InPlacePodLevelResourcesVerticalScaling": False},
+    {
+        "PodLevelResources": False,
+        "InPlacePodLevelResourcesVerticalScaling": False,
+        "PodLevelResourcesFixDefaulting": False,
+        "PodLevelResourcesFixKubeletQOSClass": False,
+    },
 )
 
 

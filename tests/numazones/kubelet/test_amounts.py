@@ -18,7 +18,7 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.startup import KubeletManagers
-from numazones.kubelet.versions import NEWEST, Release
+from numazones.kubelet.versions import REFERENCE, Release
 from numazones.placement.fragmentation import zones_of
 from numazones.prediction.forecast import Forecast, PodKind, ask
 from tests.laws import examples
@@ -46,7 +46,7 @@ def configurations(draw: st.DrawFn) -> tuple[Machine, KubeletConfiguration]:
         policy,
         scope=draw(st.sampled_from(("container", "pod"))),
         memory=draw(st.sampled_from(("Static", "None"))),
-        cpu_options=draw(st.sampled_from(cpu_option_sets(Release(NEWEST), policy=policy))),
+        cpu_options=draw(st.sampled_from(cpu_option_sets(Release(REFERENCE), policy=policy))),
         options={} if policy == "none" else closest,
     )
     return hardware, config

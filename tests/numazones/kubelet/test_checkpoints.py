@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from tests.places import DATA
 
 SAMPLE = DATA / "recordings"
-FORMATS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
+FORMATS: dict[str, tuple[Callable[[bytes], Any], Callable[..., bytes]]] = {
     CPU_MANAGER_STATE: (parse_cpu_manager_state, dump_cpu_manager_state),
     MEMORY_MANAGER_STATE: (parse_memory_manager_state, dump_memory_manager_state),
     DEVICE_CHECKPOINT: (parse_device_manager_state, dump_device_manager_state),
@@ -157,6 +158,42 @@ def test_the_checksum_of_a_text_is_that_of_a_kubelet() -> None:
         '{"entries":{"pod1":{"ContainerResources":{"container1":{"requests":{"cpu":"1Ki","memory":"1Ki"}}}}}}'
     )
     assert checkpoint_dump.checksum(checkpoint_dump.text(data)) == 1178570812
+
+
+@pytest.mark.parametrize("file", [CPU_MANAGER_STATE, MEMORY_MANAGER_STATE])
+@pytest.mark.parametrize("pod_level", [True, False])
+def test_files_of_1_37_are_written_so_that_older_kubelets_read_them(
+    file: str,
+    pod_level: bool,  # noqa: FBT001
+) -> None:
+    parse, dump = FORMATS[file]
+    blocks = (Block(0b1, "memory", 1 << 30),)
+    table = {"memory": MemoryTable(4 << 30, 0, 4 << 30, 1 << 30, 3 << 30)}
+    states = {
+        CPU_MANAGER_STATE: CPUManagerCheckpoint(
+            "static",
+            0b11,
+            {"uid": {"app": 0b1100}},
+            {"uid": 0b1100} if pod_level else {},
+            pod_level=pod_level,
+        ),
+        MEMORY_MANAGER_STATE: MemoryManagerCheckpoint(
+            "Static",
+            {0: NUMANodeState(1, table, 0b1)},
+            {"uid": {"app": blocks}},
+            {"uid": blocks} if pod_level else {},
+            pod_level=pod_level,
+        ),
+    }
+    blob = dump(states[file], repeated=True)
+    document = json.loads(blob)
+    assert list(document)[-3:] == ["checksum", "data", "dataChecksum"]
+    assert document["dataChecksum"] == checkpoint_dump.checksum(checkpoint_dump.text(document["data"]))
+    assert ("podEntries" in json.loads(document["data"])) == pod_level
+    assert parse(blob) == replace(states[file], pod_level=True)
+    del document["data"], document["dataChecksum"]
+    older = parse(json.dumps(document).encode())
+    assert older == replace(states[file], pod_entries={}, pod_level=False)
 
 
 def test_a_cpu_manager_state_of_1_37_is_read_from_its_data() -> None:

@@ -21,14 +21,14 @@ from tests.numazones.kubelet.building import configuration, container, machine, 
         ("v1.36.2", 36),
         ("v1.33.0-rc.1", 33),
         ("1.34.1+k3s1", 34),
-        ("v1.99.0", 36),
+        ("v1.99.0", 38),
         (" 1.35 ", 35),
     ],
 )
 def test_versions_are_read_and_newer_ones_taken_for_the_newest(version: str, minor: int) -> None:
     assert release(version).minor == minor
     assert str(release(version)) == f"1.{minor}"
-    assert release(version).newer == ("1.99" if "1.99" in version else "")
+    assert release(version).unread == ("1.99" if "1.99" in version else "")
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2.0", "1", "v1.x", "1.30.4"])

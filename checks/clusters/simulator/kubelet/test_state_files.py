@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 from numazones import cpuset
@@ -53,6 +54,17 @@ def test_the_files_say_what_is_assigned(tmp_path: Path) -> None:
     assert (entry.pod_uid, entry.container, entry.resource) == ("p1", "c", NIC)
     assert dict(entry.devices) == {-1: ("c",), 0: ("a", "b"), 1: ("b",)}
     assert dict(devices.registered) == {NIC: ("a", "b", "c")}
+
+
+def test_kubelets_of_1_37_repeat_what_is_assigned(tmp_path: Path) -> None:
+    spec = NodeSpec("n1", MACHINE, configuration(MACHINE, reserved_cpus="0,8"), version="v1.37.0")
+    simulated = SimulatedKubelet(spec)
+    assert simulated.admit(pod("p1", cpus="2")).rejection is None
+    KubeletFiles(tmp_path).write(simulated.node)
+    cpu, memory = ((tmp_path / name).read_bytes() for name in ("cpu_manager_state", "memory_manager_state"))
+    assert all("p1" in json.loads(json.loads(blob)["data"])["entries"] for blob in (cpu, memory))
+    assert checkpoints.parse_cpu_manager_state(cpu).entries["p1"]
+    assert checkpoints.parse_memory_manager_state(memory).entries["p1"]
 
 
 def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
