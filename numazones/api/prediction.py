@@ -233,6 +233,9 @@ class AdmissionPredictionStatus(APIModel):
         )
     )
     candidates: tuple[Candidate, ...] = list_of(64, "Best first.")
+    doubts: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
+        16, "What is not certain about it, because not all is known of a kubelet's release."
+    )
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
     outcome: PredictionOutcome | None = optional("What became of the pod once it had a node.")

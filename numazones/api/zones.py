@@ -48,6 +48,7 @@ from numazones.wording import pluralize
 
 __all__ = [
     "IncompleteZones",
+    "OptionUnknown",
     "Remember",
     "ZonesNotReady",
     "build_zones",
@@ -78,6 +79,10 @@ class ZonesNotReady(NumazonesError):
     """The node's state is not known: its zones say so, or leave out what is needed."""
 
 
+class OptionUnknown(NumazonesError):
+    """A running kubelet has a policy option that is not modelled for its release."""
+
+
 def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) -> Node:
     """Return the admission state that the zones of one node describe.
 
@@ -89,6 +94,7 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) ->
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
         ZonesNotReady: the exporter could not read something; the message says what.
+        OptionUnknown: the kubelet has an option that is not modelled.
         InvalidConfiguration, InvalidNodeState, InvalidMachine, InvalidQuantity, InvalidCPUSet,
         UnsupportedVersion: what the zones describe cannot be, or is not modelled.
 
@@ -103,7 +109,13 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) ->
 
     def start() -> Started:
         machine = remember(_machine_key(statuses), lambda: _machine(statuses))
-        return Started.start(_configuration(settings, statuses), machine, _devices(statuses))
+        config = _configuration(settings, statuses)
+        for option in config.unknown_options:
+            raise OptionUnknown(
+                f"its kubelet {settings.version} runs with the policy option {option}, which is not known of "
+                f"kubelet {config.release.unread or config.release}: what it decides is not known"
+            )
+        return Started.start(config, machine, _devices(statuses))
 
     kubelet = remember(_kubelet_key(statuses, settings), start)
     holders = _Holders(statuses)

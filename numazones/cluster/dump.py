@@ -10,7 +10,7 @@ from typing import Any, Self
 from numazones.api.claimed_devices import claimed_devices
 from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.workload_partitioning import with_partitioning
-from numazones.api.zones import node_from_zones
+from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
 from numazones.cluster.sharing import Sharing
@@ -30,6 +30,17 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 OBJECTS_MISSING = "ObjectsMissing"
 """Reason of a node whose zones name a placement model, where what that decides from has not been read."""
+
+
+OPTION_UNKNOWN = "OptionUnknown"
+"""Reason of a node whose kubelet has a policy option that is not modelled."""
+ZONES_UNREADABLE = "ZonesUnreadable"
+"""Reason of a node whose zones cannot be used otherwise."""
+
+
+def zones_unreadable(error: NumazonesError) -> Unknown:
+    """Return why a node is unknown whose zones cannot be turned into a state."""
+    return Unknown(OPTION_UNKNOWN if isinstance(error, OptionUnknown) else ZONES_UNREADABLE, str(error))
 
 
 class ObjectsMissing(UnreadableNode):
@@ -215,7 +226,7 @@ def _with_zones(node: ClusterNode, zones: Sequence[NUMAZone], sharing: Sharing) 
         state = node_from_zones(zones, remember=sharing.remember)
         return replace(node.with_state(state), claimed=claimed_devices(zones))
     except NumazonesError as error:
-        return node.with_placement(Unknown("ZonesUnreadable", str(error)))
+        return node.with_placement(zones_unreadable(error))
 
 
 def _published_placement(zones: Iterable[NUMAZone]) -> ZonePlacement | None:

@@ -24,6 +24,7 @@ from numazones.kubelet.versions import (
     Maturity,
     Release,
     release,
+    unreleased_options,
 )
 
 POLICY_NONE = "none"
@@ -152,6 +153,22 @@ class KubeletConfiguration:
         options = (*self.cpu_manager_policy_options, *self.topology_manager_policy_options)
         gates = [name for name in GATES if self.gate(name)]
         return self.release.doubts([*gates, *(name for name, value in options if value not in _OFF)])
+
+    @property
+    def unknown_options(self) -> tuple[str, ...]:
+        """Return the policy options that the release does not know, and does not start with."""
+        cpus, topology = self.cpu_manager_policy_options, self.topology_manager_policy_options
+        counted = (
+            *(() if self.cpu_manager_policy == POLICY_NONE else cpus),
+            *(() if self.topology_manager_policy == POLICY_NONE else topology),
+        )
+        known = self.release.cpu_options | self.release.topology_options
+        return tuple(option for option, _ in counted if option not in known)
+
+    @property
+    def unreleased_options(self) -> tuple[str, ...]:
+        """Return sentences about options that no release knows."""
+        return unreleased_options(option for option, _ in self.topology_manager_policy_options)
 
     @property
     def skips_claimed_devices(self) -> bool:

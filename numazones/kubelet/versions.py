@@ -10,7 +10,7 @@ options are rejected by name.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
@@ -400,15 +400,16 @@ class Release:
         return self.minor >= _TOPOLOGY_TEXTS_LOWER_CASE_SINCE
 
 
-def is_newer_than_modelled(version: str) -> bool:
-    """Return whether a version such as ``v1.40.0`` is of a release to which older rules are applied."""
-    match = _VERSION.fullmatch(version.strip())
-    return match is not None and match[1] == "1" and int(match[2]) > NEWEST
+def unreleased_options(options: Iterable[str]) -> tuple[str, ...]:
+    """Return sentences about the options that no kubelet release knows.
 
-
-def unreleased_options(options: Mapping[str, str]) -> list[str]:
-    """Return the options, by name, that no kubelet release knows."""
-    return sorted(UNRELEASED_OPTIONS & options.keys())
+    >>> unreleased_options(["numa-score-weights", "full-pcpus-only"])
+    ('option numa-score-weights is in no release: a released kubelet does not start with it',)
+    """
+    return tuple(
+        f"option {option} is in no release: a released kubelet does not start with it"
+        for option in sorted(UNRELEASED_OPTIONS.intersection(options))
+    )
 
 
 def release(version: str) -> Release:

@@ -29,7 +29,7 @@ from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
-from numazones.prediction import headline
+from numazones.prediction import doubts, headline
 from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 
@@ -106,6 +106,8 @@ class Prediction:
     """Best first."""
     possible: bool = True
     """False: the nodes that are meant for the pod would not take it even if no other pod were there."""
+    doubts: tuple[str, ...] = ()
+    """What is not certain about it because of the kubelets' releases; each names its nodes."""
 
     @property
     def model(self) -> str:
@@ -431,7 +433,15 @@ class Forecast:
             reasons=self._reasons(verdict, found),
             candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].possible,
+            doubts=self._doubts(),
         )
+
+    def _doubts(self) -> tuple[str, ...]:
+        found: dict[str, list[str]] = {}
+        for verdict, alike in self._alike.items():
+            for doubt in verdict.doubts:
+                found.setdefault(doubt, []).extend(alike.names)
+        return doubts.sentences(found)
 
     @property
     def nearest(self) -> tuple[str, ...]:
@@ -461,6 +471,9 @@ class Forecast:
         if isinstance(placement, Unknown):
             return _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
         verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
+        uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
+        if uncertain and verdict.standing is not NodeAnswer.UNKNOWN:
+            verdict = replace(verdict, doubts=uncertain)
         return _allocating(self.kind, self._requests, node, verdict)
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:

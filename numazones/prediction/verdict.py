@@ -56,6 +56,8 @@ class NodeVerdict:
     """Whether the node would have what the pod asks for if no other pod were there."""
     by_amounts: bool = field(default=False, compare=False, repr=False)
     """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
+    doubts: tuple[str, ...] = ()
+    """What is not certain about the release of its kubelet, where that decided (``Release.doubts``)."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
 

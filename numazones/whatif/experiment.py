@@ -14,8 +14,9 @@ from statistics import NormalDist, fmean, stdev
 from typing import Annotated, Self
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.config import InvalidConfiguration
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.placement.fragmentation import Shape, fragmentation
+from numazones.prediction import doubts
 from numazones.prediction.node_choice import NodeChoice
 from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
@@ -42,6 +43,15 @@ class Variant:
     def __str__(self) -> str:
         return " ".join(f"{key}={value}" for key, value in self.settings) or "as it is"
 
+    @property
+    def configurations(self) -> Iterator[tuple[str, KubeletConfiguration]]:
+        """Yield (node, configuration of its kubelet)."""
+        for node in self.nodes:
+            if isinstance(node, NodeTemplate):
+                yield node.node.name, node.config
+            elif node.state is not None:
+                yield node.name, node.state.config
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
@@ -64,6 +74,16 @@ class Experiment:
         """
         for variant in self.variants:
             _nodes(variant)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return what is not certain because of the kubelets' releases, or options that are in none."""
+        found: dict[str, dict[str, None]] = {}
+        for variant in self.variants:
+            for name, config in variant.configurations:
+                for doubt in (*config.doubts, *config.unreleased_options):
+                    found.setdefault(doubt, {})[name] = None
+        return doubts.sentences(found)
 
 
 def _nodes(variant: Variant) -> list[ClusterNode]:
@@ -156,6 +176,9 @@ class Comparison:
     asked: Annotated[int, "Runs that were to be made."]
     shape: Annotated[Shape | None, "CPUs that no further such pod can use are stranded.", _text]
     variants: Annotated[tuple[VariantFigures, ...], "The first is what the others are compared with."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelets' releases and options; mostly none."
+    ] = ()
 
 
 def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Comparison:
@@ -171,7 +194,7 @@ def compare(experiment: Experiment, runs: Sequence[Run], *, asked: int) -> Compa
         measures = {name: Estimate.of([row[name] for row in column]) for name in column[0]}
         differences = {} if column is first else {name: _difference(name, first, column) for name in measures}
         compared.append(VariantFigures(dict(variant.settings), measures, differences))
-    return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared))
+    return Comparison(experiment.seed, len(runs), asked, experiment.shape, tuple(compared), experiment.doubts)
 
 
 def _difference(

@@ -86,6 +86,7 @@ def _waiting_document(item: WaitingPod) -> dict[str, Any]:
         "verdict": prediction.verdict,
         "sentence": prediction.sentence,
         "hopeless": prediction.hopeless,
+        "doubts": list(prediction.doubts),
         "waits": [wait.sentence for wait in item.waits],
         "scheduler": item.scheduler,
         "held": list(item.held),

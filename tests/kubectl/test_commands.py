@@ -155,7 +155,7 @@ def upgraded(path: Path, *nodes: str) -> Path:
     return written(path, items)
 
 
-NEWER = f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: worker-1 (1.99)\n"
+NEWER = f"kubelet 1.99 is decided by the rules of 1.{NEWEST}, the newest known (worker-1)"
 
 
 @pytest.mark.parametrize(
@@ -166,16 +166,26 @@ NEWER = f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest know
         ("why", "waiting", "-n", "team", "--node", "worker-1"),
         ("fit", "cpu=5"),
         ("fit", "cpu=5", "-o", "json"),
+        ("plan", "--shape", "cpu=5"),
+        ("plan", "--shape", "cpu=5", "-o", "json"),
+        ("whatif", "--runs", "1", "--set", "topologyManagerScope=pod", "-o", "json"),
     ],
 )
 def test_an_answer_that_takes_a_newer_kubelet_for_an_older_one_says_so_once(
     asked: tuple[str, ...], run: Run, dump: Path, tmp_path: Path
 ) -> None:
     before = run(*asked, "-f", dump)
-    after = run(*asked, "-f", upgraded(tmp_path / "upgraded.json", "worker-1", "worker-2"))
-    # worker-2 is cordoned: nobody asked its kubelet.
-    assert (before.stderr, after.stderr) == ("", f"warning: {NEWER}")
-    assert after.stdout == before.stdout
+    # worker-2 is cordoned: nobody asks its kubelet about one pod.
+    newer = ("worker-1",) if asked[0] in {"plan", "whatif"} else ("worker-1", "worker-2")
+    after = run(*asked, "-f", upgraded(tmp_path / "upgraded.json", *newer))
+    assert "not certain" not in before.stderr
+    assert f"warning: not certain: {NEWER}\n" in after.stderr
+    if asked[-1] == "json":
+        said, unsaid = json.loads(after.stdout), json.loads(before.stdout)
+        assert (said.pop("doubts"), unsaid.pop("doubts")) == ([NEWER], [])
+        assert said == unsaid
+    else:
+        assert after.stdout == before.stdout
 
 
 @pytest.mark.parametrize(
@@ -201,7 +211,35 @@ def test_of_many_newer_kubelets_some_are_named(run: Run, tmp_path: Path) -> None
         item for number in range(1, 6) for item in json.loads(text.replace("worker-1", f"worker-{number}"))
     ]
     said = run("fit", "cpu=2", "-f", written(tmp_path / "dump.json", items)).stderr
-    assert said.endswith(": worker-1 (1.99), worker-2 (1.99), worker-3 (1.99) and 2 more\n")
+    assert said.endswith(" (worker-1, worker-2, worker-3 and 2 more)\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "doubt"),
+    [
+        ("v1.37.1", "kubelet 1.37.1 is decided by the rules of 1.37.0: what it changed is not known"),
+        ("v1.38.0", "kubelet 1.38 is not released yet: it is decided by the rules of its second alpha"),
+    ],
+)
+def test_releases_that_are_not_certain_are_named(version: str, doubt: str, run: Run, tmp_path: Path) -> None:
+    items = json.loads(json.dumps(cluster()).replace("v1.36.2", version))
+    found = json.loads(run("fit", "cpu=2", "-o", "json", "-f", written(tmp_path / "d.json", items)).stdout)
+    assert found["doubts"][0].startswith(doubt)
+
+
+def test_an_option_that_no_rule_covers_is_named_with_its_release(run: Run, tmp_path: Path) -> None:
+    items = cluster()
+    for item in items:
+        if item["kind"] == "NUMAZone":
+            kubelet = item["status"]["kubelet"]
+            kubelet["version"] = "v1.38.0"
+            kubelet["topologyManagerPolicyOptions"] = {"restrict-to-cpu-numa-nodes": "true"}
+    path = written(tmp_path / "dump.json", items)
+    named = "its kubelet v1.38.0 runs with the policy option restrict-to-cpu-numa-nodes"
+    assert named in run("fit", "cpu=2", "-f", path).output
+    said = run("doctor", "-f", path).output
+    assert named in " ".join(said.split())
+    assert "manifests/exporter" not in said
 
 
 def test_who_lists_holders_by_zone(run: Run, dump: Path) -> None:

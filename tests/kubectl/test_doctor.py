@@ -460,7 +460,18 @@ def test_a_kubelet_newer_than_what_is_modelled_is_named(
 
     items = changed("NUMAZone", "worker-1", upgrade)
     output = run("doctor", "-f", written(tmp_path / "dump.json", items)).output
-    assert output.count(f"its kubelet {version} is newer than 1.") == named
+    assert output.count("kubelet 1.99 is decided by the rules of") == named
+
+
+def test_an_option_of_no_release_is_named(run: Run, tmp_path: Path) -> None:
+    def set_option(zone: Item) -> None:
+        kubelet = zone["status"]["kubelet"]
+        kubelet["topologyManagerPolicyOptions"] = {"prefer-most-allocated-numa-node": "true"}
+        kubelet["featureGates"] = {"TopologyManagerPolicyAlphaOptions": True}
+
+    items = changed("NUMAZone", "worker-1", set_option)
+    output = " ".join(run("doctor", "-f", written(tmp_path / "dump.json", items)).output.split())
+    assert "option prefer-most-allocated-numa-node is in no release" in output
 
 
 CONFIGURATION = yaml.safe_load((ROOT / "manifests" / "scheduler" / "configuration.yaml").read_text())

@@ -70,6 +70,7 @@ class FitDocument:
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
     ]
+    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
 
 
 _PLACED: tuple[Column[Placed], ...] = (
@@ -121,7 +122,7 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
     nodes = read(source).situation.cluster.nodes
     forecast = answers.forecast_of(pod, nodes)
     first = answers.prediction_of(pod, forecast)
-    screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
+    screen.warn_of(first.doubts)
     refusals = list(_refusals(pod, nodes, first, forecast))
     placed = answers.place(pod, nodes, forecast, most=replicas)
     verdict, last = ADMISSIBLE, first
@@ -134,7 +135,16 @@ def command(source: Source, shape: str | None, manifest: Path | None, replicas: 
         sentence = last.sentence if len(placed) < replicas else ""
         where = list(map(FittingPlace.of, placed))
         output.write(
-            FitDocument(verdict, replicas, len(placed), first.nodes.stale, sentence, where, last.reasons)
+            FitDocument(
+                verdict,
+                replicas,
+                len(placed),
+                first.nodes.stale,
+                sentence,
+                where,
+                last.reasons,
+                first.doubts,
+            )
         )
         return answers.EXIT_CODES[verdict]
     if output.form == "name":

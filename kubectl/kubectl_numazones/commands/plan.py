@@ -20,6 +20,7 @@ from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, 
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction import doubts
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
@@ -55,6 +56,7 @@ class PlanDocument:
     """``plan``: goals and plans."""
 
     items: Annotated[list[PolicyReport], "One for each goal."]
+    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -122,8 +124,10 @@ def command(
     goals += [_shape_goal(text) for text in shapes]
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
+    uncertain = doubts.of_nodes(seen.situation.cluster.nodes.values())
+    screen.warn_of(uncertain)
     if output.is_document:
-        output.write(PlanDocument([item for _, item in found]))
+        output.write(PlanDocument([item for _, item in found], uncertain))
     elif output.form == "script":
         screen.echo(_SCRIPT_HEAD)
         for goal, item in found:

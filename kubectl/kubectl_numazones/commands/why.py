@@ -20,6 +20,7 @@ from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction import doubts
 from numazones.prediction.forecast import devices_to_allocate
 
 _EPILOG = """
@@ -95,7 +96,7 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
     forecast = answers.forecast_of(pod, nodes)
     prediction = answers.prediction_of(pod, forecast)
     if not is_running(pod):
-        screen.warn(answers.newer_release_warning(answers.answering_nodes(forecast, nodes)))
+        screen.warn_of(prediction.doubts)
     said = [] if is_running(pod) else reports_about([pod], seen, source)[pod.uid]
     background = Background.of(pod, prediction, seen, said)
     if output.is_document:
@@ -131,7 +132,7 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     if isinstance(decision, str):
         screen.say(f"  {decision}")
         return
-    screen.warn(answers.newer_release_warning([node]))
+    screen.warn_of(doubts.of_nodes([node]))
     for line in decision.explain():
         screen.say(f"  {line}")
     rows = [] if decision.admitted else list(answers.holders(node))

@@ -16,7 +16,7 @@ from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE, KUBELET_DECIDES
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED
-from numazones.cluster.dump import OBJECTS_MISSING
+from numazones.cluster.dump import OBJECTS_MISSING, OPTION_UNKNOWN
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.prediction.forecast import relevant
 from numazones.wording import pluralize, some_of
@@ -119,6 +119,13 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
                 continue
             why, cure = pods.why_silent(node)
             yield error(node.name, f"no zones are published: {why}", cure)
+        elif node.unknown is not None and node.unknown.reason == OPTION_UNKNOWN:
+            yield error(
+                node.name,
+                node.unknown.message,
+                "upgrade numazones if a newer version knows the option, or remove it from the kubelet's "
+                "configuration",
+            )
         elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
             why, cure = pods.why_silent(node)
             yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)

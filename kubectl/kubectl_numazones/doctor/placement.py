@@ -17,7 +17,6 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.memory_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.versions import NEWEST, is_newer_than_modelled
 from numazones.placement.fragmentation import Shape
 from numazones.wording import pluralize, some_of
 
@@ -34,21 +33,7 @@ _WHERE_THERE_IS = (
 
 def settings(evidence: Evidence) -> Iterator[Finding]:
     """The kubelets are set so that locality is enforced, and are of a release whose rules are known."""
-    versions = {
-        (zone.get("spec") or {}).get("nodeName"): str(
-            ((zone.get("status") or {}).get("kubelet") or {}).get("version") or ""
-        )
-        for zone in evidence.of("NUMAZone")
-    }
     for node in evidence.seen.situation.cluster.nodes.values():
-        version = versions.get(node.name, "")
-        if is_newer_than_modelled(version):
-            yield warning(
-                node.name,
-                f"its kubelet {version} is newer than 1.{NEWEST}, the newest release whose rules are known: "
-                f"all answers about it are those of 1.{NEWEST}",
-                "upgrade numazones; docs/guides/upgrade.md tells how it follows Kubernetes",
-            )
         if node.state is not None:
             for delay in delays_of(node.state):
                 slow = delay.reason == effort.SLOW
@@ -57,6 +42,18 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
                     (node.name,),
                     delay.message if slow else f"{delay.reason}: {delay.message}",
                     delay.cure,
+                )
+            for doubt in node.state.kubelet.doubts:
+                yield warning(
+                    node.name,
+                    f"not certain: kubelet {doubt}",
+                    "upgrade numazones; docs/guides/upgrade.md tells how it follows Kubernetes",
+                )
+            for option in node.state.config.unreleased_options:
+                yield warning(
+                    node.name,
+                    f"its kubelet is a build of its own: {option}",
+                    "remove the option before you install a released kubelet",
                 )
             for severity, message, cure in _settings_of(node.state):
                 yield Finding(severity, (node.name,), message, cure)

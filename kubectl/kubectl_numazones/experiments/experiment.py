@@ -182,7 +182,9 @@ def perform(asked: ExperimentOptions, experiment: Experiment, *, random: bool) -
     if len(done) < runs:
         made = f"{len(done)} of {runs} runs were made"
         screen.echo(f"interrupted: {made}, and the figures are theirs", err=True)
-    return compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
+    comparison = compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
+    screen.warn_of(comparison.doubts)
+    return comparison
 
 
 def _executor(asked: ExperimentOptions, runs: int) -> RunExecutor:

@@ -1,6 +1,6 @@
 """Questions to the library that several commands ask, each answered once and the same way."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,6 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
-from numazones.kubelet.versions import NEWEST
 from numazones.placement import Decision, Placement, Unknown
 from numazones.prediction.forecast import (
     ADMISSIBLE,
@@ -31,13 +30,10 @@ from numazones.prediction.forecast import (
     unreadable,
 )
 from numazones.prediction.room import copy_of
-from numazones.wording import some_of
 from numazones_program.columns import Column
 
 if TYPE_CHECKING:
     from numazones.rebalance.candidates import Situation
-
-_MAX_NAMED = 3
 
 
 def decide(pod: ClusterPod, node: ClusterNode) -> Decision | str:
@@ -76,26 +72,6 @@ def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
 def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
     """Predict a pod on all nodes, as if it were created now."""
     return prediction_of(pod, forecast_of(pod, nodes))
-
-
-def answering_nodes(forecast: Forecast | None, nodes: Mapping[str, ClusterNode]) -> Iterator[ClusterNode]:
-    """Yield the nodes that have said yes or no."""
-    for name, said in ({} if forecast is None else forecast.verdicts).items():
-        if said.standing in {NodeAnswer.ADMITS, NodeAnswer.REJECTS}:
-            yield nodes[name]
-
-
-def newer_release_warning(nodes: Iterable[ClusterNode]) -> str:
-    """Say which kubelets are newer than the rules that their answers follow; empty for none."""
-    found = sorted(
-        f"{node.name} ({node.state.config.release.newer})"
-        for node in nodes
-        if node.state is not None and node.state.config.release.newer
-    )
-    if not found:
-        return ""
-    named = some_of(found, most=_MAX_NAMED)
-    return f"newer kubelets are decided by the rules of 1.{NEWEST}, the newest known: {named}"
 
 
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:

@@ -189,6 +189,11 @@ def warn(message: str) -> None:
         echo(f"warning: {message}", err=True)
 
 
+def warn_of(doubts: Iterable[str]) -> None:
+    """Say what is not certain about the answer, on standard error."""
+    warn("; ".join(f"not certain: {doubt}" for doubt in doubts))
+
+
 def bar(share: float, *, width: int = 10) -> Text:
     """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)

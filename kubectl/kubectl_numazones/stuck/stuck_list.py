@@ -11,6 +11,7 @@ from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.cluster.cluster import ClusterPod
+from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_program.columns import Column
 
@@ -42,6 +43,8 @@ def show(
         (item, Background.of(item.example, item.prediction, seen, said.get(item.example.uid, ())))
         for item in found
     ]
+    if items:
+        screen.warn_of(doubts.of_nodes(seen.situation.cluster.nodes.values()))
     if output.is_document:
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415

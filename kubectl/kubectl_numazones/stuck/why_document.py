@@ -52,6 +52,7 @@ class WhyDocument:
     held: Annotated[tuple[str, ...], "Whom room is held for on nodes that would admit it otherwise."]
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The same in a sentence."]
+    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
     nodes: Annotated[NodeCounts, "How many nodes said what."]
     reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]
     advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]
@@ -81,6 +82,7 @@ def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyD
         held=background.held,
         verdict=prediction.verdict,
         sentence=prediction.sentence,
+        doubts=prediction.doubts,
         nodes=prediction.nodes,
         reasons=prediction.reasons,
         advice=helpful_changes(pod, prediction, seen),

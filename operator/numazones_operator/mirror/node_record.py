@@ -13,6 +13,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod, why_undecided
+from numazones.cluster.dump import zones_unreadable
 from numazones.cluster.sharing import Sharing
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import remove
@@ -33,7 +34,6 @@ from numazones_operator.mirror.since_snapshot import SinceSnapshot
 from numazones_operator.mirror.topologies import approximate
 
 ZONES_DISAGREE = "ZonesDisagree"
-ZONES_UNREADABLE = "ZonesUnreadable"
 LEASE_EXPIRED = "LeaseExpired"
 ZONES_BEHIND = "ZonesBehind"
 NO_LEASE = "NoLease"
@@ -270,7 +270,7 @@ class NodeRecord:
             self.judgement = None
         except NumazonesError as error:
             self.state = None
-            self.judgement = Unknown(ZONES_UNREADABLE, str(error))
+            self.judgement = zones_unreadable(error)
         self.snapshot = reports[0].snapshot
         self.refused.clear()
         for numa, report in self.reports.items():

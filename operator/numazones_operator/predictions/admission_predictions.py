@@ -31,6 +31,7 @@ _MAX_MESSAGE = 1024
 _MAX_LINE = 512
 _MAX_REASONS = 16
 _MAX_LINES = 32
+_MAX_DOUBTS = 16
 _MAX_CELL = 51
 """Characters; with names as usual, the table fits 160 columns."""
 _NONE = "<none>"
@@ -172,6 +173,7 @@ def _prediction_status(prediction: Prediction, name_of: NameOf) -> AdmissionPred
             for reason in prediction.reasons[:_MAX_REASONS]
         ),
         candidates=prediction.candidates,
+        doubts=tuple(shorten(doubt, _MAX_LINE) for doubt in prediction.doubts[:_MAX_DOUBTS]),
     )
 
 

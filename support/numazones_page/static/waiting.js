@@ -90,6 +90,7 @@ function waitingBody(key, group) {
     group.held.map((line) => el("p", {}, line)),
     group.hopeless && el("p", {}, group.hopeless),
     help(group),
+    group.doubts.map((line) => el("p.quiet", {}, `Not certain: ${line}`)),
     el("p.chips", {}, group.owner && el("span.chip", {}, group.owner[0]), group.asks.map(([resource, amount]) => el("span.chip", {}, el("span", {}, resource), ` ${amount}`)), group.since && el("span.chip", {}, el("span", {}, "since"), ` ${group.since.replace("T", " ").replace("Z", " UTC")}`)),
     group.rejected && el("p.history", {}, `${counted(group.rejected.count, "pod")} rejected since ${group.rejected.since}, the latest with ${group.rejected.reason}${group.rejected.message ? `: ${group.rejected.message}` : ""}`),
     group.reasons.length > 0 && reasons(key, group),

@@ -1,0 +1,35 @@
+"""Doubts about answers: what is not certain about the kubelets' releases that they rest on.
+
+Every surface says them once per answer, whatever its form: they come with a ``Prediction``, and ``of_nodes``
+returns them for answers about a whole cluster.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from numazones.cluster.cluster import ClusterNode
+from numazones.wording import some_of
+
+_MOST_NAMED = 3
+
+
+def of_nodes(nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
+    """Return what is not certain about decisions of nodes; empty: nothing is.
+
+    >>> from numazones import build
+    >>> state = build.node(build.machine(cores=4, memory="8Gi"), version="v1.38.0")
+    >>> of_nodes([ClusterNode("worker-1").with_state(state)])
+    ('kubelet 1.38 is not released yet: it is decided by the rules of its second alpha (worker-1)',)
+    """
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for doubt in () if node.state is None else node.state.kubelet.doubts:
+            found.setdefault(doubt, []).append(node.name)
+    return sentences(found)
+
+
+def sentences(found: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return doubts with the nodes that each is about."""
+    return tuple(
+        f"kubelet {doubt} ({some_of(sorted(names), most=_MOST_NAMED)})"
+        for doubt, names in sorted(found.items())
+    )
