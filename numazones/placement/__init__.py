@@ -63,6 +63,8 @@ class Unknown:
     awaited: bool = field(default=False, compare=False, repr=False)
     """Whether the next zones are to be waited for, as these are just being written, or lack pods that may be
     on any NUMA node."""
+    unseen: bool = field(default=False, compare=False, repr=False)
+    """Whether nothing was ever known of the node, though its exporter runs or has just come."""
 
 
 class Shortfall(NamedTuple):

@@ -351,6 +351,7 @@ def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], Nod
         model=None,
         would_reject=rejects or kind.needs in unknown.refused,
         awaited=unknown.awaited,
+        unseen=unknown.unseen,
     )
 
 

@@ -22,11 +22,16 @@ def scheduler_reason(verdict: NodeVerdict) -> str:
     if verdict.standing is NodeAnswer.EXCLUDED:
         return reason
     if verdict.standing is NodeAnswer.UNKNOWN:
-        rejecting = "; as last known they would reject the pod" if verdict.would_reject else ""
-        return f"node(s) whose NUMA state is not known ({reason}){rejecting}"
+        return f"node(s) whose NUMA state is not known ({reason}){_known_all_the_same(verdict)}"
     if reason == HELD_ROOM:
         return "node(s) whose free NUMA room is held for pods on their way"
     return f"node(s) that would not admit the pod ({_decider(verdict.model)}: {reason})"
+
+
+def _known_all_the_same(verdict: NodeVerdict) -> str:
+    if verdict.would_reject:
+        return "; as last known they would reject the pod"
+    return "; their exporters have not published it yet" if verdict.unseen else ""
 
 
 def _decider(model: str | None) -> str:

@@ -45,6 +45,8 @@ class NodeVerdict:
     """Of a node whose state is not known: whether it would reject the pod by all that was known of it."""
     awaited: bool = False
     """Of a node whose state is not known: whether to wait for its next zones (``Unknown.awaited``)."""
+    unseen: bool = False
+    """Of a node whose state was never known: whether its exporter is expected to publish it."""
     stranding: int = 0
     """Idle devices and huge pages, by kind and NUMA node, that lose what is beside them to a pod without."""
     approximate: bool = False
@@ -65,3 +67,8 @@ class NodeVerdict:
     def placement_admits(self) -> bool:
         """Return whether placement does not object, though devices may still have to be allocated."""
         return self.standing is NodeAnswer.ADMITS or self.obstacles[0][0] == NOT_ALLOCATED
+
+    @property
+    def may_admit(self) -> bool:
+        """Return whether the node's state is unknown, and nothing known of it speaks against the pod."""
+        return self.standing is NodeAnswer.UNKNOWN and not (self.would_reject or self.awaited or self.unseen)

@@ -206,8 +206,9 @@ class OperatorOptions:
     extender_unknown_nodes: str = setting(
         UnknownNodes.LAST_RESORT.value,
         "What the extender says of nodes whose NUMA state is not known: last-resort: they pass if no node is "
-        "known to admit the pod; allow: they pass; reject: they never pass. None passes that would reject "
-        "the pod by what was known of it last, or has rejected one like it since.",
+        "known to admit the pod, unless nothing was ever known of them and their exporters run; allow: they "
+        "pass; reject: they never pass. None passes that would reject the pod by what was known of it last, "
+        "or has rejected one like it since.",
         kind=click.Choice([choice.value for choice in UnknownNodes]),
     )
     rebalance: bool = setting(

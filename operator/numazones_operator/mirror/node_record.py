@@ -38,6 +38,11 @@ LEASE_EXPIRED = "LeaseExpired"
 ZONES_BEHIND = "ZonesBehind"
 NO_LEASE = "NoLease"
 
+NAME_LABEL, EXPORTER = "app.kubernetes.io/name", "numazones-exporter"
+"""Label of the exporter's pods."""
+_START_SECONDS = 300.0
+"""For so long an exporter whose pod has come is expected to publish zones."""
+
 
 @dataclass(slots=True)
 class LeaseState:
@@ -69,7 +74,9 @@ class NodeRecord:
     """Labels, taints, allocatable; None while there is no such Node object."""
     reports: dict[int, ZoneReport] = field(default_factory=dict)
     state: Node | None = None
-    """From the last complete and agreeing snapshot."""
+    """From the last complete and agreeing snapshot that could be read, also where ``outdated``."""
+    outdated: bool = False
+    """Whether all zones were deleted since that snapshot, or later ones cannot be read."""
     claimed: ClaimedDevices = field(default_factory=dict)
     """What the pods of that snapshot hold through claims (DRA)."""
     snapshot: str = ""
@@ -86,6 +93,8 @@ class NodeRecord:
     pulse: LeaseState | None = None
     pods: dict[str, ClusterPod] = field(default_factory=dict)
     """UID → pod that is bound here and has not ended."""
+    exporters: dict[str, float] = field(default_factory=dict)
+    """UID of a pod of the exporter that is bound here → since when that is known, monotonic seconds."""
     rejected: set[str] = field(default_factory=set)
     """UIDs, as the kubelet knows them, of pods that the model rejected and whose status is silent yet."""
     vanished: set[str] = field(default_factory=set)
@@ -94,6 +103,8 @@ class NodeRecord:
     """UIDs of deleted mirror pods of static pods that zones still show: these run, and are mirrored anew."""
     since: SinceSnapshot = field(default_factory=SinceSnapshot)
     """What the snapshot may not show yet."""
+    _of_another: bool = False
+    """Whether the Node is gone, or was made anew, since the last zones were read."""
     refused: set[Hashable] = field(default_factory=set)
     """The needs of pods that the kubelet rejected since a pod ended, new zones came, or the Node changed."""
 
@@ -132,6 +143,8 @@ class NodeRecord:
         if current is not None and isinstance(current.placement, Unknown) and current.placement.awaited:
             doubt = self.doubt(now, settle=settle)
             return doubt is None or not doubt.awaited
+        if current is not None and isinstance(current.placement, Unknown) and current.placement.unseen:
+            return not self._exporter_is_expected(now)
         if current is None or current.state is None or current.approximate:
             return False
         return self.doubt(now, settle=settle) is not None
@@ -142,7 +155,15 @@ class NodeRecord:
         """Take in the Node object; None: it is gone."""
         if self.node != node:  # a node's heartbeat changes nothing that is kept
             self.refused.clear()
+        if node is None or (self.node is not None and self.node.uid != node.uid):
+            self._of_another = True
+            self._forget_another()
         self.node = node
+
+    def _forget_another(self) -> None:
+        """Forget the state of a Node that is gone, or was made anew, once its zones are gone."""
+        if self._of_another and not self.reports:
+            self.state, self.claimed, self.outdated = None, {}, False
 
     def take_zone(self, old: ZoneReport | None, new: ZoneReport, now: float, sharing: Sharing) -> bool:
         """Take in a zone."""
@@ -160,9 +181,11 @@ class NodeRecord:
         return self._judge(now, sharing)
 
     def _judge(self, now: float, sharing: Sharing) -> bool:
-        before = (self.state, self.trouble)
+        before = (self.state, self.outdated)
+        trouble = self.trouble
         self.read_zones(now, sharing)
-        return self.state is not before[0] or (self.trouble != before[1] and self.state is None)
+        unknown = self.state is None or self.outdated
+        return (self.state, self.outdated) != before or (unknown and self.trouble != trouble)
 
     def take_heartbeat(self, heartbeat: Heartbeat, *, now: float, wall: float) -> bool:
         """Take in a Lease of the exporter."""
@@ -189,6 +212,8 @@ class NodeRecord:
             self.rejected.add(pod.kubelet_uid)
         else:
             self.other.take_bound(pod)
+        if pod.labels.get(NAME_LABEL) == EXPORTER:
+            self.exporters.setdefault(pod.uid, now)
         if prediction.relevant(pod):
             self.since.bound(pod, sequence=sequence, rejected=rejected, now=now, state=self.state)
         self.pods[pod.uid] = pod
@@ -218,6 +243,7 @@ class NodeRecord:
         ``refused``: it never ran, since the kubelet rejected it.
         """
         self.pods.pop(pod.uid, None)
+        self.exporters.pop(pod.uid, None)
         kind = prediction.PodKind.of(pod) if refused else None
         if kind is not None:
             self.refused.add(kind.needs)
@@ -241,9 +267,10 @@ class NodeRecord:
         """Judge the zones as they are now; an earlier state stays while they contradict each other."""
         reports = list(self.reports.values())
         if not reports:
-            self.state, self.snapshot, self.trouble = None, "", NO_ZONES
-            self.troubled_since = None
-            self._drop_unmirrored()
+            self.snapshot, self.trouble, self.troubled_since = "", NO_ZONES, None
+            self.outdated = self.state is not None
+            self._forget_another()
+            self._forget_unmirrored(lambda _uid: True)
             return
         snapshots = {report.snapshot for report in reports}
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
@@ -269,13 +296,14 @@ class NodeRecord:
             self.claimed = claimed_devices(zones)
             self.judgement = None
         except NumazonesError as error:
-            self.state = None
             self.judgement = zones_unreadable(error)
+        self.outdated = self.judgement is not None and self.state is not None
+        self._of_another = False
         self.snapshot = reports[0].snapshot
         self.refused.clear()
         for numa, report in self.reports.items():
             self.reports[numa] = replace(report, body=None)
-        if self.state is not None:
+        if self.state is not None and not self.outdated:
             if before is not None:
                 self.since.renewed()
             self.since.settle(self.state, now)
@@ -312,7 +340,7 @@ class NodeRecord:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
         if self.trouble is not None:
             settling = self.troubled_since is not None and now - self.troubled_since < settle
-            if self.state is None or not settling:
+            if self.state is None or self.outdated or not settling:
                 return replace(self.trouble, awaited=True) if settling else self.trouble
         if self.pulse is None:
             return Unknown(
@@ -402,8 +430,8 @@ class NodeRecord:
         if self.topology is not None:
             return node.with_placement(self._placement(self.topology, leavers, approximate=True))
         if not self.reports and self.topology_trouble is not None:
-            return node.with_placement(self.topology_trouble)
-        return node.with_placement(self._unknown(doubt or NO_ZONES, leavers))
+            doubt = self.topology_trouble
+        return node.with_placement(self._unknown(doubt or NO_ZONES, leavers, now))
 
     def _with_other_model(
         self,
@@ -428,14 +456,20 @@ class NodeRecord:
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))
 
-    def _unknown(self, doubt: Unknown, leavers: frozenset[str] | None) -> Unknown:
+    def _unknown(self, doubt: Unknown, leavers: frozenset[str] | None, now: float) -> Unknown:
         """The doubt, with what the kubelet would say if the last zones were right."""
         believed = None if self.state is None else self._placement(self.state, leavers, approximate=False)
         return replace(
             doubt,
             believed=None if isinstance(believed, Unknown) else believed,
             refused=frozenset(self.refused),
+            unseen=self.state is None and self._exporter_is_expected(now),
         )
+
+    def _exporter_is_expected(self, now: float) -> bool:
+        """Whether the node's exporter gives signs of life, or may soon."""
+        started = any(now - since < _START_SECONDS for since in self.exporters.values())
+        return started or not self.is_silent(now)
 
     def _placement(
         self, state: Node, leavers: frozenset[str] | None, *, approximate: bool

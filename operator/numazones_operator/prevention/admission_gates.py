@@ -14,7 +14,8 @@ but prefers them. Pods that no kubelet's managers are concerned with go at once,
 pods of every kind and have no room for them (``shared_pool_pods``). A pod that is known to be inadmissible
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
-it is. A pod whose gate nobody takes away gets an event that says why.
+it is, but not to nodes that reject it, or would as they were last known. A pod whose gate nobody takes away
+gets an event that says why.
 """
 
 import asyncio
@@ -22,10 +23,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.prediction.forecast import ADMISSIBLE, UNKNOWN, PodKind, devices_to_allocate, relevant
-from numazones.prediction.held_room import RELEASE_SECONDS, ArrivalPath
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    UNKNOWN,
+    NodeAnswer,
+    PodKind,
+    devices_to_allocate,
+    relevant,
+)
+from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath
 from numazones_client import APIError, Invalid
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
@@ -172,11 +181,37 @@ class AdmissionGates:
             release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
             if release is not None:
                 await self._start(pod, release, this)
-            elif self._is_overdue(pod, known=self._is_known(pod) if concerned else self._all_known(this)):
-                await self._start(pod, AllowedNodes("timeout"), this)
+                continue
+            known = self._is_known(pod) if concerned else self._all_known(this)
+            overdue = self._is_overdue(pod, known=known)
+            if overdue and (release := self._release_unknown(pod)) is not None:
+                await self._start(pod, release, this)
             else:
                 await self._preempt(pod, this)
         return True
+
+    def _release_unknown(self, pod: ClusterPod) -> AllowedNodes | None:
+        """Return where a pod may go of which nothing has been known for long; None if nowhere.
+
+        Nodes that are known to reject it, or would as they were last known, are left out, and so are those
+        whose zones are expected.
+        """
+        forecast = self.forecasts.forecast_of(pod.uid)
+        verdicts = {} if forecast is None else forecast.verdicts
+        barred = tuple(
+            name
+            for name, one in verdicts.items()
+            if one.standing is NodeAnswer.REJECTS
+            or (one.standing is NodeAnswer.UNKNOWN and not one.may_admit)
+        )
+        if not barred:
+            return AllowedNodes("timeout")
+        few = tuple(islice((name for name, one in verdicts.items() if one.may_admit), CHOICE))
+        if not few:
+            return None
+        if len(barred) <= MAX_NODES:
+            return AllowedNodes("timeout", without=barred)
+        return AllowedNodes("timeout", few, NodeRole.ONLY)
 
     def _release_now(self, pod: ClusterPod, this: _Round) -> AllowedNodes | None:
         """Return where a pod may go now; None if nowhere."""

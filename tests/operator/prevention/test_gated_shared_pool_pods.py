@@ -93,8 +93,12 @@ async def test_it_does_not_wait_for_ever_for_a_node_of_which_nothing_is_known() 
     gates.timeout = 60.0
     gated(cluster, "p", "1")
     await gates.release()
+    node = cluster.state.nodes.get("n")
+    assert node is not None
+    cluster.state.nodes.remove(node)  # what was known of it is forgotten with it
     for zone in list(cluster.state.zones):
         cluster.state.zones.remove(zone)
+    cluster.state.nodes.put(node)
     await gates.release()
     assert released(cluster) == {}
     cluster.offline.clock.now += 61

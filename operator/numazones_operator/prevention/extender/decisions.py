@@ -52,10 +52,13 @@ def may_take(verdict: NodeVerdict, unknown: UnknownNodes) -> bool:
     One of unknown state may as long as what was known of it last does not speak against it, and it has not
     rejected a pod like this since: a ReplicaSet answers each rejection with another pod. Where its zones are
     just being written, as of a new node, or lack pods that were bound before this process started and may be
-    on any NUMA node, the next zones are waited for.
+    on any NUMA node, the next zones are waited for; and so are the first ones where an exporter runs, unless
+    nodes of unknown state are allowed.
     """
     if verdict.standing is NodeAnswer.UNKNOWN:
-        return unknown is not UnknownNodes.REJECT and not (verdict.would_reject or verdict.awaited)
+        if unknown is UnknownNodes.ALLOW:
+            return not (verdict.would_reject or verdict.awaited)
+        return unknown is UnknownNodes.LAST_RESORT and verdict.may_admit
     return verdict.standing is NodeAnswer.ADMITS
 
 

@@ -419,6 +419,90 @@ async def test_where_pods_are_that_came_while_another_left_is_not_guessed(silent
     assert (await cluster.filter(cluster.pod("small", cpu=20), ["a"]))["NodeNames"] == ["a"]
 
 
+@pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
+async def test_a_node_without_zones_is_followed_by_what_was_known_last(unknown: UnknownNodes) -> None:
+    cluster = Cluster("a", unknown=unknown)
+    for name in ("one", "two"):
+        cluster.pod(name, cpu=20, nodeName="a")  # 10 CPUs are left on each NUMA node
+    forget_zones(cluster)
+    answer = await cluster.filter(cluster.pod("p", cpu=12), ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) whose NUMA state is not known (NoZones); as last known they would reject the pod"
+    }
+    assert "as last known" in await cluster.bind("p", "a")
+    assert (await cluster.filter(cluster.pod("small", cpu=10), ["a"]))["NodeNames"] == ["a"]
+    cluster.delete("two")
+    assert await cluster.bind("p", "a") == BOUND
+
+
+async def test_a_node_whose_new_zones_cannot_be_read_is_followed_by_the_old_ones() -> None:
+    cluster = Cluster("a")
+    zones = cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
+    cluster.pod("one", cpu=20, nodeName="a")
+    cluster.pod("two", cpu=20, nodeName="a")
+    for body in zones:
+        body["status"]["kubelet"]["cpuManagerPolicy"] = "psychic"
+        body["status"]["snapshot"] = "newer"
+        cluster.state.zones.put(ZoneReport.from_api(body))
+    assert (await cluster.filter(cluster.pod("p", cpu=12), ["a"]))["NodeNames"] == []
+    assert (await cluster.filter(cluster.pod("small", cpu=10), ["a"]))["NodeNames"] == ["a"]
+
+
+def never_known(unknown: UnknownNodes) -> Cluster:
+    """A node made anew, of which no zones have come; its exporter gives signs of life."""
+    cluster = Cluster("a", unknown=unknown)
+    node = cluster.state.nodes.get("a")
+    assert node is not None
+    cluster.state.nodes.remove(node)
+    forget_zones(cluster)
+    cluster.state.nodes.put(replace(node, uid="another"))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("unknown", "passes"),
+    [(UnknownNodes.LAST_RESORT, False), (UnknownNodes.ALLOW, True), (UnknownNodes.REJECT, False)],
+)
+async def test_a_node_that_was_never_known_gets_nothing_while_its_exporter_runs(
+    *, unknown: UnknownNodes, passes: bool
+) -> None:
+    cluster = never_known(unknown)
+    pod = cluster.pod("p", cpu=4)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"] * passes
+    assert (await cluster.bind("p", "a") == BOUND) is passes
+
+
+async def test_an_exporter_that_does_not_start_is_not_waited_for_forever() -> None:
+    cluster = never_known(UnknownNodes.LAST_RESORT)
+    cluster.offline.let_pass(61)  # its Lease runs out
+    pod = cluster.pod("p", cpu=4)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+    body = cluster.pod("exporter", mirrored=False, nodeName="a")
+    body["metadata"]["labels"] = {"app.kubernetes.io/name": "numazones-exporter"}
+    cluster.mirror("exporter")
+    answer = await cluster.filter(pod, ["a"])
+    assert answer["FailedAndUnresolvableNodes"] == {
+        "a": "node(s) whose NUMA state is not known (NoZones); their exporters have not published it yet"
+    }
+    cluster.offline.let_pass(301)
+    assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
+
+
+async def test_what_was_known_of_a_node_goes_with_it() -> None:
+    cluster = Cluster("a")
+    for name in ("one", "two"):
+        cluster.pod(name, cpu=20, nodeName="a")
+    node = cluster.state.nodes.get("a")
+    assert node is not None
+    cluster.state.nodes.put(replace(node, uid="another"))
+    for name in ("one", "two"):
+        cluster.delete(name)
+    forget_zones(cluster)
+    cluster.offline.let_pass(61)
+    big = cluster.pod("p", cpu=SPREAD - 2)
+    assert (await cluster.filter(big, ["a"]))["NodeNames"] == ["a"]  # nobody knows better
+
+
 async def test_room_on_a_silent_node_is_promised_once() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
