@@ -1,14 +1,18 @@
 """Starts one real exporter per node, and waits until they have published."""
 
 import asyncio
+from collections.abc import Mapping
+
+import aiohttp
 
 from numazones.errors import NumazonesError
 from numazones_client import Client
-from numazones_client.resources import NUMAZONES
-from numazones_simulator.control_plane import NAMESPACE
+from numazones_client.resources import NUMAZONES, PODS
+from numazones_simulator.control_plane import NAMESPACE, ControlPlane
 from numazones_simulator.programs import Programs
 from numazones_simulator.recordings import NodeDirectories
 
+NAME = "numazones-exporter"
 _POLL = 0.2
 
 
@@ -48,7 +52,32 @@ def command(
         "metrics-address": metrics,
         "log-format": "text",
     } | ({"podresources": podresources} if podresources else {})
-    return ["numazones-exporter", *(f"--{name}={value}" for name, value in arguments.items())]
+    return [NAME, *(f"--{name}={value}" for name, value in arguments.items())]
+
+
+async def show_pods(plane: ControlPlane, metrics: Mapping[str, str]) -> None:
+    """Make the pods that a cluster would show of running exporters, and proxy what they are asked.
+
+    Args:
+        plane: of the cluster.
+        metrics: node → the URL of its exporter's metrics.
+    """
+
+    async def answer(_namespace: str, name: str, _port: str, path: str) -> tuple[int, bytes]:
+        url = metrics[name.removeprefix(f"{NAME}-")]
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/{path.lstrip('/')}") as response:
+            return response.status, await response.read()
+
+    plane.server.pod_proxy = answer
+    for node in metrics:
+        container = {"name": "exporter", "image": NAME, "ports": [{"name": "metrics", "containerPort": 9406}]}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{NAME}-{node}", "labels": {"app.kubernetes.io/name": NAME}},
+            "spec": {"nodeName": node, "containers": [container], "tolerations": [{"operator": "Exists"}]},
+        }
+        await plane.client.create(PODS, pod, namespace=NAMESPACE)
 
 
 async def wait_for_zones(

@@ -229,6 +229,7 @@ def _node_meminfo(node: NUMANode) -> str:
         ("MemTotal", f"{node.memory // _KIB:>14} kB"),
         ("MemFree", f"{free:>14} kB"),
         ("MemUsed", f"{node.memory // _KIB - free:>14} kB"),
+        ("FilePages", f"{free // 20:>14} kB"),
         ("HugePages_Total", f"{pages:>6}"),
         ("HugePages_Free", f"{pages:>6}"),
         ("HugePages_Surp", f"{0:>6}"),

@@ -22,6 +22,7 @@ from numazones_program.signals import ending_signals
 from numazones_simulator import (
     animation,
     closed_loop,
+    exporters,
     node_kinds,
     outcomes,
     placement_models,
@@ -185,6 +186,7 @@ async def _show_metrics(
     cluster: SimulatedCluster, screen: Screen, scratch: Path, *, prometheus: bool
 ) -> None:
     """Say where the metrics are, and start Prometheus where that was asked for."""
+    await exporters.show_pods(cluster.plane, cluster.exporters)
     programs = {"operator": cluster.operator, **cluster.exporters}
     for name, address in programs.items():
         if address:

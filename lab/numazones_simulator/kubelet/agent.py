@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from numazones.errors import NumazonesError
+from numazones.kubelet.node import Node
+from numazones.kubelet.pod import Pod
 from numazones_client import AlreadyExists, APIError, Client, NotFound
 from numazones_client.resources import LEASES, NODES, PODS
 from numazones_simulator import clock, machine_tree
+from numazones_simulator.background import background
 from numazones_simulator.kubelet import pod_status
 from numazones_simulator.kubelet.kubelet import NoDecision, SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
+from numazones_simulator.machine_load import MachineLoad
 from numazones_simulator.mirror import Body
 from numazones_simulator.node_spec import node_object
 from numazones_simulator.placement_models import simulation_of
@@ -93,10 +97,14 @@ class Agent:
             await asyncio.to_thread(machine_tree.write, self.kubelet.spec.machine, self.directory)
             self._show()
             socket = self.directory / "kubelet" / "pod-resources" / "kubelet.sock"
-            async with PodResourcesServer(socket, lambda: (self.kubelet.node, self.kubelet.pods)):
+            load = MachineLoad(self.kubelet.spec.machine, self.directory)
+            async with PodResourcesServer(socket, self._holdings), background(load.run(self._holdings)):
                 await self._run()
         else:
             await self._run()
+
+    def _holdings(self) -> tuple[Node, list[Pod]]:
+        return self.kubelet.node, self.kubelet.pods
 
     async def _run(self) -> None:
         await self._persist(self.register)
