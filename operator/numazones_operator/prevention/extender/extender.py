@@ -135,7 +135,10 @@ class Extender:
         return [messages.HostPriority(name, score) for name, score in scores.items()]
 
     async def preempt(self, body: bytes) -> Any:
-        """Return the nodes on which the pod would be admitted once the scheduler's victims are gone."""
+        """Return the nodes on which the pod would be admitted once the scheduler's victims are gone.
+
+        A node without victims passes: which pods another extender will name there is not known.
+        """
         request = messages.preempt_request(body)
         with self._names.share(len(request.victims)):
             return self._preempt(request)
@@ -149,7 +152,9 @@ class Extender:
         kept = {
             node: victims
             for node, victims in request.victims.items()
-            if node not in asked or self._would_admit(pod, node, victims, held.get(node, []))
+            if node not in asked
+            or not victims.uids
+            or self._would_admit(pod, node, victims, held.get(node, []))
         }
         self._metrics.vetoed.inc(len(request.victims) - len(kept))
         return messages.preempt_answer(kept)

@@ -75,8 +75,8 @@ class _Victims(msgspec.Struct, frozen=True):
 
 class _PreemptRequest(msgspec.Struct, frozen=True, rename="pascal"):
     pod: dict[str, Any]
-    node_name_to_victims: dict[str, _Victims] | None = None
-    node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
+    node_name_to_victims: dict[str, _Victims | None] | None = None
+    node_name_to_meta_victims: dict[str, _MetaVictims | None] | None = None
 
 
 class NodeVictims(msgspec.Struct, frozen=True):
@@ -153,21 +153,26 @@ def preempt_request(body: bytes) -> PreemptRequest:
     """
     request = _read(body, _PreemptRequest)
     victims: dict[str, NodeVictims] = {}
-    for node, whole in (request.node_name_to_victims or {}).items():
+    for node, found in (request.node_name_to_victims or {}).items():
+        whole = found or _Victims()
         uids = tuple(pod.metadata.uid for pod in whole.pods or ())
         victims[node] = NodeVictims(uids, whole.violations)
-    for node, meta in (request.node_name_to_meta_victims or {}).items():
+    for node, named in (request.node_name_to_meta_victims or {}).items():
+        meta = named or _MetaVictims()
         victims[node] = NodeVictims(tuple(pod.uid for pod in meta.pods or ()), meta.violations)
     return PreemptRequest(request.pod, victims)
 
 
 def preempt_answer(victims: Mapping[str, NodeVictims]) -> dict[str, Any]:
-    """Answer preempt; nodes without victims are left out, since the scheduler takes them for an error."""
+    """Answer preempt: the nodes that are not vetoed, each with the victims that it came with.
+
+    From 1.38 on a node may come without any, for an extender that names them. To the scheduler an empty list
+    is right for such a node alone, and a null ends it.
+    """
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in some.uids], "NumPDBViolations": some.violations}
             for node, some in victims.items()
-            if some.uids
         }
     }
 

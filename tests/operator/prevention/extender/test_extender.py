@@ -1,6 +1,7 @@
 """The scheduler extender: what it says of nodes, what it binds, and what it never does."""
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from numazones_client.errors import Request
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import ZoneReport
 from numazones_operator.prevention.extender import extender as extender_module
+from numazones_operator.prevention.extender import messages
 from numazones_operator.prevention.extender.binding import BOUND
 from numazones_operator.prevention.extender.extender import LEAST_SAMPLE
 from numazones_operator.prevention.extender.messages import UnreadableRequest
@@ -161,13 +163,38 @@ async def test_nodes_are_kept_on_which_the_victims_suffice_and_no_others() -> No
 
 @pytest.mark.parametrize(
     "victims",
-    [{"a": []}, {"a": ["uid-unheard-of"]}, {"unheard-of": ["uid-there"]}],
-    ids=["no victims", "a victim that is not there", "a node that is not there"],
+    [{"a": ["uid-unheard-of"]}, {"unheard-of": ["uid-there"]}],
+    ids=["a victim that is not there", "a node that is not there"],
 )
 async def test_what_cannot_be_judged_is_vetoed(victims: dict[str, list[str]]) -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=2, nodeName="a")
     assert await cluster.preempt(cluster.pod("p", cpu=4), victims) == {}
+
+
+async def test_a_node_without_victims_stays_without_and_is_not_vetoed() -> None:
+    """From 1.38 on such nodes come for the extender that names their victims, which may be another one."""
+    cluster = Cluster("a", "b")
+    for number in range(4):
+        cluster.pod(f"a{number}", cpu=ALL_OF_A_ZONE // 2, nodeName="a")
+    offered: dict[str, Any] = {
+        "a": {"Pods": [{"UID": "uid-a0"}], "NumPDBViolations": 0},  # too little room
+        "b": {"Pods": [], "NumPDBViolations": 2},
+        "gone": {"Pods": None, "NumPDBViolations": 0},
+        "null": None,
+    }
+    wanted = cluster.pod("p", cpu=ALL_OF_A_ZONE, priority=1000)
+    for pod in (wanted, cluster.pod("small", cpu="100m", priority=1000)):
+        body = {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": offered}
+        answer = json.loads(messages.encode(await cluster.extender.preempt(json.dumps(body).encode())))
+        kept = answer["NodeNameToMetaVictims"]
+        assert kept.pop("a", {"Pods": ["there"]})["Pods"]
+        assert kept == {
+            "b": {"Pods": [], "NumPDBViolations": 2},
+            "gone": {"Pods": [], "NumPDBViolations": 0},
+            "null": {"Pods": [], "NumPDBViolations": 0},
+        }
+    assert cluster.metric("numazones_extender_vetoed_preemptions_total") == 1
 
 
 async def test_on_a_node_of_unknown_state_nobody_is_evicted() -> None:

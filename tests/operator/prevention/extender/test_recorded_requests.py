@@ -111,7 +111,8 @@ def check_preempt(body: dict[str, Any], answer: bytes) -> None:
     result = msgspec.json.decode(answer, type=PreemptionResult)
     offered = body["NodeNameToVictims"] or body["NodeNameToMetaVictims"] or {}
     assert result.NodeNameToMetaVictims.keys() <= offered.keys()
-    assert all(victims.Pods for victims in result.NodeNameToMetaVictims.values())
+    for node, victims in result.NodeNameToMetaVictims.items():
+        assert bool(victims.Pods) == bool(offered[node]["Pods"])
 
 
 def check_bind(cluster: Cluster, body: dict[str, Any], answer: bytes) -> None:
