@@ -3,27 +3,33 @@
 The kubelet looks at the machine and at its configuration once, when it starts; sysfs and the configuration
 are read as they are now. What differs is named, because predictions would be made for another kubelet than
 the one that runs. Nothing here changes an amount.
+Restarting the kubelet often looks like the cure, and often keeps it from starting, so
+``restart_outlook`` foresees it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from numazones import cpuset
 from numazones.api.snapshot import is_strict
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import MEMORY, hugepage_type
+from numazones.errors import NumazonesError
+from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.machine import NUMANode
+from numazones.kubelet.startup import KubeletManagers
+from numazones.kubelet.state_validation import Refusal, refusals_of_files
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
     DISAGREE,
+    KUBELET_CONFIG,
     MEMORY_MANAGER_STATE,
     Observation,
 )
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory, covered_cpus
 from numazones_node.problems import Problem
 from numazones_node.sysfs import Hardware
-
-_RESTART = "was the kubelet restarted since the change?"
 
 
 def contradictions(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
@@ -32,6 +38,38 @@ def contradictions(observation: Observation, hardware: Hardware) -> Iterator[Pro
     yield from _cpus(observation, hardware)
     yield from _memory(observation, hardware)
     yield from _devices(observation)
+
+
+def restart_outlook(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
+    """Yield whether a kubelet that restarts now would start, and what to do."""
+    if observation.kubelet is None:
+        return
+    try:
+        kubelet = KubeletManagers.start(
+            _as_accepted(observation.kubelet, observation, hardware), hardware.machine, {}
+        )
+        found = refusals_of_files(kubelet, observation.cpu_manager, observation.memory_manager)
+    except InvalidConfiguration as error:
+        found = (Refusal(str(error), cure=error.cure),)
+    except NumazonesError:
+        return
+    if not found:
+        yield Problem(KUBELET_CONFIG, DISAGREE, "restart the kubelet: it takes its state files")
+    for refusal in found:
+        yield Problem(
+            KUBELET_CONFIG,
+            DISAGREE,
+            f"a restart of the kubelet would fail: {refusal.message}; {refusal.cure_on('the node')}",
+        )
+
+
+def _as_accepted(
+    config: KubeletConfiguration, observation: Observation, hardware: Hardware
+) -> KubeletConfiguration:
+    """Return the configuration; a share of memory that the running kubelet has accepted is right."""
+    if config.kept_memory is None or not config.kept_memory.share or any(_memory(observation, hardware)):
+        return config
+    return replace(config, kept_memory=None)
 
 
 def _policies(observation: Observation) -> Iterator[Problem]:
@@ -47,7 +85,7 @@ def _policies(observation: Observation) -> Iterator[Problem]:
                 source,
                 DISAGREE,
                 f"{source} was written under policy {state.policy}, the kubelet configuration says "
-                f"{configured}; {_RESTART}",
+                f"{configured}",
             )
 
 
@@ -69,7 +107,7 @@ def _cpus(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
         yield Problem(
             CPU_MANAGER_STATE,
             DISAGREE,
-            f"CPUs {cpuset.format(missing)} are online, but not in {CPU_MANAGER_STATE}; {_RESTART}",
+            f"CPUs {cpuset.format(missing)} are online, but not in {CPU_MANAGER_STATE}",
         )
 
 
@@ -90,7 +128,7 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
             MEMORY_MANAGER_STATE,
             DISAGREE,
             f"{MEMORY_MANAGER_STATE} has NUMA nodes {cpuset.format(cpuset.of(state.machine))}, the machine "
-            f"has {cpuset.format(cpuset.of(nodes))}; {_RESTART}",
+            f"has {cpuset.format(cpuset.of(nodes))}",
         )
     for numa, node in sorted(nodes.items()):
         for kind, amount in _amounts(node):
@@ -121,7 +159,7 @@ def _memory_problem(numa: int, what: str, stated: int, other: str) -> Problem:
     return Problem(
         MEMORY_MANAGER_STATE,
         DISAGREE,
-        f"NUMA node {numa}: {MEMORY_MANAGER_STATE} has {format_bytes(stated)} of {what}, {other}; {_RESTART}",
+        f"NUMA node {numa}: {MEMORY_MANAGER_STATE} has {format_bytes(stated)} of {what}, {other}",
     )
 
 

@@ -67,8 +67,7 @@ def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
                     KUBELET_CONFIG,
                     DISAGREE,
                     f"reservedSystemCPUs is {cpuset.format(explicit)}, but podresources keep CPUs "
-                    f"{cpuset.format(offered) or 'none'} from pods; "
-                    "was the kubelet restarted since the change?",
+                    f"{cpuset.format(offered) or 'none'} from pods",
                 ),
             )
         return ReservedCPUs(explicit & online, problems)

@@ -30,9 +30,9 @@ from numazones.kubelet.cpu_manager import CPUState
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones_exporter.conditions import conditions_of, delays_condition, unexpected_problems
-from numazones_exporter.consistency import contradictions
+from numazones_exporter.consistency import contradictions, restart_outlook
 from numazones_exporter.holdings import Holding, Holdings, holdings_of
-from numazones_exporter.observation import DEVICE_CHECKPOINT, PODRESOURCES, Observation
+from numazones_exporter.observation import DEVICE_CHECKPOINT, DISAGREE, PODRESOURCES, Observation
 from numazones_exporter.reserved import (
     STATIC_CPU,
     STATIC_MEMORY,
@@ -124,12 +124,14 @@ def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
     holdings = holdings_of(observation)
     devices = _devices_of(observation, holdings)
     reserved = reserved_cpus(observation, hardware)
+    contradicting = (*reserved.problems, *contradictions(observation, hardware))
+    stale = any(one.reason == DISAGREE and one.source != DEVICE_CHECKPOINT for one in contradicting)
     problems = (
         *unexpected_problems(observation),
-        *reserved.problems,
         *holdings.problems,
         *devices.problems,
-        *contradictions(observation, hardware),
+        *contradicting,
+        *(restart_outlook(observation, hardware) if stale else ()),
     )
     return _NodeFacts(holdings, devices, reserved.cpus, problems)
 
@@ -160,7 +162,7 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
         pods_fingerprint=_fingerprint(observation),
         conditions=(
             *conditions_of(observation, problems),
-            *_shared_cpus_condition(observation, holdings, default),
+            *_shared_cpus_condition(observation, holdings, default, hardware.machine),
             *delays_condition(observation, hardware.machine, devices.devices),
         ),
     )
@@ -203,7 +205,7 @@ def _default_cpus(observation: Observation, holdings: Holdings, machine: Machine
 
 
 def _shared_cpus_condition(
-    observation: Observation, holdings: Holdings, default: CPUSet | None
+    observation: Observation, holdings: Holdings, default: CPUSet | None, machine: Machine
 ) -> tuple[Condition, ...]:
     """Name the pods that share exclusive CPUs, if any do.
 
@@ -218,7 +220,13 @@ def _shared_cpus_condition(
         held[pod] = held.get(pod, 0) | holding.resources.cpus
         names[pod] = f"{holding.namespace}/{holding.pod}" if holding.pod else f"uid {holding.uid}"
     ages = {pod.uid: pod.created for pod in observation.pods or ()}
-    return cpus_exclusive(default or 0, held, name=names.__getitem__, created=lambda pod: ages.get(pod, ""))
+    return cpus_exclusive(
+        default or 0,
+        held,
+        name=names.__getitem__,
+        created=lambda pod: ages.get(pod, ""),
+        alike=machine.alike,
+    )
 
 
 def _memory_reserved(observation: Observation, machine: Machine) -> Mapping[tuple[int, str], int] | None:

@@ -7,7 +7,7 @@ reserved amounts become explicit reservations (``reservedSystemCPUs``, ``reserve
 treats the same as amounts it has worked out itself.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar
 
@@ -83,13 +83,17 @@ class OptionUnknown(NumazonesError):
     """A running kubelet has a policy option that is not modelled for its release."""
 
 
-def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) -> Node:
+def node_from_zones(
+    zones: Iterable[NUMAZone], *, remember: Remember = _make, despite: Collection[str] = ()
+) -> Node:
     """Return the admission state that the zones of one node describe.
 
     Args:
         zones: all of the node, in any order.
         remember: makes a machine or a kubelet by a key. Nodes of one model have equal ones; who reads many
             nodes passes a function that makes those once.
+        despite: reasons for which zones are not ready, and are taken all the same: what they say is then not
+            what the kubelet decides from.
 
     Raises:
         IncompleteZones: a zone is missing, comes twice, or belongs to another node or moment.
@@ -105,7 +109,7 @@ def node_from_zones(zones: Iterable[NUMAZone], *, remember: Remember = _make) ->
     True
     """
     statuses = _statuses_by_numa(zones)
-    settings = _ready(statuses)
+    settings = _ready(statuses, despite)
 
     def start() -> Started:
         machine = remember(_machine_key(statuses), lambda: _machine(statuses))
@@ -243,12 +247,12 @@ def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     return known
 
 
-def _ready(statuses: Mapping[int, NUMAZoneStatus]) -> KubeletSettings:
+def _ready(statuses: Mapping[int, NUMAZoneStatus], despite: Collection[str]) -> KubeletSettings:
     """Return the kubelet's settings once every zone says that it is complete."""
     kubelets = []
     for numa, status in statuses.items():
         ready = next((condition for condition in status.conditions if condition.type == READY), None)
-        if ready is None or ready.status != "True":
+        if ready is None or (ready.status != "True" and ready.reason not in despite):
             said = "it says nothing about it" if ready is None else f"{ready.reason}: {ready.message}"
             raise ZonesNotReady(f"zone {numa} is not ready ({said}); see the exporter on the node")
         if status.kubelet is None or status.topology is None:

@@ -106,6 +106,12 @@ class Machine:
         return sum(node.memory for node in self.numa_nodes)
 
     @cached_property
+    def alike(self) -> bool:
+        """Whether all cores have the same number of CPUs, and so have all sockets."""
+        parts = self.cpus_of_core.values(), self.cpus_of_socket.values()
+        return all(len({cpus.bit_count() for cpus in found}) == 1 for found in parts)
+
+    @cached_property
     def numa_mask(self) -> int:
         """All NUMA node ids as a mask."""
         return cpuset.of(self.by_numa)

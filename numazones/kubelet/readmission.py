@@ -20,21 +20,22 @@ from enum import Enum
 from itertools import groupby
 from types import MappingProxyType
 
-from numazones import cpuset
 from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUState
 from numazones.kubelet.device_manager import DeviceState
-from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.kubelet.startup import KubeletManagers
-
-CPU_STATE_FILE = "cpu_manager_state"
-MEMORY_STATE_FILE = "memory_manager_state"
+from numazones.kubelet.state_validation import (
+    CPU_STATE_FILE,
+    MEMORY_STATE_FILE,
+    Refusal,
+    refusals_of_node,
+)
 
 _MILLIS = 1000
 _TURNS = 8
@@ -61,18 +62,6 @@ class Uncertainty(Enum):
     """In which it takes pods that were created in the same second."""
     PLUGINS = "plugins"
     """Whether device plugins have registered again by then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Reason why a kubelet would not start."""
-
-    message: str
-    """The kubelet's own."""
-    file: str = ""
-    """The state file to be removed on a drained node; empty: the configuration itself is at fault."""
-    cure: str = ""
-    """What helps where no file is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +106,11 @@ class Restart:
 
 
 def restart(
-    node: NodeInfo, pods: Iterable[RunningPod], config: KubeletConfiguration | None = None
+    node: NodeInfo,
+    pods: Iterable[RunningPod],
+    config: KubeletConfiguration | None = None,
+    *,
+    refused: Iterable[Refusal] = (),
 ) -> Restart:
     """Foresee a restart of a node's kubelet, with its configuration or with another one.
 
@@ -125,6 +118,7 @@ def restart(
         node: as its kubelet sees it now; its pods are not looked at, ``pods`` are.
         pods: all that run there and have not ended.
         config: what the kubelet is configured with when it starts again; None: as it is now.
+        refused: state files that are known not to be taken, whatever ``node`` says.
 
     >>> from numazones import build
     >>> machine = build.machine(cores=4, memory="8Gi")
@@ -139,7 +133,8 @@ def restart(
         kubelet = KubeletManagers.start(config, state.machine, {})
     except InvalidConfiguration as error:
         return Restart((Refusal(str(error), cure=error.cure),))
-    refusals = tuple(_refusals(state, kubelet))
+    known = {refusal.file: refusal for refusal in (*refused, *refusals_of_node(state, kubelet))}
+    refusals = tuple(known[file] for file in sorted(known))
     files = {refusal.file for refusal in refusals}
     found = Node(
         kubelet,
@@ -206,68 +201,6 @@ def _worst(found: Sequence[Readmission], chance: Uncertainty) -> Readmission:
     if len({_fate(one) for one in found}) == 1:
         return found[0]
     return replace(min(found, key=lambda one: (one.admitted, one.cpus is None)), chance=chance)
-
-
-def _refusals(state: Node, kubelet: KubeletManagers) -> Iterator[Refusal]:
-    """Yield why the managers would not take their state files; each looks at its own."""
-    before, now = state.config, kubelet.config
-    if before.cpu_manager_policy != now.cpu_manager_policy:
-        yield _other_policy(now.cpu_manager_policy, before.cpu_manager_policy, CPU_STATE_FILE)
-    elif kubelet.cpus.static:
-        message = _objection_to_cpus(state.cpus, kubelet)
-        if message:
-            yield Refusal(message, CPU_STATE_FILE)
-    if before.memory_manager_policy != now.memory_manager_policy:
-        refusal = _other_policy(now.memory_manager_policy, before.memory_manager_policy, MEMORY_STATE_FILE)
-        yield replace(refusal, message=f"[memorymanager] {refusal.message}")
-    elif _tables(state.kubelet.memory) != _tables(kubelet.memory):
-        message = "[memorymanager] the expected machine state is different from the real one"
-        yield Refusal(message, MEMORY_STATE_FILE)
-
-
-def _other_policy(configured: str, found: str, file: str) -> Refusal:
-    return Refusal(
-        f"configured policy {go.quote(configured)} differs from state checkpoint policy {go.quote(found)}",
-        file,
-    )
-
-
-def _objection_to_cpus(state: CPUState, kubelet: KubeletManagers) -> str:
-    """Return the static CPU Manager's objection to a state file; empty if it accepts it."""
-    manager, default, held = kubelet.cpus, state.default, state.exclusive_cpus()
-    if not default:
-        # Only where reserved CPUs are apart can none be left, when every other CPU is assigned.
-        return "default cpuset cannot be empty" if held else ""
-    shared = cpuset.format(default)
-    if manager.strict_reservation:
-        if manager.reserved & default:
-            common = cpuset.format(manager.reserved & default)
-            return f'some of strictly reserved cpus: "{common}" are present in defaultCpuSet: "{shared}"'
-    elif manager.reserved & ~default and not manager.keeps_reserved_apart:
-        reserved = cpuset.format(manager.reserved)
-        return f'not all reserved cpus: "{reserved}" are present in defaultCpuSet: "{shared}"'
-    for uid, containers in state.assignments.items():
-        for container, cpus in containers.items():
-            if cpus & default:
-                return (
-                    f'pod: {uid}, container: {container} cpuset: "{cpuset.format(cpus)}" '
-                    f'overlaps with default cpuset "{shared}"'
-                )
-    expected = manager.topology.all_cpus
-    if kubelet.config.workload_partitioning or not kubelet.config.release.openshift:
-        # OpenShift's kubelet expects all CPUs though strict-cpu-reservation has it leave out reserved ones.
-        expected &= ~(manager.reserved if manager.keeps_reserved_apart else 0)
-    if default | held != expected:
-        return (
-            f'current set of available CPUs "{cpuset.format(expected)}" '
-            f'doesn\'t match with CPUs in state "{cpuset.format(default | held)}"'
-        )
-    return ""
-
-
-def _tables(manager: MemoryManager) -> tuple[Mapping[str, tuple[int, ...]], ...]:
-    """Return the parts of its state that the Memory Manager compares with machine and configuration."""
-    return manager.capacity, manager.system_reserved, manager.allocatable
 
 
 def _kept_cpus(state: Node, kubelet: KubeletManagers) -> CPUState:

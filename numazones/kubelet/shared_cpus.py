@@ -3,7 +3,8 @@
 The static CPU Manager takes cores and sockets by their nominal size (``cpu_packing``). Where cores have
 different numbers of online threads, or sockets of CPUs, it may therefore give a CPU to two pods. When one of
 these ends, the CPU returns to the shared set, while the other still holds it: then other containers run on
-it, it may be given to one more pod, and a kubelet that restarts rejects its own state.
+it, it may be given to one more pod, and a kubelet that restarts rejects its own state. Where all cores are
+alike, only a state file of another moment can say so, as after a crash.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +49,11 @@ def shared_cpus(default: CPUSet, held: Mapping[str, CPUSet]) -> tuple[SharedCPUs
 
 
 def describe(
-    found: Iterable[SharedCPUs], *, name: Callable[[str], str], created: Callable[[str], str]
+    found: Iterable[SharedCPUs],
+    *,
+    name: Callable[[str], str],
+    created: Callable[[str], str],
+    alike: bool = False,
 ) -> str:
     """Say who shares which CPUs, and what ends it.
 
@@ -56,24 +61,30 @@ def describe(
         found: what ``shared_cpus`` returned.
         name: how people call a pod.
         created: when a pod was created, in UTC as Kubernetes writes it; empty where that is not known.
+        alike: whether the machine's cores and sockets are alike.
 
     >>> ages = {"a": "2026-01-31T08:00:00Z", "b": "2026-01-31T09:00:00Z"}
     >>> found = shared_cpus(0, {"a": 0b0110, "b": 0b1100})
     >>> print(describe(found, name="default/{}".format, created=ages.__getitem__).partition(":")[0])
     default/a and default/b both hold CPU 2
     """
-    return "; ".join(_sentence(group, name, created) for group in found)
+    cause = "the machine or its kubelet stops while the state file is written"
+    if not alike:
+        cause = "one of two pods that share CPUs ends"
+    return "; ".join(_sentence(group, name, created, cause) for group in found)
 
 
-def _sentence(group: SharedCPUs, name: Callable[[str], str], created: Callable[[str], str]) -> str:
+def _sentence(
+    group: SharedCPUs, name: Callable[[str], str], created: Callable[[str], str], cause: str
+) -> str:
     cpus = f"CPU{'s' if group.cpus.bit_count() > 1 else ''} {cpuset.format(group.cpus)}"
     pods = sorted(group.pods, key=lambda pod: (created(pod), name(pod)))
     oldest, *younger = map(name, pods)
     if not younger:
         return (
-            f"{oldest} holds {cpus}, and the kubelet takes {cpus} for free, as happens when one of two pods "
-            f"that share CPUs ends: delete {oldest} when it can be spared; until then other containers run "
-            "there, one more pod may be given the same, and the kubelet would not start again on its state"
+            f"{oldest} holds {cpus}, and the kubelet takes {cpus} for free, as happens when {cause}: delete "
+            f"{oldest} when it can be spared; until then other containers run there, one more pod may be "
+            "given the same, and the kubelet would not start again on its state"
         )
     times = [created(pod) for pod in pods]
     age = ", the younger," if all(times) and times[0] != times[1] else ""

@@ -39,6 +39,17 @@ def conditions(zone: NUMAZone) -> dict[str, tuple[str, str, str]]:
     return {one.type: (one.status, one.reason, one.message) for one in zone.status.conditions}
 
 
+async def test_cpus_that_a_machine_was_given_name_the_cure_that_works(shared: Path, tmp_path: Path) -> None:
+    (zone,) = await zones_of(shared / "cases/cpus-added-to-a-running-vm", tmp_path, "v1.35.2")
+    status, _, message = conditions(zone)["Consistent"]
+    assert status == "False"
+    assert message.endswith(
+        'a restart of the kubelet would fail: current set of available CPUs "0-7" doesn\'t match with CPUs '
+        'in state "0-3"; drain the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and '
+        "start it again"
+    )
+
+
 async def test_a_node_under_workload_partitioning_is_ready(shared: Path, tmp_path: Path) -> None:
     (zone,) = await zones_of(shared / "cases/openshift-workload-partitioning", tmp_path, "v1.34.9")
     assert conditions(zone) == {

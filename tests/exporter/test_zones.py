@@ -43,6 +43,7 @@ CONFIGURATION = {
     "topologyManagerPolicy": "best-effort",
     "reservedSystemCPUs": "0,4",
     "reservedMemory": [{"numaNode": numa, "limits": {"memory": "1Gi"}} for numa in (0, 1)],
+    "systemReserved": {"memory": "1948Mi"},
 }
 
 
@@ -327,7 +328,7 @@ def test_reserved_cpus_that_contradict_podresources_are_used_and_the_contradicti
     assert status == "False"
     assert message == (
         "reservedSystemCPUs is 2,6, but podresources keep CPUs 0,4 from pods; "
-        "was the kubelet restarted since the change?"
+        "restart the kubelet: it takes its state files"
     )
 
 
@@ -532,24 +533,27 @@ def test_a_split_of_memory_that_podresources_do_not_give_is_estimated_and_report
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("static", 0x1FF)},
-            "cpu_manager_state has CPUs 8, which are not online",
+            "cpu_manager_state has CPUs 8, which are not online; a restart of the kubelet would fail: "
+            'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-8"; drain the node',
             id="a CPU that went offline",
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("static", 0x7F)},
-            "CPUs 7 are online, but not in cpu_manager_state; was the kubelet restarted since the change?",
+            "CPUs 7 are online, but not in cpu_manager_state; a restart of the kubelet would fail: current "
+            'set of available CPUs "0-7" doesn\'t match with CPUs in state "0-6"; drain the node, stop its '
+            "kubelet, remove /var/lib/kubelet/cpu_manager_state and start it again",
             id="a CPU that came online",
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("none", 0)},
-            "cpu_manager_state was written under policy none, the kubelet configuration says static; "
-            "was the kubelet restarted since the change?",
+            "cpu_manager_state was written under policy none, the kubelet configuration says static; a "
+            'restart of the kubelet would fail: configured policy "static" differs from state checkpoint '
+            'policy "none"; drain the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state',
             id="a changed policy",
         ),
         pytest.param(
             {"kubelet": configured(reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}])},
-            "NUMA node 0: memory_manager_state has 1Gi of reserved memory, "
-            "the configuration 2Gi; was the kubelet restarted since the change?",
+            "NUMA node 0: memory_manager_state has 1Gi of reserved memory, the configuration 2Gi",
             id="changed reservedMemory",
         ),
         pytest.param(

@@ -295,7 +295,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             ),
         ),
         *("readings", "error", ["worker-2"]),
-        *("ns/a and ns/b both hold CPU 2: delete ns/b", "make its cores alike"),
+        *("ns/a and ns/b both hold CPU 2: delete ns/b", "make the cores alike"),
     ),
     "two models show on a node": (
         changed(

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from kubectl_numazones.doctor import restart
+from kubectl_numazones.doctor.contradictions import DISAGREE
 from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
 from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, trouble_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
@@ -14,6 +16,7 @@ from kubectl_numazones.stuck import gated_pods
 from numazones.api import crd
 from numazones.api.meta import NODE_LABEL, VERSION
 from numazones.api.numazone import CPUS_EXCLUSIVE, KUBELET_DECIDES
+from numazones.api.workload_partitioning import CONSISTENT
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED
 from numazones.cluster.dump import OBJECTS_MISSING, OPTION_UNKNOWN
@@ -25,7 +28,6 @@ _OPERATOR = gated_pods.OPERATOR
 _SKEW = timedelta(seconds=5)
 """Clocks that differ by less are taken to agree: some times are whole seconds, and requests take time."""
 _LOOP = 2
-_DISAGREE = "SourcesDisagree"
 
 
 def definitions(evidence: Evidence) -> Iterator[Finding]:
@@ -183,7 +185,7 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
         node = str((zone.get("spec") or {}).get("nodeName"))
         for condition in (zone.get("status") or {}).get("conditions") or ():
             if condition.get("status") != "True":
-                yield from _reading(node, condition)
+                yield from _reading(evidence, node, condition)
     for item in evidence.seen.situation.cluster.nodes.values():
         if item.unknown is not None and item.unknown.reason == UNDECIDED:
             cure = "leave placement to one of them, and remove what is left of the other"
@@ -193,19 +195,35 @@ def readings(evidence: Evidence) -> Iterator[Finding]:
             yield warning(item.name, item.unknown.message, cure)
 
 
-def _reading(node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
+def _reading(evidence: Evidence, node: str, condition: Mapping[str, Any]) -> Iterator[Finding]:
     said = condition.get("message") or "no message"
     reason = str(condition.get("reason"))
     cure = CURES.get(reason, "see the log of the exporter there")
-    if condition.get("type") == "Consistent":
-        yield error(node, f"sources disagree: {said}", cure)
+    if condition.get("type") == CONSISTENT:
+        yield error(node, *_contradiction(evidence, node, str(said), cure))
     elif condition.get("type") == CPUS_EXCLUSIVE:
         yield error(node, said, cure)
     elif condition.get("type") == KUBELET_DECIDES:
         return  # the check of settings says so from the node's shape
-    elif reason != _DISAGREE:  # then Consistent tells more
+    elif reason != DISAGREE:  # then Consistent tells more
         severity = Severity.ERROR if condition.get("status") == "False" else Severity.WARNING
         yield Finding(severity, (node,), f"{reason}: {said}", cure)
+
+
+def _contradiction(evidence: Evidence, node: str, said: str, cure: str) -> tuple[str, str]:
+    """Return what disagrees, and the cure after which the kubelet starts."""
+    message = f"sources disagree: {said}"
+    if node not in evidence.seen.situation.cluster.nodes:
+        return message, cure
+    refusals = restart.outlook(evidence, node)
+    if refusals is None:
+        return message, cure
+    if not refusals:
+        return message, f"restart the kubelet of {node}: it takes its state files"
+    for refusal in refusals:
+        if refusal.message not in message:
+            message += f"; a restart of the kubelet would fail: {refusal.message}"
+    return message, "; ".join(dict.fromkeys(refusal.cure_on(node) for refusal in refusals))
 
 
 def clocks(evidence: Evidence) -> Iterator[Finding]:

@@ -22,12 +22,17 @@ _helps(
     "/var/snap/microk8s/common/var/lib/kubelet on MicroK8s (chart value exporter.kubeletDir, or hostPath of "
     "the volume kubelet)",
 )
-_helps("SourcesDisagree", cure="restart the kubelet, if machine or configuration changed since it started")
+_helps(
+    "SourcesDisagree",
+    cure="do as the condition says: restart the kubelet, or where that would fail, drain the node, stop the "
+    "kubelet, remove the state file that it would not take and start it again",
+)
 _helps(
     "CPUsOfTwoPods",
     "CPUsInSharedSet",
-    cure="delete them as said; so that it does not come again, drain the node, make its cores alike (all "
-    "CPUs online, or SMT off everywhere), remove cpu_manager_state and restart the kubelet",
+    cure="delete them as said, or drain the node, stop its kubelet, remove cpu_manager_state and start it "
+    "again; so that it does not come again, make the cores alike before (all CPUs online, or SMT off "
+    "everywhere)",
 )
 _helps(
     "SocketMissing",
@@ -60,8 +65,8 @@ _helps(
 _helps(
     "InvalidCheckpoint",
     "WrongChecksum",
-    cure="drain the node, remove the file and restart the kubelet, if that rejects it as well; something "
-    "else wrote it, or it is damaged",
+    cure="if the kubelet rejects it as well, drain the node, stop the kubelet, remove the file and start it "
+    "again; something else wrote it, or it is damaged",
 )
 _helps(
     "EstimatedSplit",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from kubectl_numazones.doctor.contradictions import contradicted
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, error, hint, warning
 from numazones import cpuset
@@ -17,11 +18,10 @@ from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration,
 from numazones.kubelet.kept_memory import in_bytes
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.memory_manager import matching_reservations
-from numazones.kubelet.readmission import Readmission, Refusal, Restart, RunningPod, Uncertainty, restart
+from numazones.kubelet.readmission import Readmission, Restart, RunningPod, Uncertainty, restart
+from numazones.kubelet.state_validation import Refusal
 from numazones.whatif import settings as kubelet_settings
 from numazones.wording import pluralize
-
-_STATE_FOLDER = "/var/lib/kubelet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,20 @@ def foresee(evidence: Evidence, names: Sequence[str], change: RestartSettings) -
     """
     nodes = [evidence.seen.node(name) for name in names or sorted(evidence.seen.situation.cluster.nodes)]
     bodies = {str(body["metadata"].get("uid") or ""): body for body in evidence.of("Pod")}
-    return [_of_node(node, bodies, change) for node in nodes]
+    return [_of_node(evidence, node, bodies, change) for node in nodes]
+
+
+def outlook(evidence: Evidence, name: str) -> tuple[Refusal, ...] | None:
+    """Return why the kubelet of a node whose sources contradict each other would not start again.
+
+    Args:
+        evidence: of the cluster.
+        name: the node's; None is returned where nothing can be foreseen.
+    """
+    node, found = evidence.seen.node(name), contradicted(name, evidence.of("NUMAZone"))
+    if found is None:
+        return None
+    return restart(node.info(found.state, beside=""), (), refused=found.refused).refusals
 
 
 def _running(body: Mapping[str, Any]) -> Iterator[str]:
@@ -96,9 +109,12 @@ def _running(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_node(
-    node: ClusterNode, bodies: Mapping[str, Mapping[str, Any]], change: RestartSettings
+    evidence: Evidence, node: ClusterNode, bodies: Mapping[str, Mapping[str, Any]], change: RestartSettings
 ) -> NodeRestart:
     state, why = node.state, node.why_no_state
+    found = contradicted(node.name, evidence.of("NUMAZone")) if state is None else None
+    if found is not None:
+        state = found.state
     if state is None or node.approximate:
         reason = why.message if why else "only amounts are known of it, not who holds what"
         return NodeRestart(node.name, unknown=reason)
@@ -107,7 +123,7 @@ def _of_node(
     try:
         known = [_running_pod(pod, bodies.get(pod.uid, {})) for pod in pods if pod.admission is not None]
         config = change.of(state.config)
-        said = restart(node.info(state, beside=""), known, config)
+        said = restart(node.info(state, beside=""), known, config, refused=found.refused if found else ())
     except InvalidConfiguration as refused:
         return NodeRestart(
             node.name, tuple(_refused(node.name, [Refusal(str(refused), cure=refused.cure)])), starts=False
@@ -153,12 +169,9 @@ def _reserved_memory(node: str, config: KubeletConfiguration, machine: Machine) 
 
 def _refused(node: str, refusals: Iterable[Refusal]) -> Iterator[Finding]:
     for refusal in refusals:
-        cure = refusal.cure
+        cure = refusal.cure_on(node)
         if refusal.file:
-            cure = (
-                f"drain {node}, stop its kubelet, remove {_STATE_FOLDER}/{refusal.file} and start it again; "
-                "with the pods still there it would go as said of each below"
-            )
+            cure += "; with the pods still there it would go as said of each below"
         yield error(node, f"its kubelet would not start: {refusal.message}", cure)
 
 

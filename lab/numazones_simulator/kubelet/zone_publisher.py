@@ -104,6 +104,7 @@ class SimulatedZonePublisher:
             kubelet.node.cpus.exclusive_cpus_by_pod(),
             name=lambda uid: f"{pods[uid].namespace}/{pods[uid].name}" if uid in pods else f"uid {uid}",
             created=lambda uid: pods[uid].created if uid in pods else "",
+            alike=kubelet.node.machine.alike,
         )
         zones = zones_from_node(
             kubelet.node,

@@ -51,6 +51,7 @@ class SharedCPUEvents:
                 (group,),
                 name=lambda uid: pods[uid].full_name if uid in pods else f"uid {uid}",
                 created=lambda uid: pods[uid].created if uid in pods else "",
+                alike=record.state.machine.alike,
             )
             for uid in group.pods:
                 if uid in pods and ((uid, said) in self._told or self._post(record, pods[uid], said)):
