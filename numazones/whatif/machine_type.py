@@ -98,7 +98,7 @@ def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:
 
 def _invalid(text: str, why: str) -> InvalidMachineType:
     return InvalidMachineType(
-        f"{text!r} is no machine: {why}; write for example sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
+        f"{text!r} is not a machine: {why}; write for example sockets=2,numa=4,cores=64,threads=2,memory=512Gi"
     )
 
 
@@ -117,8 +117,9 @@ def _count(text: str, part: str, amount: Quantity) -> int:
 
 
 def _machine(text: str, counts: Mapping[str, int], memory: int) -> Machine:
-    if "cores" not in counts or memory <= 0:
-        raise _invalid(text, "it needs cores and memory")
+    missing = [name for name, given in (("cores", "cores" in counts), (MEMORY, memory > 0)) if not given]
+    if missing:
+        raise _invalid(text, f"{' and '.join(missing)} {'is' if missing == [MEMORY] else 'are'} missing")
     sockets, numas, cores = counts["sockets"], counts["numa"], counts["cores"]
     if numas % sockets or cores % numas:
         raise _invalid(text, f"{cores} cores and {numas} NUMA nodes are not even parts of {sockets} sockets")

@@ -331,7 +331,7 @@ def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None
     result = run("plan", "-f", dump)
     assert result.return_value == 1
     assert "0 now, 0 after 0 plans with 0 evictions" in result.output
-    assert "  2 pods stay because of rule FailedBarePods" in result.output
+    assert "  2 pods stay: nothing recreates a pod without an owner (rule FailedBarePods)" in result.output
 
 
 def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", "--machine", "cores=2", *PODS),
             NumazonesError,
-            "it needs cores and",
+            "memory is missing",
         ),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, "--pods", "cpu"),
@@ -330,7 +330,7 @@ def test_size_takes_the_machine_of_a_node(run: Invoke, dump: Path) -> None:
 def test_size_says_what_fits_nowhere(run: Invoke) -> None:
     shown = run("size", "1xcpu=17", *SMALL)
     assert shown.return_value == 1
-    assert shown.output.startswith("1 pod: on no number of such machines")
+    assert shown.output.startswith("this pod does not fit on this machine type, however many you have")
     assert "1xcpu=17: Insufficient cpu" in shown.output
 
 

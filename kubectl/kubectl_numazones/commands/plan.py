@@ -24,6 +24,7 @@ from numazones.prediction import doubts
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
 from numazones.rebalance.goals import Align, FitMore, Goal, Wanted, pending_goals
+from numazones.rebalance.kept_pods import kept_pods
 from numazones.rebalance.moves import Move
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import PolicyReport, what_if
@@ -208,10 +209,8 @@ def _print_plans(goal: Goal, item: PolicyReport) -> None:
         screen.print_table(_MOVES, rows)
     if not _is_reached(goal, item):
         screen.say(f"  no further: {item.reason}")
-        for rule, count in sorted(item.unmovable.items(), key=lambda entry: -entry[1]):
-            screen.say(
-                f"  {pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}"
-            )
+        for line in kept_pods(item.unmovable):
+            screen.say(f"  {line}")
 
 
 def _script(goal: Goal, item: PolicyReport) -> None:

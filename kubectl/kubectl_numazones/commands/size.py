@@ -102,9 +102,11 @@ def _reserved_cpus(base: NodeTemplate) -> int:
 
 
 def _print_sizes(sizes: Sequence[Size], found: Size | None, wanted: Sequence[PodGroup]) -> None:
-    pods = pluralize(sum(group.count for group in wanted), "pod")
+    count = sum(group.count for group in wanted)
+    pods = pluralize(count, "pod")
     if found is None:
-        screen.say(f"{pods}: on no number of such machines")
+        them = "this pod does" if count == 1 else f"these {pods} do"
+        screen.say(f"{them} not fit on this machine type, however many you have")
     else:
         settings = " ".join(f"{key}={value}" for key, value in found.settings.items())
         least = (

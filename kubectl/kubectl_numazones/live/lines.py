@@ -22,6 +22,7 @@ from numazones.api.rebalance import ENDED, PlanPhase
 from numazones.apimachinery.quantity import format_rounded
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE
 from numazones.rebalance.custom_resources import tally_of
+from numazones.rebalance.kept_pods import kept_pods
 from numazones.rebalance.moves import Move as PlannedMove
 from numazones.rebalance.whatif import PolicyReport
 from numazones.wording import pluralize
@@ -341,10 +342,7 @@ def _plan_details(goal: str, report: PolicyReport) -> RenderableType:
     ]
     if moves:
         parts += [screen.details_table(_PLANNED, moves), Text()]
-    parts += [
-        Text(f"{pluralize(count, 'pod')} {'stays' if count == 1 else 'stay'} because of rule {rule}", "dim")
-        for rule, count in sorted(report.unmovable.items(), key=lambda entry: -entry[1])
-    ]
+    parts += [Text(line, "dim") for line in kept_pods(report.unmovable)]
     return Group(*parts)
 
 

@@ -43,8 +43,8 @@ def test_the_kubelet_keeps_a_core_and_a_gibibyte_unless_told_otherwise() -> None
     ("text", "said"),
     [
         ("", "'' has no amount"),
-        ("cores=4", "it needs cores and memory"),
-        ("memory=4Gi", "it needs cores and memory"),
+        ("cores=4", "memory is missing"),
+        ("memory=4Gi", "cores are missing"),
         ("cores=some,memory=4Gi", "'cores=some' has no amount"),
         ("cores=1.5,memory=4Gi", "'cores=1.5' is no count"),
         ("cores=0,memory=4Gi", "'cores=0' is no count"),
