@@ -27,7 +27,7 @@ from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDAT
 from numazones_program.columns import Column
 
 _MAX_NAMED = 5
-_TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
+TYPES = {"rebalancerecommendations", "rebalancerecommendation", "rbr"}
 
 Object = dict[str, Any]
 
@@ -89,7 +89,7 @@ async def find(client: Client, name: str) -> PendingPlan:
         Undecidable: there is none of that name, or none can be.
     """
     prefix, _, rest = name.partition("/")
-    if prefix.partition(".")[0] in _TYPES:  # as kubectl get -o name prints it, too
+    if prefix.partition(".")[0] in TYPES:  # as kubectl get -o name prints it, too
         name = rest
     try:
         return PendingPlan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))

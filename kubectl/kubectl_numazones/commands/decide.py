@@ -1,6 +1,5 @@
 """Common parts of ``approve`` and ``reject``: options, completion, showing plans, asking, writing."""
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,11 +12,9 @@ from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.names import completions, joined
 from kubectl_numazones.reading.source import Source, connect
-from numazones.errors import NumazonesError
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
-
-_COMPLETION_SECONDS = 2.0
 
 
 def decision_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +65,10 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
 async def _plans(source: Source, names: tuple[str, ...], decision: PlanDecision) -> list[PendingPlan]:
     """Return the plans that were named; nothing speaks against the decision."""
     async with await connect(source) as client:
-        plans = [await plan_decisions.find(client, name) for name in dict.fromkeys(names)]
+        plans = [
+            await plan_decisions.find(client, name)
+            for name in dict.fromkeys(joined(names, plan_decisions.TYPES))
+        ]
         fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]
         await plan_decisions.check(client, fresh, decision)
         return plans
@@ -83,23 +83,16 @@ async def _write(source: Source, plans: list[PendingPlan], decision: PlanDecisio
 
 def _complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the recommendations that have not ended; nothing where the cluster does not answer at once."""
-    given = ctx.params
-    source = Source(
-        (),
-        given.get("kubeconfig"),
-        given.get("context"),
-        "",
-        given.get("as_user") or "",
-        tuple(given.get("as_groups") or ()),
-    )
-    try:
+    chosen = joined(tuple(ctx.params.get("names") or ()), plan_decisions.TYPES)
+
+    async def ask(source: Source) -> list[CompletionItem]:
         return [
             CompletionItem(name, help=help_text)
-            for name, help_text in run_until_complete(_proposed(source))
-            if name.startswith(incomplete) and name not in (given.get("names") or ())
+            for name, help_text in await _proposed(source)
+            if name.startswith(incomplete) and name not in chosen
         ]
-    except (NumazonesError, OSError, TimeoutError):
-        return []
+
+    return completions(ctx, ask)
 
 
 async def _proposed(source: Source) -> list[tuple[str, str]]:
@@ -109,5 +102,5 @@ async def _proposed(source: Source) -> list[tuple[str, str]]:
             if plan.active:
                 yield plan.name, f"{plan.phase}: {plan.promise}"
 
-    async with asyncio.timeout(_COMPLETION_SECONDS), await connect(source) as client:
+    async with await connect(source) as client:
         return list(read(await client.list(REBALANCE_RECOMMENDATIONS)))

@@ -12,6 +12,7 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.names import POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import (
     all_namespaces_option,
     check_names,
@@ -104,7 +105,7 @@ def command(
 
 
 @command.command("release")
-@click.argument("pods", nargs=-1, metavar="[[NAMESPACE/]POD]...")
+@click.argument("pods", nargs=-1, metavar="[[NAMESPACE/]POD]...", shell_complete=complete_pods)
 @selector_option("pods")
 @click.option(
     "-A",
@@ -132,6 +133,7 @@ def release(
     that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
     released.
     """
+    pods = joined(pods, POD_TYPES)
     check_names(pods, everywhere=everywhere, selector=selector)
     if (everywhere and source.namespace) or not (everywhere or pods or source.namespace):
         raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")

@@ -13,6 +13,7 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
 from kubectl_numazones.reading.file_content import read_file
+from kubectl_numazones.reading.names import OWNER_TYPES, POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from numazones.api.rebalance import RebalancePolicy
@@ -61,7 +62,7 @@ class PlanDocument:
 
 
 @click.command("plan", epilog=_EPILOG)
-@click.argument("names", metavar="[POD|TYPE/NAME]...", nargs=-1)
+@click.argument("names", metavar="[POD|TYPE/NAME|TYPE NAME]...", nargs=-1, shell_complete=complete_pods)
 @selector_option("pods")
 @click.option(
     "--shape",
@@ -110,6 +111,7 @@ def command(
     Every plan is proven by playing it through. Nothing is carried out. The exit code is 0 if everything
     fits now or after the plans, 1 if something does not.
     """
+    names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, selector=selector)
     if shapes and (names or selector is not None):
         raise click.UsageError("--shape is about pods that are still to come: leave names and -l away")

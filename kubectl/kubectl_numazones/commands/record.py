@@ -8,6 +8,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import source_options
 from kubectl_numazones.reading.event_loop import run_until_complete
+from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.record import directory, pseudonyms
 from kubectl_numazones.record.download import fetch
@@ -23,8 +24,8 @@ Examples:
 """
 
 
-@click.command("record", epilog=_EPILOG)
-@click.argument("node")
+@click.command("record", cls=NodeCommand, epilog=_EPILOG)
+@click.argument("node", shell_complete=complete_nodes)
 @click.option(
     "-o",
     "--output",

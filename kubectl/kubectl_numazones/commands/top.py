@@ -21,6 +21,7 @@ from kubectl_numazones.printing.zone_figures import (
     zones_of,
 )
 from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_comers, source_options
+from kubectl_numazones.reading.names import NODE_TYPES, complete_nodes, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
@@ -83,7 +84,7 @@ class TopDocument:
 
 
 @click.command("top", epilog=_EPILOG)
-@click.argument("names", metavar="[NODE]...", nargs=-1)
+@click.argument("names", metavar="[NODE]...", nargs=-1, shell_complete=complete_nodes)
 @selector_option("nodes")
 @click.option("--sort-by", type=click.Choice(list(ORDERS)), default="node", show_default=True)
 @click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
@@ -112,6 +113,7 @@ def command(
     or nominated by a scheduler. With -o wide, and in documents, it is told how many of a zone's pods are not
     aligned; for that all pods are read.
     """
+    names = joined(names, NODE_TYPES)
     check_names(names, selector=selector)
     wide = output.form == "wide"
     while True:

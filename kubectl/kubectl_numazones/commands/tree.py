@@ -5,13 +5,14 @@ import click
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.drawing import Drawing
 from kubectl_numazones.reading.cluster import occupancy_of, read, source_options
+from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.pod_alignment import by_name
 from numazones_page.machine_svg import machine_svg
 
 
-@click.command("tree")
-@click.argument("node")
+@click.command("tree", cls=NodeCommand)
+@click.argument("node", shell_complete=complete_nodes)
 @click.option(
     "--ascii",
     "plain",

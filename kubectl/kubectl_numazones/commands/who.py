@@ -8,6 +8,7 @@ import click
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
+from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.pod_alignment import by_name
 from numazones.placement.occupancy import NUMAShare
@@ -21,8 +22,8 @@ class WhoDocument:
     items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
 
 
-@click.command("who")
-@click.argument("node")
+@click.command("who", cls=NodeCommand)
+@click.argument("node", shell_complete=complete_nodes)
 @click.argument("zone", required=False, type=int)
 @output_option("text", "name")
 @source_options

@@ -7,6 +7,13 @@ import click
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
+from kubectl_numazones.reading.names import (
+    OWNER_TYPES,
+    POD_TYPES,
+    complete_nodes,
+    complete_pods,
+    joined,
+)
 from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.selection import (
     all_namespaces_option,
@@ -36,10 +43,15 @@ Examples:
 
 
 @click.command("why", epilog=_EPILOG)
-@click.argument("names", metavar="[POD|TYPE/NAME]...", nargs=-1)
+@click.argument("names", metavar="[POD|TYPE/NAME|TYPE NAME]...", nargs=-1, shell_complete=complete_pods)
 @selector_option("pods")
 @all_namespaces_option
-@click.option("--node", "node_name", help="Explain in full what is decided on this node.")
+@click.option(
+    "--node",
+    "node_name",
+    help="Explain in full what is decided on this node.",
+    shell_complete=complete_nodes,
+)
 @output_option("text", "wide", "name")
 @source_options
 def command(
@@ -65,6 +77,7 @@ def command(
     waiting; 1 if no node would, or something else does; 2 if that is unknown. Of several, one that is stuck
     makes it 1.
     """
+    names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, everywhere=everywhere, selector=selector)
     if node_name is not None and len(names) != 1:
         raise click.UsageError("--node explains one pod: name it")

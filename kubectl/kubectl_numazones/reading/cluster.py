@@ -19,6 +19,13 @@ from kubectl_numazones.garbage_collection import without_collection
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.files import Object, Objects, objects_of_files, with_objects_of
+from kubectl_numazones.reading.names import (
+    NODE_TYPES,
+    OWNER_TYPES,
+    POD_TYPES,
+    complete_namespaces,
+    without_type,
+)
 from kubectl_numazones.reading.source import Source, listed
 from numazones.apimachinery.api_object import CURE, MALFORMED, InvalidObject
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -36,17 +43,6 @@ if TYPE_CHECKING:  # most commands do without
 _Result = TypeVar("_Result")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_OWNERS = {
-    "deploy": "Deployment",
-    "deployment": "Deployment",
-    "rs": "ReplicaSet",
-    "replicaset": "ReplicaSet",
-    "sts": "StatefulSet",
-    "statefulset": "StatefulSet",
-    "job": "Job",
-    "ds": "DaemonSet",
-    "daemonset": "DaemonSet",
-}
 _MAX_NAMED = 5
 DEFAULT_NAMESPACE = "default"
 _DUMP_AGAIN = "dump it again, or leave it out"
@@ -103,6 +99,7 @@ _OPTIONS = (
         "--namespace",
         default="",
         help="Namespace to look in, also for names without one.",
+        shell_complete=complete_namespaces,
     ),
     click.option("--context", help="Context to use of the kubeconfig."),
     click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
@@ -153,7 +150,7 @@ class ClusterView:
             NotThere: there is no such pod, or the owner has none.
         """
         prefix, slash, rest = name.partition("/")
-        kind = _OWNERS.get(prefix.partition(".")[0]) if slash else None  # deployment.apps/web, too
+        kind = OWNER_TYPES.get(prefix.partition(".")[0]) if slash else None  # deployment.apps/web, too
         if kind is not None:
             return self._pods_of_owner(kind, self.namespace, rest)
         namespace, bare = _split(name, self.namespace)
@@ -236,7 +233,7 @@ def node_named(name: str, nodes: Mapping[str, ClusterNode]) -> ClusterNode:
     Raises:
         NotThere: there is no such node.
     """
-    name = name.removeprefix("nodes/").removeprefix("node/").removeprefix("no/")
+    name = without_type(name, NODE_TYPES)
     if name in nodes:
         return nodes[name]
     names = sorted(nodes)
@@ -387,6 +384,6 @@ def _malformed_object(source: Source, error: Exception) -> BadDump:
 
 
 def _split(name: str, default: str) -> tuple[str, str]:
-    name = name.removeprefix("pods/").removeprefix("pod/").removeprefix("po/")
+    name = without_type(name, POD_TYPES)
     namespace, slash, bare = name.partition("/")
     return (namespace, bare) if slash else (default, name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
+from kubectl_numazones.reading.names import POD_TYPES, without_type
 from kubectl_numazones.stuck.gated_pods import (
     OPERATOR,
     gates_of,
@@ -136,7 +137,7 @@ async def named(client: Client, names: Iterable[str], namespace: str) -> list[Ob
     """
     found = []
     for name in names:
-        where, slash, bare = name.removeprefix("pod/").partition("/")
+        where, slash, bare = without_type(name, POD_TYPES).partition("/")
         where, bare = (where, bare) if slash else (namespace, where)
         try:
             pod = await client.get(PODS, bare, namespace=where)
