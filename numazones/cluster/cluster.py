@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.taints import Taint
 from numazones.cluster import requests
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key
 from numazones.dra.uses import Uses, uses_of
 from numazones.errors import NumazonesError
-from numazones.kubelet.constraints import Constraints, Taint
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod

@@ -17,8 +17,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from numazones.apimachinery.resources import figures
+from numazones.apimachinery.taints import Taint
 from numazones.cluster.cluster import IMPLICIT_RESOURCE, ClusterNode
-from numazones.kubelet.constraints import Constraints, Taint
+from numazones.kubelet.constraints import Constraints
 from numazones.wording import enumeration
 
 UNSCHEDULABLE = "node(s) were unschedulable"

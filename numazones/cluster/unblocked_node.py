@@ -7,8 +7,9 @@ has to change.
 
 from dataclasses import dataclass, replace
 
+from numazones.apimachinery.taints import Taint, Toleration
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.constraints import Constraints, Taint, Toleration
+from numazones.kubelet.constraints import Constraints
 
 _NOT_FOR_PODS = ("node.kubernetes.io/", "node-role.kubernetes.io/")
 """Taints of these domains show conditions of a node, or keep it for the control plane."""

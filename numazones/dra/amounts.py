@@ -73,10 +73,12 @@ def node_devices(node: str, pools: Iterable[Pool], claims: Iterable[DeviceClaim]
 
 
 def consumed(allocations: Iterable[Allocation], name: str) -> Quantity:
-    """Return what allocations of one device take of a capacity together."""
+    """Return what allocations of one device take of a capacity together; ``name``: qualified."""
     total = ZERO
     for one in allocations:
-        total += one.consumed.get(name, ZERO)
+        domain, _, short = name.partition("/")
+        own = one.consumed.get(short) if domain == one.device[0] else None
+        total += one.consumed.get(name) or own or ZERO
     return total
 
 

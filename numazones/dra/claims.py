@@ -10,11 +10,14 @@ from typing import Any, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.quantity import Quantity
+from numazones.apimachinery.taints import Toleration
 from numazones.dra import fields
 from numazones.dra.devices import Key, is_numa_attribute
 from numazones.errors import NumazonesError
 
 KIND: Final = "ResourceClaim"
+EXACT_COUNT: Final = "ExactCount"
+ALL: Final = "All"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,9 @@ class Allocation:
     admin: bool = False
     """Whether it is access for administration, which takes nothing from others."""
     consumed: Mapping[str, Quantity] = field(default_factory=dict, hash=False)
-    """Qualified name of a capacity → amount taken of it."""
+    """Name of a capacity as the device has it → amount taken of it."""
+    consumes: bool = False
+    """Whether the allocation speaks of amounts at all."""
     claim: str = ""
     """NAMESPACE/NAME of the claim."""
 
@@ -40,13 +45,62 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Devices that one request takes: all that it asks for, or one of its alternatives."""
+
+    name: str
+    """Name of the alternative; empty where there is but one choice."""
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    """Expressions (CEL), all of which a device has to meet."""
+    mode: str = EXACT_COUNT
+    count: int = 1
+    admin: bool | None = None
+    """Whether it is access for administration; None: the request does not speak of it."""
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: Mapping[str, Quantity] | None = field(default=None, hash=False)
+    """Name of a capacity → amount that each device has to give; None: the request does not speak of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """One request of a claim."""
 
     name: str
-    classes: tuple[str, ...]
-    """DeviceClasses; several where it names alternatives."""
-    admin: bool = False
+    choices: tuple[Choice, ...]
+    prioritized: bool = False
+    """Whether the choices are alternatives, the first that fits being taken."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """DeviceClasses; several where it names alternatives."""
+        return tuple(choice.device_class for choice in self.choices)
+
+    @property
+    def admin(self) -> bool:
+        """Whether it is access for administration."""
+        return any(choice.admin for choice in self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition on the devices of several requests."""
+
+    match: str = ""
+    """Attribute of which all have the same value."""
+    distinct: str = ""
+    """Attribute of which no two have the same value."""
+    requests: tuple[str, ...] = ()
+    """REQUEST or REQUEST/ALTERNATIVE; empty: all of the claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Parameters for a driver, passed on as they are."""
+
+    opaque: Mapping[str, Any] = field(hash=False)
+    requests: tuple[str, ...] = ()
+    """REQUEST or REQUEST/ALTERNATIVE that they are for; empty: all of the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +110,8 @@ class DeviceClaim:
     namespace: str
     name: str
     requests: tuple[DeviceRequest, ...] = ()
-    matches: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(attribute, requests): devices of these requests have one value of it; no requests: of all."""
+    constraints: tuple[Constraint, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
     allocated: bool = False
     allocations: tuple[Allocation, ...] = ()
     pods: frozenset[str] = frozenset()
@@ -95,7 +149,8 @@ class DeviceClaim:
             namespace=namespace,
             name=name,
             requests=tuple(_requests(wanted)),
-            matches=tuple(_matches(wanted)),
+            constraints=tuple(_constraints(wanted)),
+            configurations=configurations_of(wanted),
             allocated=bool(allocation),
             allocations=tuple(
                 _allocation(f"{namespace}/{name}", one) for one in fields.parts(results, "results")
@@ -109,49 +164,88 @@ class DeviceClaim:
 
     @property
     def full_name(self) -> str:
-        """NAMESPACE/NAME."""
-        return f"{self.namespace}/{self.name}"
+        """NAMESPACE/NAME, or its name where it has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def on_one_numa_node(self) -> bool:
         """Return whether its devices are near one common NUMA node, wherever they are allocated."""
         names = {request.name for request in self.requests}
         return any(
-            is_numa_attribute(attribute) and (not covered or names <= set(covered))
-            for attribute, covered in self.matches
+            is_numa_attribute(one.match)
+            and (not one.requests or names <= {name.partition("/")[0] for name in one.requests})
+            for one in self.constraints
         )
+
+
+def configurations_of(body: Mapping[str, Any]) -> tuple[Configuration, ...]:
+    """Read the ``config`` of a claim or a class; raises what reading malformed fields raises."""
+    return tuple(
+        Configuration(fields.part(one, "opaque"), fields.texts(one, "requests"))
+        for one in fields.parts(body, "config")
+    )
+
+
+def expressions_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read the ``selectors`` of a request or a class; raises what reading malformed fields raises."""
+    return tuple(
+        fields.text(fields.part(one, "cel"), "expression") for one in fields.parts(body, "selectors")
+    )
 
 
 def _requests(wanted: Mapping[str, Any]) -> Iterator[DeviceRequest]:
     for one in fields.parts(wanted, "requests"):
         exactly = fields.part(one, "exactly")
-        choices = [exactly] if exactly else list(fields.parts(one, "firstAvailable"))
-        yield DeviceRequest(
-            fields.text(one, "name"),
-            tuple(fields.text(choice, "deviceClassName") for choice in choices),
-            admin=exactly.get("adminAccess") is True,
+        alternatives = () if exactly else tuple(fields.parts(one, "firstAvailable"))
+        choices = (
+            [_choice(exactly, "")]
+            if exactly
+            else [_choice(it, fields.text(it, "name")) for it in alternatives]
+        )
+        yield DeviceRequest(fields.text(one, "name"), tuple(choices), prioritized=bool(alternatives))
+
+
+def _choice(body: Mapping[str, Any], name: str) -> Choice:
+    """Read a request with the defaults that the API server fills in."""
+    admin, capacity = body.get("adminAccess"), body.get("capacity")
+    mode = fields.text(body, "allocationMode") or EXACT_COUNT
+    unsaid = body.get("count") is None and mode == EXACT_COUNT
+    return Choice(
+        name=name,
+        device_class=fields.text(body, "deviceClassName"),
+        selectors=expressions_of(body),
+        mode=mode,
+        count=1 if unsaid else fields.number(body, "count"),
+        admin=None if admin is None else admin is True,
+        tolerations=tuple(_toleration(one) for one in fields.parts(body, "tolerations")),
+        capacity=None if capacity is None else fields.amounts(fields.part(body, "capacity"), "requests"),
+    )
+
+
+def _toleration(body: Mapping[str, Any]) -> Toleration:
+    key, operator, value, effect = (
+        fields.text(body, name) for name in ("key", "operator", "value", "effect")
+    )
+    seconds = None if body.get("tolerationSeconds") is None else fields.number(body, "tolerationSeconds")
+    return Toleration(key, operator or "Equal", value, effect, seconds)
+
+
+def _constraints(wanted: Mapping[str, Any]) -> Iterator[Constraint]:
+    for one in fields.parts(wanted, "constraints"):
+        yield Constraint(
+            fields.text(one, "matchAttribute"),
+            fields.text(one, "distinctAttribute"),
+            fields.texts(one, "requests"),
         )
 
 
-def _matches(wanted: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for one in fields.parts(wanted, "constraints"):
-        covered = one.get("requests") or ()
-        if not isinstance(covered, (list, tuple)) or not all(isinstance(name, str) for name in covered):
-            raise TypeError("requests of a constraint are not a list of texts")
-        if attribute := fields.text(one, "matchAttribute"):
-            yield attribute, tuple(name.partition("/")[0] for name in covered)
-
-
 def _allocation(claim: str, result: Mapping[str, Any]) -> Allocation:
-    driver = fields.text(result, "driver")
     return Allocation(
-        device=(driver, fields.text(result, "pool"), fields.text(result, "device")),
+        device=(fields.text(result, "driver"), fields.text(result, "pool"), fields.text(result, "device")),
         request=fields.text(result, "request"),
         share=fields.text(result, "shareID"),
         admin=result.get("adminAccess") is True,
-        consumed={
-            name if "/" in name else f"{driver}/{name}": amount
-            for name, amount in fields.amounts(result, "consumedCapacity").items()
-        },
+        consumed=fields.amounts(result, "consumedCapacity"),
+        consumes=result.get("consumedCapacity") is not None,
         claim=claim,
     )

@@ -7,13 +7,18 @@ an older one of the drivers. An attribute that is absent, negative or no number 
 never taken for one of NUMA node 0.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from numazones import cpuset
+from numazones.apimachinery import quantity
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.node_selector import SelectorTerm
 from numazones.apimachinery.quantity import Quantity
+from numazones.apimachinery.taints import Taint
 from numazones.dra import fields
 from numazones.errors import NumazonesError
 
@@ -24,11 +29,68 @@ _OWN_NAMES = ("numaNode", "numaNodeID", "numa")
 """What drivers call it in their own domain."""
 _LENT_NAMES = ("dra.cpu/numaNodeID", "dra.net/numaNode")
 """Attributes of two drivers that others publish to be matched with them."""
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 
 Key = tuple[str, str, str]
 """(driver, pool, device): what names a device in the cluster."""
 Value = bool | int | str
+_SCALARS: Final = {"int": int, "bool": bool, "string": str, "version": str}
+LISTS: Final = {"ints": int, "bools": bool, "strings": str, "versions": str}
+
+
+class Attribute(NamedTuple):
+    """The value of an attribute, with the field of the API that holds it."""
+
+    kind: str
+    """int, bool, string or version, or ints, bools, strings or versions; empty: it has no value."""
+    value: Value | tuple[Value, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPolicy:
+    """Which amounts of a capacity claims may take."""
+
+    default: Quantity | None = None
+    """What a claim takes that names no amount; None: all of it."""
+    valid_values: tuple[Quantity, ...] = ()
+    has_range: bool = False
+    minimum: Quantity | None = None
+    maximum: Quantity | None = None
+    step: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """An amount that a device has of something."""
+
+    value: Quantity
+    policy: CapacityPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The nodes from which devices can be used; nothing set: none."""
+
+    node: str = ""
+    all_nodes: bool = False
+    terms: tuple[SelectorTerm, ...] | None = None
+    """Those of a node selector; None: there is none."""
+
+    def __bool__(self) -> bool:
+        return bool(self.node) or self.all_nodes or self.terms is not None
+
+    def includes(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether it includes a node; the first that is set decides."""
+        if self.node:
+            return self.node == name
+        if self.all_nodes or self.terms is None:
+            return self.all_nodes
+        return any(term.holds(name, labels) for term in self.terms)
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether its node selector can be read."""
+        return all(term.well_formed for term in self.terms or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +106,46 @@ class PublishedDevice:
     """NUMA nodes that it is near, the one where it is first; empty: nobody says."""
     pcie_root: tuple[str, ...] = ()
     """PCIe root complexes that it is behind."""
-    attributes: Mapping[str, Value] = field(default_factory=dict, hash=False, repr=False)
-    """Qualified name → value; lists and versions are left out."""
-    capacity: Mapping[str, Quantity] = field(default_factory=dict, hash=False)
-    """Qualified name → amount."""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict, hash=False, repr=False)
+    """Name as published → value; names without a domain are of the driver's."""
+    capacities: Mapping[str, Capacity] = field(default_factory=dict, hash=False, repr=False)
+    """Name as published → capacity."""
     shareable: bool = False
     """Whether it can be allocated several times, each time a part of its capacity."""
     counters: tuple[tuple[str, str, Quantity], ...] = ()
     """(counter set of its pool, counter, amount) that it takes: partitions of one thing share these."""
-    tainted: bool = False
-    """Whether a taint keeps claims without a toleration away from it."""
+    counter_sets: tuple[str, ...] = ()
+    """Names of the counter sets that it takes from."""
+    taints: tuple[Taint, ...] = ()
+    reach: Reach = Reach()
+    """The nodes from which it can be used, where its slice leaves that to each device."""
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    binds_to_node: bool = False
+    """Whether an allocation of it is for the node it was made on, though others reach the device."""
+
+    @property
+    def capacity(self) -> dict[str, Quantity]:
+        """Qualified name → amount."""
+        return {_qualified(self.driver, name): one.value for name, one in self.capacities.items()}
+
+    @property
+    def tainted(self) -> bool:
+        """Whether a taint keeps claims without a toleration away from it."""
+        return any(taint.effect in KEEPS_AWAY for taint in self.taints)
+
+    def attribute(self, name: str) -> Attribute | None:
+        """Return the attribute of a qualified name; None: it is not published.
+
+        Args:
+            name: DOMAIN/NAME; the driver may leave out its own domain.
+        """
+        found = self.attributes.get(name)
+        if found is None:
+            domain, _, short = name.partition("/")
+            if domain == self.driver:
+                found = self.attributes.get(short)
+        return found
 
     @property
     def key(self) -> Key:
@@ -76,11 +168,20 @@ class Slice:
     generation: int
     count: int
     """How many slices the pool has in this generation."""
-    node: str = ""
-    """Name of the node that all its devices are in; empty: each says for itself, or they are in none."""
+    reach: Reach = Reach()
+    """The nodes from which all its devices can be used."""
+    per_device: bool | None = None
+    """Whether each device says for itself; None: the slice does not speak of it."""
     devices: tuple[PublishedDevice, ...] = ()
     counters: tuple[tuple[str, str, Quantity], ...] = ()
     """(counter set, counter, amount) that the partitions of the pool share."""
+    counter_sets: tuple[str, ...] = ()
+    """Names of the counter sets."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Driver and name of its pool."""
+        return self.driver, self.pool
 
     @classmethod
     def from_api(cls, body: Mapping[str, Any]) -> "Slice":
@@ -104,21 +205,22 @@ class Slice:
 
     @classmethod
     def _of_spec(cls, name: str, spec: Mapping[str, Any]) -> "Slice":
-        driver, pool, node = (
-            fields.text(spec, "driver"),
-            fields.part(spec, "pool"),
-            fields.text(spec, "nodeName"),
-        )
+        driver, pool, reach = fields.text(spec, "driver"), fields.part(spec, "pool"), _reach(spec)
         pool_name = fields.text(pool, "name")
+        per_device = spec.get("perDeviceNodeSelection")
         return cls(
             name=name,
             driver=driver,
             pool=pool_name,
             generation=fields.number(pool, "generation"),
-            count=max(fields.number(pool, "resourceSliceCount"), 1),
-            node=node,
-            devices=tuple(_device(driver, pool_name, node, one) for one in fields.parts(spec, "devices")),
+            count=fields.number(pool, "resourceSliceCount"),
+            reach=reach,
+            per_device=None if per_device is None else per_device is True,
+            devices=tuple(
+                _device(driver, pool_name, reach.node, one) for one in fields.parts(spec, "devices")
+            ),
             counters=_counters(spec, "sharedCounters", "name"),
+            counter_sets=tuple(fields.text(one, "name") for one in fields.parts(spec, "sharedCounters")),
         )
 
 
@@ -194,20 +296,63 @@ def _ids(attribute: Any) -> tuple[int, ...]:
 
 
 def _device(driver: str, pool: str, node: str, body: Mapping[str, Any]) -> PublishedDevice:
-    attributes = {_qualified(driver, name): value for name, value in fields.part(body, "attributes").items()}
-    capacity = fields.amounts(body, "capacity", within="value")
+    attributes = fields.part(body, "attributes")
+    qualified = {_qualified(driver, name): value for name, value in attributes.items()}
+    own = _reach(body)
     return PublishedDevice(
         driver=driver,
         pool=pool,
         name=fields.text(body, "name"),
-        node=node or fields.text(body, "nodeName"),
-        numas=numas_of(driver, attributes),
-        pcie_root=_texts(attributes.get(PCIE_ROOT)),
-        attributes={name: value for name, one in attributes.items() if (value := _value(one)) is not None},
-        capacity={_qualified(driver, name): amount for name, amount in capacity.items()},
+        node=node or own.node,
+        numas=numas_of(driver, qualified),
+        pcie_root=_texts(qualified.get(PCIE_ROOT)),
+        attributes={sys.intern(name): _attribute(value) for name, value in attributes.items()},
+        capacities={
+            sys.intern(name): _capacity(value) for name, value in fields.part(body, "capacity").items()
+        },
         shareable=body.get("allowMultipleAllocations") is True,
         counters=_counters(body, "consumesCounters", "counterSet"),
-        tainted=any(fields.text(taint, "effect") in _KEEPS_AWAY for taint in fields.parts(body, "taints")),
+        counter_sets=tuple(fields.text(one, "counterSet") for one in fields.parts(body, "consumesCounters")),
+        taints=tuple(
+            Taint(fields.text(one, "key"), fields.text(one, "value"), fields.text(one, "effect"))
+            for one in fields.parts(body, "taints")
+        ),
+        reach=own,
+        binding_conditions=fields.texts(body, "bindingConditions"),
+        binding_failure_conditions=fields.texts(body, "bindingFailureConditions"),
+        binds_to_node=body.get("bindsToNode") is True,
+    )
+
+
+def _reach(body: Mapping[str, Any]) -> Reach:
+    selector = body.get("nodeSelector")
+    terms = None
+    if selector is not None:
+        terms = tuple(
+            SelectorTerm.from_api(term)
+            for term in fields.parts(fields.part(body, "nodeSelector"), "nodeSelectorTerms")
+        )
+        if not all(isinstance(text, str) for term in terms for text in term.texts):
+            raise TypeError("nodeSelector holds a key or operator that is not text")
+    return Reach(fields.text(body, "nodeName"), body.get("allNodes") is True, terms)
+
+
+def _capacity(body: Any) -> Capacity:
+    whole = fields.part({"capacity": body}, "capacity")
+    policy = fields.part(whole, "requestPolicy")
+    bounds = fields.part(policy, "validRange")
+    return Capacity(
+        quantity.parse(whole.get("value")),
+        CapacityPolicy(
+            default=fields.amount(policy, "default"),
+            valid_values=tuple(map(quantity.parse, fields.items(policy, "validValues"))),
+            has_range="validRange" in policy,
+            minimum=fields.amount(bounds, "min"),
+            maximum=fields.amount(bounds, "max"),
+            step=fields.amount(bounds, "step"),
+        )
+        if policy
+        else None,
     )
 
 
@@ -216,13 +361,22 @@ def _qualified(driver: str, name: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _value(attribute: Any) -> Value | None:
-    if isinstance(attribute, Mapping):
-        for kind, wanted in (("int", int), ("bool", bool), ("string", str)):
-            value = attribute.get(kind)
+def _attribute(body: Any) -> Attribute:
+    if isinstance(body, Mapping):
+        for kind, wanted in _SCALARS.items():
+            value = body.get(kind)
             if type(value) is wanted:
-                return value
-    return None
+                return _shared(kind, value)
+        for kind, wanted in LISTS.items():
+            values = body.get(kind)
+            if isinstance(values, (list, tuple)) and all(type(one) is wanted for one in values):
+                return Attribute(kind, tuple(values))
+    return _shared("", None)
+
+
+@lru_cache(maxsize=4096, typed=True)  # thousands of devices have the same few values
+def _shared(kind: str, value: Value | None) -> Attribute:
+    return Attribute(kind, value)
 
 
 def _texts(attribute: Any) -> tuple[str, ...]:

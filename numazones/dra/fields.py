@@ -1,6 +1,6 @@
 """Reads fields of resource.k8s.io objects; whoever calls turns what is raised into ``InvalidObject``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from numazones.apimachinery.quantity import Quantity, parse
@@ -45,12 +45,7 @@ def part(parent: Part, name: str) -> Part:
 
 def parts(parent: Part, name: str) -> Iterator[Part]:
     """Yield the mappings of a list; raises TypeError where it is something else."""
-    value = parent.get(name)
-    if value is None:
-        return
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{name} is not a list but {type(value).__name__}")
-    for item in value:
+    for item in items(parent, name):
         if not isinstance(item, Mapping):
             raise TypeError(f"{name} holds no mapping but {type(item).__name__}")
         yield item
@@ -62,3 +57,27 @@ def amounts(parent: Part, name: str, *, within: str = "") -> dict[str, Quantity]
         key: parse(part({key: value}, key).get(within) if within else value)
         for key, value in part(parent, name).items()
     }
+
+
+def amount(parent: Part, name: str) -> Quantity | None:
+    """Return an amount, None where it is absent."""
+    value = parent.get(name)
+    return None if value is None else parse(value)
+
+
+def items(parent: Part, name: str) -> Sequence[Any]:
+    """Return a list, an empty one where it is absent; raises TypeError where it is something else."""
+    value = parent.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} is not a list but {type(value).__name__}")
+    return value
+
+
+def texts(parent: Part, name: str) -> tuple[str, ...]:
+    """Return a list of texts, an empty one where it is absent; raises TypeError for anything else."""
+    found = items(parent, name)
+    if not all(isinstance(one, str) for one in found):
+        raise TypeError(f"{name} is not a list of texts")
+    return tuple(found)

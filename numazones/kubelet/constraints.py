@@ -1,88 +1,19 @@
-"""Constraints of a pod on its nodes, and of a node on its pods.
+"""Constraints of a pod on its nodes.
 
-Values of core/v1 as written in the API: taints, tolerations, ``nodeSelector`` and the required part of
-node affinity, host ports and the operating system, and whether a node meets them. Scheduler and kubelet
+Values of core/v1 as written in the API: tolerations, ``nodeSelector`` and the required part of
+node affinity, host ports and the operating system. Scheduler and kubelet
 ask the same questions with the same code (``component-helpers/scheduling/corev1`` of Kubernetes 1.36).
 Everything here is hashable, so that pods of one template share one value.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from numazones.apimachinery.label_selector import Requirement, integer
+from numazones.apimachinery.node_selector import SelectorTerm
+from numazones.apimachinery.taints import Taint, Toleration
 
 _ANY = "0.0.0.0"  # noqa: S104 - what an empty hostIP stands for
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint: a node keeps away pods that do not tolerate it."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read an entry of ``spec.taints`` of a Node."""
-        return cls(body.get("key", ""), body.get("value") or "", body.get("effect", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A pod's toleration of a taint; an empty key or effect stands for all of them."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read an entry of ``spec.tolerations`` of a Pod."""
-        return cls(
-            body.get("key") or "",
-            body.get("operator") or "Equal",
-            body.get("value") or "",
-            body.get("effect") or "",
-        )
-
-    def covers(self, taint: Taint) -> bool:
-        """Return whether it tolerates the taint."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Equal":
-            return self.value == taint.value
-        # Lt and Gt wait behind a gate that is off by default (TaintTolerationComparisonOperators).
-        return self.operator == "Exists"
-
-
-@dataclass(frozen=True, slots=True)
-class SelectorTerm:
-    """Conditions that must all hold; a term without any selects no node."""
-
-    expressions: tuple[Requirement, ...] = ()
-    """On labels."""
-    fields: tuple[Requirement, ...] = ()
-    """On fields; Kubernetes knows metadata.name."""
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read a NodeSelectorTerm."""
-        return cls(_requirements(body.get("matchExpressions")), _requirements(body.get("matchFields")))
-
-    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the term selects a node of this name and these labels."""
-        if not self.expressions and not self.fields:
-            return False
-        if not all(_is_well_formed(requirement) for requirement in self.expressions):
-            return False
-        return all(requirement.matches(labels) for requirement in self.expressions) and all(
-            _holds_for_field(requirement, name) for requirement in self.fields
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,38 +102,3 @@ def _unmodelled(spec: Mapping[str, Any]) -> Iterator[str]:
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):
         yield "hostPort"
-
-
-def _requirements(bodies: Iterable[Mapping[str, Any]] | None) -> tuple[Requirement, ...]:
-    """Read NodeSelectorRequirements, also those that no node can meet."""
-    return tuple(
-        Requirement(
-            body.get("key", ""),
-            body.get("operator", ""),
-            tuple(str(value) for value in body.get("values") or ()),
-        )
-        for body in bodies or ()
-    )
-
-
-def _is_well_formed(requirement: Requirement) -> bool:
-    """Return whether it can be read; a term with one that cannot selects nothing."""
-    match requirement.operator:
-        case "In" | "NotIn":
-            return bool(requirement.values)
-        case "Exists" | "DoesNotExist":
-            return not requirement.values
-        case "Gt" | "Lt":
-            return len(requirement.values) == 1 and integer(requirement.values[0]) is not None
-        case _:
-            return False
-
-
-def _holds_for_field(requirement: Requirement, name: str) -> bool:
-    """Return whether it holds for the fields of a node of this name."""
-    value = name if requirement.key == "metadata.name" else ""
-    if len(requirement.values) != 1:
-        return False
-    if requirement.operator == "In":
-        return value == requirement.values[0]
-    return requirement.operator == "NotIn" and value != requirement.values[0]

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from numazones.apimachinery.resources import CPU, MEMORY, STORAGE, figures, is_memory
+from numazones.apimachinery.taints import Taint
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.constraints import Taint
 from numazones.kubelet.demand import PodLevel, QOSClass, effective
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo

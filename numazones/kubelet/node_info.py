@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from numazones.kubelet.constraints import Constraints, Taint
+from numazones.apimachinery.taints import Taint
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 

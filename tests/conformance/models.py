@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.conformance import comparison, koordinator, results, topology_aware
+from tests.conformance import comparison, dra, koordinator, results, topology_aware
 from tests.conformance.comparison import Difference
 
 Scenario = Mapping[str, Any]
@@ -27,5 +27,6 @@ class Model:
 MODELS: Mapping[str, Model] = {
     "kubelet": Model(results.replay, comparison.differences),
     "koordinator": Model(koordinator.replay, koordinator.differences),
+    "dra": Model(dra.replay, dra.differences),
     "topology-aware": Model(topology_aware.replay, topology_aware.differences),
 }

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_numazones.printing import answers
+from numazones.apimachinery.taints import Taint
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.dump import Dump
-from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
 from numazones.placement import Placement, Unknown
 from numazones.placement.fragmentation import Shape

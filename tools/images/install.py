@@ -6,6 +6,7 @@ Of the console scripts those named in the file ``programs`` stay; those of libra
 import compileall
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -34,10 +35,14 @@ if schemas.is_dir():
                 path.rmdir()
         elif not path.samefile(read):
             path.unlink()
-# Extensions of CEL, two megabytes each: Kubernetes has half of them.
+# Extensions of CEL, seven megabytes each: Kubernetes has half of them.
 extensions = site / "cel_expr_python/ext"
 if extensions.is_dir():
-    from numazones_apiserver.admission_policies import expressions  # noqa: F401 - loads what it needs
+    from numazones.apimachinery.cel.environment import Environment
+
+    Environment({}).compile("true")  # loads what it needs
+    if find_spec("numazones_apiserver"):
+        from numazones_apiserver.admission_policies import expressions  # noqa: F401 - loads what it needs
 
     loaded = {getattr(module, "__file__", None) for module in sys.modules.values()}
     for path in extensions.glob("*.so"):

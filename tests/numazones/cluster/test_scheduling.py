@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from numazones.apimachinery.quantity import InvalidQuantity
+from numazones.apimachinery.taints import Taint
 from numazones.cluster import requests, scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.constraints import Constraints, Taint
+from numazones.kubelet.constraints import Constraints
 
 GPU = Taint("vendor.example/gpu", "yes", "NoSchedule")
 

@@ -132,7 +132,7 @@ def test_classes_count_the_devices_that_they_mean() -> None:
     classes = [
         device_class("gpus", own, 'device.attributes["gpu.example"].type == "gpu"'),
         device_class("others", 'device.driver == "nic.example"'),
-        device_class("unclear", own, "device.attributes.exists(a, true)"),
+        device_class("unclear", own, "device.attributes.exists(a, b, true)"),
     ]
     row = amounts(slices, [claim(result("vf-0"))], *classes)[0]
     assert [(one.name, counted(one)) for one in row.classes] == [("gpus", (1, 0, 1)), ("unclear", UNKNOWN)]

@@ -27,7 +27,7 @@ def test_an_allocation_names_device_share_and_amounts() -> None:
     assert cpus.device == ("dra.cpu", "worker-1", "cpudevnuma000")
     assert (cpus.request, cpus.main_request, cpus.share) == ("cpus/few", "cpus", "7d2a")
     assert {name: amount.value() for name, amount in cpus.consumed.items()} == {
-        "dra.cpu/cpu": 4,
+        "cpu": 4,
         "dra.cpu/other": 1,
     }
     assert (cpus.admin, gpu.admin) == (False, True)

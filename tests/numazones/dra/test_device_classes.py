@@ -1,16 +1,22 @@
-"""Which devices a DeviceClass means, and of which expressions that is not known."""
+"""Which devices a DeviceClass means, and for which expressions that is not known."""
 
 import pytest
 
+from numazones.apimachinery.quantity import parse
 from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import PublishedDevice
+from numazones.dra.devices import Attribute, Capacity, PublishedDevice
 from tests.numazones.dra.building import device_class
 
 GPU = PublishedDevice(
     "gpu.example",
     "worker-1",
     "gpu-0",
-    attributes={"gpu.example/type": "gpu", "gpu.example/index": 3, "gpu.example/ecc": True},
+    attributes={
+        "type": Attribute("string", "gpu"),
+        "gpu.example/index": Attribute("int", 3),
+        "ecc": Attribute("bool", True),
+    },
+    capacities={"memory": Capacity(parse("80Gi"))},
 )
 
 
@@ -28,15 +34,15 @@ GPU = PublishedDevice(
         (('device.attributes["gpu.example"].ecc',), True),
         (('device.attributes["gpu.example"].ecc == false',), False),
         (('device.driver == "gpu.example"', 'device.attributes["gpu.example"].index == 4'), False),
-        # An expression of another form rules nothing in, but others may rule the device out.
-        (('device.capacity["gpu.example"].memory.isGreaterThan(quantity("40Gi"))',), None),
+        (('device.capacity["gpu.example"].memory.isGreaterThan(quantity("40Gi"))',), True),
         (('device.driver == "nic.example" && device.attributes["gpu.example"].index >= 1',), False),
-        (('device.driver == "gpu.example" || device.driver == "nic.example"',), None),
-        (('!(device.driver == "nic.example")',), None),
-        # Of a missing attribute, or one of another type, the expression makes an error.
+        (('device.driver == "gpu.example" || device.driver == "nic.example"',), True),
+        (('!(device.driver == "nic.example")',), True),
+        # The attribute is missing, which is an error of the expression.
         (('device.attributes["gpu.example"].missing == "x"',), None),
-        (('device.attributes["gpu.example"].type == 3',), None),
+        (('device.attributes["gpu.example"].type == 3',), False),
         (("",), None),
+        (('device.attributes["gpu.example"].exists(k, v, v == 3)',), None),
     ],
 )
 def test_which_devices_a_class_means(expressions: tuple[str, ...], *, expected: bool | None) -> None:

@@ -54,7 +54,9 @@ def test_names_without_a_domain_are_the_drivers() -> None:
     )
     (found,) = Slice.from_api(body).devices
     assert found.numas == (1,)
-    assert found.attributes == {"dra.cpu/numaNodeID": 1, "dra.cpu/smtEnabled": False}
+    assert found.attribute("dra.cpu/numaNodeID") == ("int", 1)
+    assert found.attribute("dra.cpu/smtEnabled") == ("bool", False)
+    assert found.attribute("dra.net/numaNode") is None
     assert found.capacity["dra.cpu/cpu"].value() == 32
     assert found.shareable
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from numazones.apimachinery.taints import Taint
 from numazones.cluster.requests import effective_requests
 from numazones.kubelet.admission import admit, remove
-from numazones.kubelet.constraints import Constraints, Taint
+from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo

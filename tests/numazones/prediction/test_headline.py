@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones.advice.helpful_changes import nodes_looked_at
+from numazones.apimachinery.taints import Taint, Toleration
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.kubelet.constraints import Taint, Toleration
 from numazones.placement import Unknown
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Forecast, PodKind, Prediction, predict
 from tests.numazones.prediction.test_prediction import GIB, NIC, STALE, node_state, pod

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numazones import cpuset
+from numazones.apimachinery.taints import Taint
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.config import KubeletConfiguration
-from numazones.kubelet.constraints import Taint
 from numazones.kubelet.device_manager import Device
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node

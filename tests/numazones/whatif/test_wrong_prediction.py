@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numazones.kubelet.constraints import Taint
+from numazones.apimachinery.taints import Taint
 from numazones.whatif.wrong_prediction import InvalidRecord, WrongPrediction, decide, read, replay, write
 from tests.numazones.whatif.misses import missed, pod
 
