@@ -53,6 +53,8 @@ def healthy() -> list[Item]:
     items = [item for item in cluster() if item["metadata"]["name"] not in {"waiting", "rejected"}]
     for item in items:
         item["spec"] = {key: value for key, value in item.get("spec", {}).items() if key != "unschedulable"}
+        if item["kind"] == "NUMAZone":
+            item["status"]["kubelet"]["cpuManagerPolicyOptions"] = {"strict-cpu-reservation": "true"}
     return [
         *items,
         pod_body("small", 1),

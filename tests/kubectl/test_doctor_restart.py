@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "settings of nothing": (
         ["--set", "cpuManagerPolicy=none"],
-        "--set, --kubelet-config and --reserved-memory need --restart",
+        "--set, --kubelet-config, --reboot and --reserved-memory need --restart",
     ),
     "no such setting": (["--all", "--set", "colour=red"], "colour is not a setting that affects admission"),
     "no such file": (["--all", "--kubelet-config", "absent.yaml"], "absent.yaml: No such file or directory"),

@@ -44,6 +44,8 @@ Examples:
 \b
   Before a kubelet is restarted: would it start, and which pods would it reject?
     kubectl numazones doctor --restart worker-1
+  The same before a machine is rebooted:
+    kubectl numazones doctor --restart worker-1 --reboot
   Before settings change, on all nodes; by single settings, or with the file they will have:
     kubectl numazones doctor --all --set reservedSystemCPUs=0-3
     kubectl numazones doctor --all --kubelet-config kubelet.yaml
@@ -86,6 +88,12 @@ class DoctorDocument:
     help="With --restart or --all: the whole KubeletConfiguration (YAML or JSON) that it starts with.",
 )
 @click.option(
+    "--reboot",
+    is_flag=True,
+    help="With --restart or --all: foresee a reboot of the machine, after which no container runs and device "
+    "plugins register late.",
+)
+@click.option(
     "--reserved-memory",
     is_flag=True,
     help="With --restart or --all: also compute, to the byte, the reservedMemory that such settings need.",
@@ -109,6 +117,7 @@ def command(
     changed: tuple[str, ...],
     kubelet_config: Path | None,
     reserved_memory: bool,
+    reboot: bool,
 ) -> int:
     """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
 
@@ -119,12 +128,17 @@ def command(
     if restarted and all_nodes:
         raise click.UsageError("--all is every node: give either it or --restart NODE")
     if not (restarted or all_nodes):
-        if changed or kubelet_config or reserved_memory:
+        if changed or kubelet_config or reserved_memory or reboot:
             raise click.UsageError(
-                "--set, --kubelet-config and --reserved-memory need --restart NODE or --all"
+                "--set, --kubelet-config, --reboot and --reserved-memory need --restart NODE or --all"
             )
         return _answer(examine(gather(source)), output, fail_on)
-    change = RestartSettings(kubelet_settings.parse(changed), _configuration(kubelet_config), reserved_memory)
+    change = RestartSettings(
+        kubelet_settings.parse(changed),
+        _configuration(kubelet_config),
+        reserved_memory=reserved_memory,
+        reboot=reboot,
+    )
     forecasts = foresee(gather(source), restarted, change)
     unknown = any(forecast.unknown for forecast in forecasts)
     return int(

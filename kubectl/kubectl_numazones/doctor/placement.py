@@ -17,6 +17,8 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.memory_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
+from numazones.kubelet.state_validation import CPU_STATE_FILE, refusals_of_node
+from numazones.kubelet.versions import STRICT_CPU_RESERVATION, Maturity
 from numazones.placement.fragmentation import Shape
 from numazones.wording import pluralize, some_of
 
@@ -55,6 +57,7 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
                     f"its kubelet is a build of its own: {option}",
                     "remove the option before you install a released kubelet",
                 )
+            yield from _next_restart(node.name, node.state)
             for severity, message, cure in _settings_of(node.state):
                 yield Finding(severity, (node.name,), message, cure)
 
@@ -70,8 +73,19 @@ def _adds_no_delay(node: Node, config: KubeletConfiguration) -> bool:
     return not set(with_it).difference(delays_of(node))
 
 
+def _next_restart(name: str, node: Node) -> Iterator[Finding]:
+    """Warn where the kubelet would not start again, though nothing but its own state has changed."""
+    for refusal in refusals_of_node(node, node.kubelet):
+        cure = refusal.cure_on(name)
+        if not node.cpus.default:
+            cure = f"delete a pod of {name} with CPUs of its own before the kubelet is restarted, or {cure}"
+        shared = "" if node.cpus.default else "; the shared pool is empty"
+        yield warning(name, f"a restart of its kubelet would fail: {refusal.message}{shared}", cure)
+
+
 def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
     config, policy = node.config, node.config.topology_manager_policy
+    yield from _shared_reserved(node)
     if len(node.machine.numa_nodes) == 1:
         if policy not in {POLICY_NONE, BEST_EFFORT}:
             yield (
@@ -120,6 +134,23 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             f"{_DISTRIBUTE} never acts under topologyManagerPolicy {SINGLE_NUMA_NODE}",
             "take the option away, or set topologyManagerPolicy: restricted",
         )
+
+
+def _shared_reserved(node: Node) -> Iterator[tuple[Severity, str, str]]:
+    """Say that reserved CPUs are not kept from pods, where the release has an option for it."""
+    cpus, release = node.kubelet.cpus, node.config.release
+    if not cpus.static or cpus.keeps_reserved_apart or release.openshift:
+        return  # a state file that OpenShift's kubelet writes with the option is refused when it restarts
+    if release.cpu_options.get(STRICT_CPU_RESERVATION) in {None, Maturity.ALPHA}:
+        return
+    yield (
+        Severity.HINT,
+        "reserved CPUs stay in the shared pool: pods without CPUs of their own run on them, too",
+        (
+            f"if that is not meant, drain the node, stop its kubelet, set {STRICT_CPU_RESERVATION}: "
+            f'"true" in cpuManagerPolicyOptions, remove {CPU_STATE_FILE} and start it again'
+        ),
+    )
 
 
 def cpu_drivers(evidence: Evidence) -> Iterator[Finding]:

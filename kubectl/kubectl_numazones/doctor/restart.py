@@ -34,6 +34,8 @@ class RestartSettings:
     """A whole KubeletConfiguration, which the settings are applied to; None: today's."""
     reserved_memory: bool = False
     """Whether to compute the ``reservedMemory`` that goes with it."""
+    reboot: bool = False
+    """Whether the machine is rebooted, after which no container runs."""
 
     def of(self, before: KubeletConfiguration) -> KubeletConfiguration:
         """Return the configuration of a kubelet of this release.
@@ -122,6 +124,8 @@ def _of_node(
     unread = [pod for pod in pods if pod.admission is None]
     try:
         known = [_running_pod(pod, bodies.get(pod.uid, {})) for pod in pods if pod.admission is not None]
+        if change.reboot:
+            known = [replace(pod, running=frozenset()) for pod in known]
         config = change.of(state.config)
         said = restart(node.info(state, beside=""), known, config, refused=found.refused if found else ())
     except InvalidConfiguration as refused:
@@ -130,7 +134,10 @@ def _of_node(
         )
     except NumazonesError as problem:
         return NodeRestart(node.name, unknown=str(problem))
-    findings = [*_findings(node.name, said), *(_unread(node.name, pod) for pod in unread)]
+    findings = [
+        *_findings(node.name, said, reboot=change.reboot),
+        *(_unread(node.name, pod) for pod in unread),
+    ]
     if change.reserved_memory:
         findings.append(_reserved_memory(node.name, config, state.machine))
     admitted = sum(one.admitted for one in said.readmissions)
@@ -175,34 +182,35 @@ def _refused(node: str, refusals: Iterable[Refusal]) -> Iterator[Finding]:
         yield error(node, f"its kubelet would not start: {refusal.message}", cure)
 
 
-def _findings(node: str, said: Restart) -> Iterator[Finding]:
+def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
     yield from _refused(node, said.refusals)
+    cure = "drain the node before" if said.refusals or reboot else _RECREATE
     for one in said.rejected:
         yield error(
             f"{one.name} on {node}",
             f"its kubelet would reject it and stop its containers: {one.reason}: {one.message}",
-            _cure(said),
+            cure,
         )
     for one in said.in_doubt:
-        yield warning(f"{one.name} on {node}", _in_doubt(one), _cure(said))
+        yield warning(f"{one.name} on {node}", _in_doubt(one, reboot=reboot), cure)
     for one in said.moved:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
 
 
-def _cure(said: Restart) -> str:
-    if said.refusals:
-        return "drain the node before"
-    return "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
-
-
+_RECREATE = "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
 _CHANCE = {
     Uncertainty.ORDER: "by the order in which it takes pods created in the same second",
     Uncertainty.PLUGINS: "by when device plugins register again",
 }
 
 
-def _in_doubt(one: Readmission) -> str:
+def _in_doubt(one: Readmission, *, reboot: bool) -> str:
     chance = _CHANCE[one.chance] if one.chance is not None else ""
+    if reboot and one.chance is Uncertainty.PLUGINS:
+        return (
+            "its kubelet rejects it unless its device plugin, itself mostly a pod, has registered before: "
+            f"{one.reason}: {one.message}"
+        )
     return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"
 
 
