@@ -285,12 +285,17 @@ class Client:
         subresource: str = "",
         media_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
+        retry: RetryPolicy | None = None,
     ) -> dict[str, Any]:
-        """Change part of an object, by a merge patch unless another media type is given."""
+        """Change part of an object, by a merge patch unless another media type is given.
+
+        ``retry``: when it is repeated; left out, as other requests.
+        """
         request = _object_request("patch", resource, name, namespace, subresource=subresource)
         path = resource.path(name, namespace=namespace, subresource=subresource)
         repeatable = media_type != JSON_PATCH
-        return await self._object(Call(request, "PATCH", path, params or {}, body, media_type, repeatable))
+        call = Call(request, "PATCH", path, params or {}, body, media_type, repeatable)
+        return await self._object(call, retry=retry)
 
     async def delete(
         self,
@@ -345,8 +350,9 @@ class Client:
         path = PODS.path(name, namespace=namespace, subresource="eviction")
         await self._calls.send(Call(request, "POST", path, body=body), retry=NO_RETRY)
 
-    async def _object(self, call: Call) -> dict[str, Any]:
-        value: dict[str, Any] = decode_answer(json.loads, await self._calls.send(call), call.request)
+    async def _object(self, call: Call, *, retry: RetryPolicy | None = None) -> dict[str, Any]:
+        body = await self._calls.send(call, retry=retry)
+        value: dict[str, Any] = decode_answer(json.loads, body, call.request)
         return value
 
 

@@ -5,6 +5,7 @@ them, with each try, would bury what else the log says.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,8 @@ class Reachability:
         """``clock`` in seconds."""
         self._clock = clock
         self._lost_at: float | None = None
+        self.answered = -math.inf
+        """When the last request that was answered was made, by the clock."""
 
     def lost(self, error: Unreachable) -> None:
         """Take note that a request was not answered; only the first one is told of."""
@@ -33,6 +36,7 @@ class Reachability:
         What was asked before it was lost says nothing of whether it is there again: a server that ends
         answers on some connections when it has cut others.
         """
+        self.answered = max(self.answered, asked)
         if self._lost_at is not None and asked >= self._lost_at:
             _log.warning("the API server answers again, after %.1f s", self._clock() - self._lost_at)
             self._lost_at = None

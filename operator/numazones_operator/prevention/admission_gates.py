@@ -15,7 +15,8 @@ pods of every kind and have no room for them (``shared_pool_pods``). A pod that 
 waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
 (``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
 it is, but not to nodes that reject it, or would as they were last known. A pod whose gate nobody takes away
-gets an event that says why.
+gets an event that says why, and so does one whose release the API server refuses: it is tried again later and
+later, while the others go on (``release_requests``).
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from numazones.prediction.forecast import (
     relevant,
 )
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath
-from numazones_client import APIError, Invalid
+from numazones_client import APIError, Unreachable
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.prevention import shared_pool_pods
@@ -44,10 +45,8 @@ from numazones_operator.prevention.arrivals_by_node import ArrivalsByNode
 from numazones_operator.prevention.gate_remover import GateRemover
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.prevention.preempting_pods import PreemptingPods, names
+from numazones_operator.prevention.release_requests import FailedReleases, ReleaseRequests
 from numazones_operator.prevention.removable_gates import RemovableGates
-
-AT_ONCE = 32
-"""Requests under way at the same time."""
 
 _PERIOD = 1.0
 _ROUND = 1.0
@@ -60,6 +59,10 @@ PATIENCE_SECONDS = 30.0
 """For so long a pod waits for a node that admits it whichever other pods end meanwhile."""
 _FRESH = 0.1
 """Seconds for which what is held is not counted anew."""
+_WAIT = 1.0
+"""Seconds that a round waits for its last requests."""
+_UNANSWERED_SECONDS = 5.0
+"""Seconds for which room is held for a pod that may have been released, until the mirror shows it."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +71,6 @@ _log = logging.getLogger(__name__)
 class _Round:
     """Findings of one walk along the waiting pods."""
 
-    tasks: asyncio.TaskGroup
-    """Where requests are under way."""
     started: float
     held: dict[str, list[ClusterPod]]
     counted: float
@@ -86,7 +87,10 @@ class _Round:
     """Kinds and priorities of which no further pod finds a node, with the same."""
     passed_over: dict[PodKind, ClusterPod] = field(default_factory=dict)
     """Kind → the most important pod of it that goes on waiting."""
+    requests: list[asyncio.Task[None]] = field(default_factory=list)
+    """Those that were begun."""
     failure: APIError | None = None
+    """Why the API server cannot be asked at all."""
 
     def count(self, held: dict[str, list[ClusterPod]], now: float) -> None:
         """Take what is held at this moment."""
@@ -114,7 +118,8 @@ class AdmissionGates:
     """Seconds after which a pod is released of which nothing is known; 0: never."""
     clock: Callable[[], float] = time.monotonic
     """Measures the timeout, in seconds."""
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _requests: ReleaseRequests = field(default_factory=ReleaseRequests)
+    _failed: FailedReleases = field(default_factory=FailedReleases)
     _arrivals: ArrivalsByNode = field(default_factory=ArrivalsByNode)
     _unknown_since: dict[str, float] = field(default_factory=dict)
     """UID of a pod of which nothing is known → since when."""
@@ -123,12 +128,18 @@ class AdmissionGates:
 
     async def run(self) -> None:
         """Release pods until cancelled."""
+        try:
+            await self._run()
+        finally:
+            await self._requests.cancel()
+
+    async def _run(self) -> None:
         while True:
             try:
                 ended = await self.release()
             except APIError as error:
                 _log.warning("gated pods could not be released: %s", error)
-                await asyncio.sleep(_PERIOD)
+                await asyncio.sleep(max(_PERIOD, error.retry_after or 0.0))
                 continue
             if not ended:
                 continue
@@ -145,11 +156,12 @@ class AdmissionGates:
         Return whether everybody had a turn; else call again at once.
 
         Raises:
-            APIError: the API server cannot be asked, or does not let us.
+            APIError: the API server cannot be asked at all.
         """
         self.served.report_unserved()
         waiting = sorted(self._releasable_pods(), key=_importance)
         uids = {pod.uid for pod in waiting}
+        self._failed.retain(uids | self.held.uids())
         for since in (self._unknown_since, self._uncertain_since):
             for uid in since.keys() - uids:
                 del since[uid]
@@ -157,16 +169,16 @@ class AdmissionGates:
             self._arrivals.clear()
             return True
         now = time.monotonic()
-        async with asyncio.TaskGroup() as tasks:
-            this = _Round(
-                tasks,
-                started=now,
-                held=self.held.by_node(),
-                counted=now,
-                sliced=now,
-                placing=self.state.placing_every_pod,
-            )
-            ended = await self._walk(waiting, this)
+        this = _Round(
+            started=now,
+            held=self.held.by_node(),
+            counted=now,
+            sliced=now,
+            placing=self.state.placing_every_pod,
+        )
+        ended = await self._walk(waiting, this)
+        if this.requests:
+            await asyncio.wait(this.requests, timeout=_WAIT)
         if this.failure is not None:
             raise this.failure
         return ended
@@ -177,6 +189,8 @@ class AdmissionGates:
             await self._pause(this)
             if this.failure is not None or time.monotonic() - this.started > _ROUND:
                 return this.failure is not None
+            if not self._failed.may_try(pod.uid, self.clock()):
+                continue
             concerned = relevant(pod)
             release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
             if release is not None:
@@ -378,19 +392,25 @@ class AdmissionGates:
         self.held.hold(pod, release.nodes, ArrivalPath.RELEASED, seconds=RELEASE_SECONDS)
         for name in release.nodes:
             this.held.setdefault(name, []).append(pod)
-        await self._slots.acquire()
-        task = this.tasks.create_task(self._release(pod, release, this))
-        task.add_done_callback(lambda _task: self._slots.release())
+        this.requests.append(await self._requests.start(self._release(pod, release, this)))
 
     async def _release(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
-        released = False
+        patience, asked = self._failed.begin(pod.uid), time.monotonic()
+        released, problem, away = False, None, False
         try:
-            released = await self.writer.write(pod, release)
-        except Invalid as error:
-            self.served.report(pod, str(error))
+            released = await self.writer.write(pod, release, patience=patience)
         except APIError as error:
-            this.failure = error
-        if not released:
+            problem, away = error, self.writer.is_server_away(error, asked)
+        finally:
+            unasked = away and isinstance(problem, Unreachable)
+            self._failed.end(pod.uid, self.clock(), failed=not released and not unasked)
+        if away:
+            this.failure = problem
+        elif problem is not None:
+            self.served.report(pod, str(problem))
+        if isinstance(problem, Unreachable) and problem.sent:
+            self.held.hold(pod, release.nodes, ArrivalPath.RELEASED, seconds=_UNANSWERED_SECONDS)
+        elif not released:
             self.held.drop(pod.uid)
 
 

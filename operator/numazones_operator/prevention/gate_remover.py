@@ -1,17 +1,29 @@
 """Releases pods in the API server: one patch takes the gate away and names the nodes."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
-from numazones_client import APIError, Client, Conflict, NotFound
+from numazones_client import (
+    APIError,
+    Client,
+    Conflict,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 from numazones_client.client import STRATEGIC_MERGE_PATCH
+from numazones_client.errors import Request
 from numazones_client.resources import PODS
+from numazones_client.retry import NO_RETRY
 from numazones_operator.events import WARNING, EventPoster, pod_reference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -34,16 +46,21 @@ class GateRemover:
     wall: Callable[[], float] = time.time
     """The time of day, which released pods are marked with."""
 
-    async def write(self, pod: ClusterPod, release: AllowedNodes) -> bool:
-        """Release a pod; return whether that was done.
+    async def write(self, pod: ClusterPod, release: AllowedNodes, *, patience: float) -> bool:
+        """Release a pod; return whether that was done; ``patience``: seconds to wait for an answer.
 
         Raises:
-            APIError: the API server cannot be asked, or does not let us; Invalid if it refuses the patch.
+            APIError: the API server cannot be asked, or does not let us, or refuses the patch.
         """
         if not self.leads():  # another replica counts what is on its way by now
             return False
         try:
-            await self._patch(pod, release)
+            try:
+                async with asyncio.timeout(patience):
+                    await self._patch(pod, release)
+            except TimeoutError as error:
+                request = Request("patch", f"{PODS.full_name} {pod.full_name}", PODS.full_name)
+                raise Unreachable(request, f"no answer within {patience:g} s", sent=True) from error
         except (NotFound, Conflict) as error:
             self.metrics.count_write(PODS, error)
             _log.info("pod %s was not released: %s", pod.full_name, error)
@@ -54,6 +71,17 @@ class GateRemover:
         self.metrics.count_write(PODS)
         self._count(pod, release.reason)
         return True
+
+    def is_server_away(self, error: APIError, asked: float) -> bool:
+        """Whether the API server itself cannot be asked now, rather than about one pod.
+
+        ``asked``: when the request was begun; a server that has answered others since is there.
+        """
+        if isinstance(error, Unreachable):
+            return not error.sent or self.client.reachability.answered < asked
+        return (
+            isinstance(error, TooManyRequests | Unauthorized) or error.code == HTTPStatus.SERVICE_UNAVAILABLE
+        )
 
     async def _patch(self, pod: ClusterPod, release: AllowedNodes) -> None:
         affinity: dict[str, Any] = {}
@@ -74,7 +102,12 @@ class GateRemover:
             now=now,
         )
         await self.client.patch(
-            PODS, pod.name, patch, namespace=pod.namespace, media_type=STRATEGIC_MERGE_PATCH
+            PODS,
+            pod.name,
+            patch,
+            namespace=pod.namespace,
+            media_type=STRATEGIC_MERGE_PATCH,
+            retry=NO_RETRY,  # later, after others have had their turn
         )
 
     def _count(self, pod: ClusterPod, reason: str) -> None:

@@ -4,13 +4,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE, RELEASED
-from numazones_client.errors import Invalid, Request
+from numazones_apiserver.errors import StatusError
+from numazones_apiserver.faults import Fault
 from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.prevention import preempting_pods as preempting_releases
 from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
@@ -308,20 +308,21 @@ async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
         await eventually(lambda: running(loop, 2))
 
 
-async def test_a_refused_release_is_told_on_the_pod(tmp_path: Path) -> None:
+async def test_a_refused_release_is_told_on_the_pod_and_holds_nobody_up(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()
         operator = await loop.start_operator(admission_gate=True)
 
-        async def refuse(*_arguments: Any, **_options: Any) -> dict[str, Any]:
-            raise Invalid(Request("patch", "pods default/a", "pods"), "no room for changes", code=422)
-
-        operator.client.patch = refuse  # type: ignore[method-assign]
+        large = StatusError(500, "InternalError", "etcdserver: request is too large")
+        loop.server.faults.add(Fault(verb="patch", resource="pods", name="a", count=None, error=large))
         await loop.create_pod("a", cpu=2, schedulingGates=GATES)
         found = await eventually(lambda: messages(loop, "AdmissionGateNotServed"))
-        assert "no room for changes" in found["a"]
-        assert not operator.held.by_node()
+        assert "request is too large" in found["a"]
+        await loop.create_pod("b", cpu=2, schedulingGates=GATES)
+        await eventually(lambda: are_released(operator, 1, reason="admissible"))
+        assert await waiting_pods(loop) == ["a"]
+        assert "a" not in {pod.name for pods in operator.held.by_node().values() for pod in pods}
 
 
 async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) -> None:
