@@ -62,6 +62,10 @@ class PodGroup:
     count: int
     amounts: tuple[tuple[str, str], ...]
     """Resource → amount, or ``low-high``: whole numbers of which each pod draws one."""
+    pod: ClusterPod | None = None
+    """What all its pods are like, instead of amounts."""
+    name: str = ""
+    """For people, of such a group."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -93,12 +97,15 @@ class PodGroup:
     @property
     def largest(self) -> ClusterPod:
         """A pod of the group with the highest amounts that can be drawn."""
-        return _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
+        return self.pod or _pod({name: _bounds(amount)[1] for name, amount in self.amounts})
 
     def pods(self, random: RandomNumbers, first: int) -> Iterator[ClusterPod]:
         """Yield its pods, numbered from ``first`` in the run."""
         templates: dict[tuple[tuple[str, str], ...], ClusterPod] = {}
         for index in range(first, first + self.count):
+            if self.pod is not None:
+                yield _with_name(self.pod, f"pod-{index}")
+                continue
             amounts = self._amounts_of(random, index)
             key = tuple(amounts.items())
             if key not in templates:
@@ -118,7 +125,8 @@ class PodGroup:
         return drawn
 
     def __str__(self) -> str:
-        return f"{self.count}x" + ",".join(f"{name}={amount}" for name, amount in self.amounts)
+        listed = self.name or ",".join(f"{name}={amount}" for name, amount in self.amounts)
+        return f"{self.count}x{listed}"
 
 
 def _bounds(amount: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ import click
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import read, source_options
-from kubectl_numazones.reading.manifests import pod_of_manifest
+from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -34,6 +34,7 @@ Examples:
   kubectl numazones fit cpu=16,memory=32Gi
   kubectl numazones fit cpu=8,memory=16Gi,vendor.example/nic=1 --replicas 20
   kubectl numazones fit --pod pod.yaml || echo "no room"
+  kubectl numazones fit --pod raycluster.yaml   head and workers at once, with the replicas it says
   kubectl numazones fit cpu=16 -o wide          every node that would not take one, and why
   kubectl numazones fit cpu=16 -o name          the best node, for a pipe
 """
@@ -58,6 +59,30 @@ class FittingPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateFit:
+    """Pods of one template of a manifest."""
+
+    name: Annotated[str, "Of the object, and of the template in it; empty for a shape."]
+    replicas: Annotated[int, "How many the manifest makes, or were asked for."]
+    fitting: Annotated[int, "How many of them fit beside those of the other templates."]
+    verdict: Annotated[str, "Admissible if all of them fit, Inadmissible if not, or Unknown."]
+    sentence: Annotated[str, "Why no more fit; empty if all do."]
+    placements: Annotated[list[FittingPlace], "Where those that fit would be."]
+
+    @classmethod
+    def of(cls, template: TemplatePods, fitting: answers.Fitting) -> "TemplateFit":
+        """Say how many of a template fit."""
+        return cls(
+            template.name,
+            fitting.replicas,
+            len(fitting.placed),
+            fitting.verdict,
+            "" if fitting.fits else fitting.last.sentence,
+            list(map(FittingPlace.of, fitting.placed)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FitDocument:
     """``fit``: whether, where and how often a pod would be admitted."""
 
@@ -70,13 +95,28 @@ class FitDocument:
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
     ]
+    templates: Annotated[
+        list[TemplateFit], "Each template of the manifest; all are placed beside each other."
+    ]
+    notes: Annotated[
+        tuple[str, ...], "Objects of the manifest that are not answered, and devices it leaves out."
+    ]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
 
 
-_PLACED: tuple[Column[Placed], ...] = (
-    Column("NODE", lambda placed: placed.node.name),
-    Column("NUMA", lambda placed: ",".join(map(str, placed.decision.zones))),
-    Column("CPUS", lambda placed: cpuset.format(placed.decision.exclusive)),
+_Line = tuple[str, Placed]
+"""(template, a pod of it)"""
+_PLACED: tuple[Column[_Line], ...] = (
+    Column("NODE", lambda line: line[1].node.name),
+    Column("NUMA", lambda line: ",".join(map(str, line[1].decision.zones))),
+    Column("CPUS", lambda line: cpuset.format(line[1].decision.exclusive)),
+)
+_OF_TEMPLATE: Column[_Line] = Column("TEMPLATE", lambda line: line[0])
+_TEMPLATES: tuple[Column[TemplateFit], ...] = (
+    Column("TEMPLATE", lambda fit: fit.name),
+    Column("REPLICAS", lambda fit: str(fit.replicas), right=True),
+    Column("FIT", lambda fit: str(fit.fitting), right=True),
+    Column("WHY NOT MORE", lambda fit: fit.sentence),
 )
 
 
@@ -102,63 +142,119 @@ class _Fit(click.Command):
     "manifest",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A manifest of a Pod, or of anything with a pod template.",
+    help="A manifest of Pods, or of anything with pod templates: every template is answered.",
 )
 @click.option(
-    "--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="How many pods must fit."
+    "--replicas",
+    type=click.IntRange(min=1),
+    help="How many pods must fit; default: 1, or as many as the manifest says.",
 )
 @output_option("text", "wide", "name")
 @source_options
-def command(source: Source, shape: str | None, manifest: Path | None, replicas: int, output: Output) -> int:
+def command(
+    source: Source, shape: str | None, manifest: Path | None, replicas: int | None, output: Output
+) -> int:
     """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
-    Pods are placed one after the other, each where it costs the least room; then the nodes that would not
-    take one, by what they say; with -o wide one line per node. With -o name the nodes that pods would be
-    placed on. The exit code is 0 if all replicas fit, 1 if not, 2 if that is unknown.
+    Pods are placed one after the other, each where it costs the least room, those of all templates of a
+    manifest beside each other; then the nodes that would not take one, by what they say; with -o wide one
+    line per node. With -o name the nodes that pods would be placed on. The exit code is 0 if all replicas
+    fit at once, 1 if not, 2 if that is unknown.
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
-    pod = _of_shape(shape) if manifest is None else pod_of_manifest(manifest)
+    asked = _asked(shape, manifest, replicas)
+    for note in asked.notes:
+        screen.warn(note)
     nodes = read(source).situation.cluster.nodes
-    forecast = answers.forecast_of(pod, nodes)
-    first = answers.prediction_of(pod, forecast)
-    screen.warn_of(first.doubts)
-    refusals = list(_refusals(pod, nodes, first, forecast))
-    placed = answers.place(pod, nodes, forecast, most=replicas)
-    verdict, last = ADMISSIBLE, first
-    if len(placed) < replicas:
-        verdict = UNKNOWN if first.nodes.stale or first.verdict == UNKNOWN else INADMISSIBLE
-        nodes = {**nodes, **{item.node.name: item.node for item in placed}}
-        last = answers.prediction_of(pod, forecast)
-        refusals = list(_refusals(pod, nodes, last, forecast))
+    fitting = answers.fit_together([(one.pod, one.replicas) for one in asked.templates], nodes)
+    doubts = tuple(dict.fromkeys(doubt for one in fitting for doubt in one.first.doubts))
+    screen.warn_of(doubts)
+    short = next((one for one in fitting if not one.fits), None)
+    verdict = ADMISSIBLE if short is None else UNKNOWN
+    if any(one.verdict == INADMISSIBLE for one in fitting):
+        verdict = INADMISSIBLE
     if output.is_document:
-        sentence = last.sentence if len(placed) < replicas else ""
-        where = list(map(FittingPlace.of, placed))
-        output.write(
-            FitDocument(
-                verdict,
-                replicas,
-                len(placed),
-                first.nodes.stale,
-                sentence,
-                where,
-                last.reasons,
-                first.doubts,
-            )
-        )
-        return answers.EXIT_CODES[verdict]
-    if output.form == "name":
-        for name in dict.fromkeys(item.node.name for item in placed):
+        output.write(_document(asked, fitting, verdict, doubts))
+    elif output.form == "name":
+        for name in dict.fromkeys(placed.node.name for one in fitting for placed in one.placed):
             screen.echo(f"node/{name}")
-        return answers.EXIT_CODES[verdict]
-    unknown = f"; for {pluralize(first.nodes.stale, 'node')} that is not known" if first.nodes.stale else ""
-    screen.say(f"{len(placed)} of {replicas} fit{unknown}")
-    if placed:
-        screen.print_table(_PLACED, placed)
-    if len(placed) < replicas:
-        screen.say(f"no further one: {last.sentence}" if placed else last.sentence)
-    _print_refusals(refusals, answers.node_lines(pod, nodes, forecast) if output.form == "wide" else None)
+    else:
+        _print(asked, fitting, wide=output.form == "wide")
     return answers.EXIT_CODES[verdict]
+
+
+def _asked(shape: str | None, path: Path | None, replicas: int | None) -> Manifest:
+    """Return the pods that are asked about."""
+    if path is None:
+        return Manifest((TemplatePods("", _of_shape(shape), replicas or 1, "", 0),), ())
+    manifest = read_manifest(path)
+    if replicas is None:
+        return manifest
+    if len(manifest.templates) > 1:
+        raise click.UsageError(
+            f"--replicas is about one template, and {path} has {len(manifest.templates)}: leave it away"
+        )
+    return replace(manifest, templates=(replace(manifest.templates[0], replicas=replicas),))
+
+
+def _document(
+    asked: Manifest, fitting: Sequence[answers.Fitting], verdict: str, doubts: tuple[str, ...]
+) -> FitDocument:
+    short = next((one for one in fitting if not one.fits), None)
+    templates = list(map(TemplateFit.of, asked.templates, fitting))
+    return FitDocument(
+        verdict,
+        sum(one.replicas for one in fitting),
+        sum(len(one.placed) for one in fitting),
+        max(one.first.nodes.stale for one in fitting),
+        "" if short is None else short.last.sentence,
+        [place for template in templates for place in template.placements],
+        (short or fitting[0]).last.reasons,
+        templates,
+        asked.notes,
+        doubts,
+    )
+
+
+def _print(asked: Manifest, fitting: Sequence[answers.Fitting], *, wide: bool) -> None:
+    """Print how many fit, where, and which nodes do not take those that don't."""
+    stale = max(one.first.nodes.stale for one in fitting)
+    unknown = f"; for {pluralize(stale, 'node')} that is not known" if stale else ""
+    placed = [
+        (name.name, item) for name, one in zip(asked.templates, fitting, strict=True) for item in one.placed
+    ]
+    screen.say(f"{len(placed)} of {sum(one.replicas for one in fitting)} fit{unknown}")
+    named = len(fitting) > 1
+    if named:
+        screen.print_table(_TEMPLATES, map(TemplateFit.of, asked.templates, fitting))
+        for line in _gangs(asked.templates, fitting):
+            screen.say(line)
+        if placed:
+            screen.echo()
+    if placed:
+        columns = (_OF_TEMPLATE, *_PLACED) if named else _PLACED
+        screen.print_table(columns, placed)
+    short = next((one for one in fitting if not one.fits), None)
+    one = short or fitting[0]
+    if short is not None and not named:
+        sentence = short.last.sentence
+        screen.say(f"no further one: {sentence}" if placed else sentence)
+    refusals = list(_refusals(one.pod, one.nodes, one.last, one.forecast))
+    _print_refusals(refusals, answers.node_lines(one.pod, one.nodes, one.forecast) if wide else None)
+
+
+def _gangs(templates: Sequence[TemplatePods], fitting: Sequence[answers.Fitting]) -> Iterator[str]:
+    """Yield a line for each gang of which not all pods fit: whether those are enough for it to start."""
+    placed: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for template, one in zip(templates, fitting, strict=True):
+        if template.least:
+            placed.setdefault((template.gang, template.least), []).append((len(one.placed), one.replicas))
+    for (gang, least), counts in placed.items():
+        fit, replicas = (sum(column) for column in zip(*counts, strict=True))
+        if fit < replicas:
+            starts = "starts" if fit >= least else "does not start"
+            yield f"{gang} needs {least} at once (minAvailable) and {starts} with the {fit} that fit"
 
 
 def _print_refusals(refusals: Sequence[answers.NodeGroup], lines: Iterable[answers.NodeLine] | None) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import click
 
+from kubectl_numazones.experiments.groups import pod_groups
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
@@ -28,6 +29,10 @@ Examples:
 \b
   The machine of a node of the cluster, with four CPUs for the system:
     kubectl numazones size 40xcpu=6,memory=24Gi --node worker-1 --reserve 4
+
+\b
+  All pods of a workload, each template with its replicas:
+    kubectl numazones size raycluster.yaml --node worker-1
 """
 
 
@@ -64,6 +69,7 @@ def command(
 ) -> int:
     """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
 
+    A GROUP may also be a manifest (FILE.yaml): each of its pod templates is a group with its replicas.
     Pods come larger first, each to the first machine that takes it; AT LEAST is a bound below which it cannot
     be done. The exit code is 1 if some pod fits not even an empty machine, whatever the settings.
     """
@@ -73,7 +79,7 @@ def command(
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
-    wanted = [PodGroup.parse(text) for text in groups]
+    wanted = pod_groups(groups)
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kubectl_numazones.experiments.execution import Dask, OneCore, Processes, RunExecutor, execute
+from kubectl_numazones.experiments.groups import pod_groups
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
@@ -98,7 +99,8 @@ _OPTIONS = (
         "groups",
         multiple=True,
         metavar="GROUP",
-        help="Pods instead of the cluster's: 20xcpu=2-8,memory=4Gi. Groups arrive one after the other.",
+        help="Pods instead of the cluster's: 20xcpu=2-8,memory=4Gi, or those of a manifest (FILE.yaml). "
+        "Groups arrive one after the other.",
     ),
     click.option("--mixed", is_flag=True, help="The groups arrive mixed, in another order in each run."),
     click.option(
@@ -251,7 +253,7 @@ def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Sce
 
 def _random_pods(asked: ExperimentOptions, nodes: tuple[NodeTemplate, ...]) -> _Scene:
     """Pods by recipe."""
-    groups = tuple(map(PodGroup.parse, asked.groups))
+    groups = pod_groups(asked.groups)
     recipe = _recipe(asked, groups)
     words = _words(asked, (" mixed with " if asked.mixed else ", then ").join(map(str, groups)))
     drawn = any(group.is_drawn for group in (*groups, *recipe.last))
@@ -260,7 +262,7 @@ def _random_pods(asked: ExperimentOptions, nodes: tuple[NodeTemplate, ...]) -> _
 
 
 def _recipe(asked: ExperimentOptions, groups: tuple[PodGroup | tuple[ClusterPod, ...], ...]) -> Recipe:
-    last = tuple(map(PodGroup.parse, asked.last))
+    last = pod_groups(asked.last)
     return Recipe(groups, mixed=asked.mixed, churn=asked.churn, away=asked.away, last=last)
 
 

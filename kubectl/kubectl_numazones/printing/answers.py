@@ -1,14 +1,14 @@
 """Questions to the library that several commands ask, each answered once and the same way."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from numazones import cpuset
 from numazones.advice.changes import Advice
 from numazones.alignment.pod_alignment import by_name
 from numazones.apimachinery.quantity import format_rounded
-from numazones.apimachinery.resources import MEMORY
+from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
@@ -217,6 +217,48 @@ def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
     name = "" if kind == MEMORY else f" {kind}"
     over = f" over NUMA nodes {cpuset.format(cpuset.of(numas))}" if len(numas) > 1 else ""
     return f"{format_rounded(size)}{name}{over}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Copies of one pod, as far as they were placed."""
+
+    pod: ClusterPod
+    replicas: int
+    placed: Sequence[Placed]
+    first: Prediction
+    """For the first copy."""
+    last: Prediction
+    """For the one after those that were placed, if not all were."""
+    forecast: Forecast | None
+    nodes: Mapping[str, ClusterNode]
+    """With those that were placed."""
+
+    @property
+    def fits(self) -> bool:
+        """Return whether all of them fit."""
+        return len(self.placed) >= self.replicas
+
+    @property
+    def verdict(self) -> str:
+        """Return Admissible if all fit, Inadmissible if not, or Unknown."""
+        if self.fits:
+            return ADMISSIBLE
+        return UNKNOWN if self.first.nodes.stale or self.first.verdict == UNKNOWN else INADMISSIBLE
+
+
+def fit_together(asked: Sequence[tuple[ClusterPod, int]], nodes: Mapping[str, ClusterNode]) -> list[Fitting]:
+    """Place copies of several pods beside each other, larger ones first; ``asked``: (pod, how many)."""
+    found: dict[int, Fitting] = {}
+    for number in sorted(range(len(asked)), key=lambda at: -asked[at][0].requests.get(CPU, 0)):
+        pod, replicas = asked[number]
+        forecast = forecast_of(pod, nodes)
+        first = prediction_of(pod, forecast)
+        placed = place(pod, nodes, forecast, most=replicas)
+        nodes = {**nodes, **{item.node.name: item.node for item in placed}}
+        last = first if len(placed) >= replicas else prediction_of(pod, forecast)
+        found[number] = Fitting(pod, replicas, placed, first, last, forecast, nodes)
+    return [found[number] for number in range(len(asked))]
 
 
 def place(

@@ -1,10 +1,11 @@
-"""Read the pod of a manifest that nobody has applied yet, so that no API server has looked at it.
+"""Read the pods of a manifest that nobody has applied yet, so that no API server has looked at it.
 
 A mistake is named with the file and the field. Rules for amounts are those of the API server's validation of
 pods: a quantity, not below 0, and no request above its limit.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,44 +16,121 @@ from numazones.apimachinery.api_object import CURE, MALFORMED
 from numazones.apimachinery.defaulting import created_spec
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.pod_kind import PodKind
+from numazones.cluster.pod_templates import (
+    InvalidWorkload,
+    PodTemplate,
+    Workload,
+    network_resources,
+    networks,
+    workloads,
+)
+from numazones.wording import some_of
 
 _MOST_SHOWN = 40
+_CURE = "ask about one of the pods it makes (kubectl get pod NAME -o yaml > pod.yaml), or give a SHAPE"
+# Fields of a spec that makes pods of one kind or another.
+_OF_PODS = frozenset(
+    {"template", "podTemplate", "replicas", "resources", "containers", "instances", "numNodes", "trainer"}
+)
 
 
-def pod_of_manifest(path: Path) -> ClusterPod:
-    """Return the pod of a manifest: a Pod, or the template of the first object that has one.
+@dataclass(frozen=True, slots=True)
+class TemplatePods:
+    """Pods of one template of a manifest."""
+
+    name: str
+    """Of the object, and of the template in it."""
+    pod: ClusterPod
+    replicas: int
+    gang: str
+    """Name of the object, where it says how many of its pods must run at once."""
+    least: int
+    """How many those are; 0: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a manifest has pods of."""
+
+    templates: tuple[TemplatePods, ...]
+    notes: tuple[str, ...]
+    """What has to be known to read the answer: objects without template, devices that come later."""
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return every pod template of a file: of Pods, workloads, lists of these, in one document or several.
 
     Raises:
-        BadDump: the file cannot be read, holds no pod, or the API server would not take the pod.
+        BadDump: the file cannot be read, has no pod template, or the API server would not take the pods.
     """
-    for document in documents(path):
-        if not isinstance(document, dict):
-            continue
-        try:
-            body = _pod_in(document)
-            if body is not None:
-                return _read(document, body)
-        except BadDump as error:
-            raise BadDump(f"{path}: {error}") from error
-        except MALFORMED as error:
-            raise BadDump(f"{path} has not the form of a manifest ({_reason(error)})") from error
-    raise BadDump(f"{path} holds no Pod and nothing with a pod template")
+    found: list[Workload] = []
+    try:
+        for document in documents(path):
+            if isinstance(document, Mapping):
+                found += workloads(document)
+    except (InvalidWorkload, *MALFORMED) as error:
+        raise BadDump(f"{path}: {_reason(error)}") from error
+    without = [one for one in found if not one.templates]
+    if len(without) == len(found):
+        named = f": {some_of(map(_without_template, without), most=3)}; {_CURE}" if without else ""
+        raise BadDump(f"{path} holds no Pod and nothing with a pod template{named}")
+    resources = {name: kind for one in found for name, kind in network_resources(one).items()}
+    told = [one for one in without if _makes_pods(one)]
+    notes = [f"not answered: {_without_template(one)}; {_CURE}" for one in told]
+    pods: list[TemplatePods] = []
+    for one in found:
+        for template in one.templates:
+            pods.append(_template_pods(path, one, template, uid=f"manifest-{len(pods)}"))
+            notes += _network_notes(pods[-1].name, template, resources)
+    return Manifest(tuple(pods), tuple(notes))
 
 
-def _pod_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the Pod or pod template that a document holds, None if neither."""
-    spec = _mapping(document, "spec", "")
-    job = _mapping(_mapping(spec, "jobTemplate", "spec."), "spec", "spec.jobTemplate.")
-    template = _mapping(job, "template", "spec.jobTemplate.spec.") or _mapping(spec, "template", "spec.")
-    return template or (document if document.get("kind") == "Pod" else None)
+def _template_pods(path: Path, workload: Workload, template: PodTemplate, *, uid: str) -> TemplatePods:
+    name = workload.name_of(template)
+    where = f"{path}: {name}" if template.role or not workload.name else str(path)
+    try:
+        pod = _read(workload.body, template.body, uid)
+    except BadDump as error:
+        raise BadDump(f"{where}: {error}") from error
+    except MALFORMED as error:
+        raise BadDump(f"{where} has not the form of a manifest ({_reason(error)})") from error
+    gang = workload.name if workload.least else ""
+    return TemplatePods(name, pod, template.replicas, gang, workload.least)
 
 
-def _read(document: Mapping[str, Any], body: Mapping[str, Any]) -> ClusterPod:
+def _without_template(workload: Workload) -> str:
+    return f"{workload} ({workload.api_version or 'no apiVersion'}) has no pod template"
+
+
+def _makes_pods(workload: Workload) -> bool:
+    """Return whether an object seems to have pods; others of a chart, such as Services, are passed over."""
+    group = workload.api_version.rpartition("/")[0]
+    spec = workload.body.get("spec")
+    third_party = "." in group and not group.endswith(".k8s.io")
+    return third_party and isinstance(spec, Mapping) and not _OF_PODS.isdisjoint(spec)
+
+
+def _network_notes(name: str, template: PodTemplate, resources: Mapping[str, str]) -> Iterator[str]:
+    attached = networks(template)
+    if attached:
+        listed = [
+            f"{one} ({resources[key]})" if (key := one.rpartition("/")[2]) in resources else one
+            for one in attached
+        ]
+        yield (
+            f"{name}: networks {', '.join(listed)} may add devices that the manifest does not name "
+            "(k8s.v1.cni.cncf.io/networks); add them to its limits to have them counted"
+        )
+
+
+def _read(document: Mapping[str, Any], body: Mapping[str, Any], uid: str) -> ClusterPod:
+    owner, own = _mapping(document, "metadata", ""), _mapping(body, "metadata", "")
     metadata = {
         "name": "pod",
         "namespace": "default",
-        **_mapping(document, "metadata", ""),
-        "uid": "manifest",
+        **own,
+        **{field: owner[field] for field in ("name", "namespace") if field in owner},
+        "uid": uid,
     }
     spec = _mapping(body, "spec", "")
     for problem in _problems(spec):
