@@ -36,6 +36,8 @@ READY = "Ready"
 """Type of the condition that says whether everything about a zone could be read."""
 CPUS_EXCLUSIVE = "CPUsExclusive"
 """Type of the condition that is False where pods share exclusive CPUs, and absent elsewhere."""
+DEVICES_COUNTED = "DevicesCounted"
+"""Type of the condition that names resources with too many devices to list, and is absent elsewhere."""
 KUBELET_DECIDES = "KubeletDecides"
 """Type of the condition that is False where the kubelet crashes, hangs or is slow on pods, else absent."""
 
@@ -44,6 +46,7 @@ _MAX_CPUS = 8192
 _MAX_ZONES = 1024
 # Plugins for virtual machines offer a thousand devices for each of /dev/kvm, /dev/net/tun, …
 _MAX_DEVICES = 16384
+_MAX_IN_GROUP = 1 << 20
 _MAX_RESOURCE_NAME = MAX_NAME + 1 + MAX_LABEL
 MAX_RECORD = 1 << 18
 """Characters of a placement model's record; etcd takes objects of 1.5 MiB."""
@@ -199,7 +202,15 @@ class ZoneDevice(APIModel):
     """
 
     resource: ResourceName = Field(description="Resource the device counts for, such as vendor.example/nic.")
-    id: str = Field(max_length=1024, description="Id that the device plugin gave it.")
+    id: str = Field(
+        max_length=1024, description="Id that the device plugin gave it; of a group, a name within the node."
+    )
+    count: int = Field(
+        default=1,
+        ge=1,
+        le=_MAX_IN_GROUP,
+        description="Of how many equal devices it is a group; where a resource has too many to be listed.",
+    )
     numa_ids: tuple[NUMAID, ...] | None = optional(
         "NUMA nodes the device is close to: left out where it is this one alone, "
         "empty where the plugin reports none.",

@@ -37,6 +37,8 @@ class KnownDevice:
     healthy: bool = True
     registered: bool = True
     """False: its resource has no plugin (any more)."""
+    count: int = 1
+    """Of how many equal devices it is a group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from itertools import groupby
 from numazones import cpuset
 from numazones.api.amounts import amounts_of, headroom_of, summary_of
 from numazones.api.conditions import TRANSITION_TIME
+from numazones.api.device_groups import grouped
 from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
@@ -36,7 +37,8 @@ from numazones.kubelet.machine import Machine, NUMANode
 
 def build_zones(snapshot: NodeSnapshot) -> list[NUMAZone]:
     """Return the node's zones by ascending NUMA id, with one snapshot id made from their content."""
-    statuses = {node.id: _status(snapshot, node) for node in snapshot.machine.numa_nodes}
+    listed = grouped(snapshot)
+    statuses = {node.id: _status(snapshot, listed, node) for node in snapshot.machine.numa_nodes}
     identity = _identity(snapshot.node_name, statuses)
     return [
         NUMAZone(
@@ -73,11 +75,11 @@ def _identity(node_name: str, statuses: Mapping[int, NUMAZoneStatus]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _status(snapshot: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
+def _status(snapshot: NodeSnapshot, listed: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
     machine, numa = snapshot.machine, node.id
     first = numa == machine.numa_nodes[0].id
-    devices = _devices_of(snapshot.devices, machine, numa, first=first)
-    holders = list(_holders_of(snapshot.holders, devices, machine, numa, first=first))
+    devices = _devices_of(listed.devices, machine, numa, first=first)
+    holders = list(_holders_of(listed.holders, devices, machine, numa, first=first))
     named = _named_holders(holders)
     amounts = amounts_of(snapshot, node)
     memory = None if snapshot.machine_state is None else snapshot.machine_state[numa]
@@ -94,7 +96,7 @@ def _status(snapshot: NodeSnapshot, node: NUMANode) -> NUMAZoneStatus:
         headroom=headroom_of(snapshot, numa, amounts),
         summary=summary_of(snapshot, numa, amounts),
         pods_fingerprint=snapshot.pods_fingerprint,
-        conditions=snapshot.conditions,
+        conditions=listed.conditions,
     )
 
 
@@ -238,6 +240,7 @@ def _device(device: KnownDevice, named: Mapping[tuple[str, str], ContainerHoldin
     return ZoneDevice(
         resource=device.resource,
         id=device.id,
+        count=device.count,
         numa_ids=None if device.numa == 1 << numa else tuple(cpuset.ids(device.numa)),
         healthy=device.healthy,
         registered=device.registered,

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NoReturn, Protocol, TypeVar
 
 from numazones import cpuset
+from numazones.api.device_groups import ids_of
 from numazones.api.meta import Condition
 from numazones.api.numazone import (
     READY,
@@ -362,7 +363,14 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettin
                 None if status.cpus is None else status.cpus.reserved,
                 tuple(row.reserved for row in status.resources),
                 tuple(
-                    (device.resource, device.id, device.registered, device.healthy, device.numa_ids)
+                    (
+                        device.resource,
+                        device.id,
+                        device.count,
+                        device.registered,
+                        device.healthy,
+                        device.numa_ids,
+                    )
                     for device in status.devices
                 ),
             )
@@ -467,7 +475,9 @@ def _devices(statuses: Mapping[int, NUMAZoneStatus]) -> dict[str, list[Device]]:
             listed.add(device.resource)
             if device.registered:
                 numas = (numa,) if device.numa_ids is None else tuple(sorted(device.numa_ids))
-                found.setdefault(device.resource, {})[device.id] = Device(device.id, numas, device.healthy)
+                known = found.setdefault(device.resource, {})
+                for name in ids_of(device):
+                    known[name] = Device(name, numas, device.healthy)
     without = {
         row.name for status in statuses.values() for row in status.resources if is_device(row.name)
     } - listed
@@ -515,7 +525,7 @@ class _Holders:
 
     def _add_devices(self, status: NUMAZoneStatus) -> None:
         by_name = {(item.namespace, item.pod, item.container): item for item in status.assignments}
-        listed = {(device.resource, device.id) for device in status.devices}
+        listed = {(device.resource, device.id): ids_of(device) for device in status.devices}
         for device in status.devices:
             if device.assigned_to is None:
                 continue
@@ -526,17 +536,17 @@ class _Holders:
                     f"device {device.resource} {device.id} is assigned to {names.namespace}/{names.pod}, "
                     "which holds nothing by the zone's assignments; see the exporter"
                 )
-            self._hold(holder, device.resource, device.id)
+            self._hold(holder, device.resource, listed[device.resource, device.id])
         for holder in status.assignments:
             for devices in holder.devices:
                 for device_id in devices.ids:
                     # What is not among the zone's devices was claimed through DRA, which admission ignores.
                     if (devices.resource, device_id) in listed:
-                        self._hold(holder, devices.resource, device_id)
+                        self._hold(holder, devices.resource, listed[devices.resource, device_id])
 
-    def _hold(self, holder: Assignment, resource: str, device: str) -> None:
+    def _hold(self, holder: Assignment, resource: str, devices: Iterable[str]) -> None:
         containers = self.devices.setdefault(holder.uid, {})
-        containers.setdefault(holder.container, {}).setdefault(resource, set()).add(device)
+        containers.setdefault(holder.container, {}).setdefault(resource, set()).update(devices)
 
 
 def _reject(assignment: Assignment, why: str) -> NoReturn:

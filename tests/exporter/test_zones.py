@@ -455,6 +455,31 @@ def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> N
     assert [(item.id, item.healthy) for item in statuses(found)[1].devices] == [("d0", False), ("d1", True)]
 
 
+def test_tens_of_thousands_of_devices_are_counted() -> None:
+    """As plugins offer a GPU's memory in MiB: too many for a list, and one container has 8,000 of them."""
+    many = tuple(KnownDevice("vendor/gpu-mem", f"GPU-8a1d7f33-_-{n}", 1 << n % 2) for n in range(50_000))
+    held = many[:8000]
+    checkpoint = DeviceManagerCheckpoint(
+        (
+            PodDevices(
+                "a",
+                "c",
+                "vendor/gpu-mem",
+                {0: tuple(d.id for d in held[::2]), 1: tuple(d.id for d in held[1::2])},
+            ),
+        ),
+        {"vendor/gpu-mem": tuple(device.id for device in many)},
+    )
+    found = observation(
+        devices=checkpoint, pods=(pod("a"),), podresources=offer(*many, a=(container("c", devices=held),))
+    )
+    assert condition(found, "Ready") == ("True", "Complete", "")
+    assert "vendor/gpu-mem has 50000 devices" in condition(found, "DevicesCounted")[2]
+    assert assigned(found, "vendor/gpu-mem") == [4000, 4000]
+    assert [[device.count for device in status.devices] for status in statuses(found)] == [[21000, 4000]] * 2
+    assert max(len(json.dumps(zone.to_api())) for zone in build(found)) < 8 << 10
+
+
 def test_thousands_of_devices_without_topology_are_listed_once() -> None:
     """As plugins offer /dev/kvm to virtual machines: a thousand devices for each device file."""
     many = tuple(KnownDevice(f"vm/{name}", f"{n:03}", 0) for name in "abcdef" for n in range(1000))

@@ -1,6 +1,6 @@
 """Questions to the library that several commands ask, each answered once and the same way."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -195,6 +195,10 @@ HOLDERS: tuple[Column[HolderRow], ...] = (
 )
 
 
+_MOST_IDS = 16
+"""Ids of devices that are shown of one resource."""
+
+
 def holders(node: ClusterNode) -> Iterator[HolderRow]:
     """Yield whoever holds something, NUMA node by NUMA node.
 
@@ -207,9 +211,14 @@ def holders(node: ClusterNode) -> Iterator[HolderRow]:
             share.name,
             cpuset.format(share.cpus),
             ", ".join(_block(*block) for block in share.memory),
-            " ".join(f"{held.resource.rpartition('/')[2]}:{','.join(held.ids)}" for held in share.devices),
+            " ".join(f"{held.resource.rpartition('/')[2]}:{_ids(held.ids)}" for held in share.devices),
             str(lying[share.name].alignment) if share.name in lying else "",
         )
+
+
+def _ids(ids: Collection[str]) -> str:
+    """Return ids of devices; of many, their number."""
+    return ",".join(ids) if len(ids) <= _MOST_IDS else f"({len(ids)} of them)"
 
 
 def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
