@@ -1,7 +1,8 @@
 """The scheduler's structured allocator as a pure function: which devices claims get on a node.
 
     from numazones.dra.allocator import Allocator, allocate
-    from numazones.dra.slices import DeviceSlices, Place
+    from numazones.dra.shortfall import Shortfall
+from numazones.dra.slices import DeviceSlices, Place
 
     slices = DeviceSlices(Slice.from_api(body) for body in ...)         # once per change of the cluster
     allocated = AllocatedDevices.of_claims(claims with an allocation)   # as the scheduler counts them
@@ -22,6 +23,7 @@ given only if every order leads to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import permutations
 from math import factorial
 
@@ -41,6 +43,7 @@ from numazones.dra.counters import Counters
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.rules import CONSUMABLE, PRIORITIZED_LIST, AllocatorRules
 from numazones.dra.search import MOST_RESULTS, Ask, Offer, Search, SearchGivenUp
+from numazones.dra.shortfall import Shortfall
 from numazones.dra.slices import DeviceSlices, NodePool, Place, UnreadableSelector
 from numazones.dra.verdicts import AllocationError, UnknownSelector, Verdicts
 
@@ -49,6 +52,8 @@ MOST_STEPS = 50_000
 _MOST_DEPTH = 600
 """Devices and requests that a search may go through one within the other."""
 _MOST_ORDERS = 24
+_STEPS_OF_REASON = 2_000
+"""Steps of each search that finds out why claims do not fit."""
 _INVALID_POOLS = "invalid resource pools were encountered"
 
 
@@ -152,15 +157,17 @@ class _Attempt:
     def __init__(
         self, allocator: Allocator, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
     ) -> None:
+        self._made_of = (allocator, place, claims, pools)
         self._allocator, self._place, self._claims, self._pools = allocator, place, claims, pools
         self._rules, self._classes = allocator._rules, allocator._classes  # noqa: SLF001 - one module
         self._offer = Offer(pools, allocator._allocated, self._rules)  # noqa: SLF001 - one module
         self._verdicts = Verdicts(self._classes, self._rules, place)
         self._search = self._new_search([])
 
-    def _new_search(self, asks: list[list[list[Ask]]]) -> Search:
+    def _new_search(self, asks: list[list[list[Ask]]], most_steps: int = 0) -> Search:
         allocator = self._allocator
-        return Search(self._offer, asks, self._verdicts, allocator._counters, allocator._most_steps)  # noqa: SLF001
+        limit = most_steps or allocator._most_steps  # noqa: SLF001 - one module
+        return Search(self._offer, asks, self._verdicts, allocator._counters, limit)  # noqa: SLF001
 
     @property
     def steps(self) -> int:
@@ -186,13 +193,27 @@ class _Attempt:
             found = claim_allocations(self._place, self._claims, search, self._classes)
             return Allocated(found, search.calls)
         message = _INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
-        return DoesNotFit(search.calls, message)
+        return DoesNotFit(search.calls, message, partial(_reason, *self._made_of))
+
+    def shortfall(self) -> Shortfall:
+        """Return what finds out why nothing fits."""
+        asks = [self._asks_of(claim) for claim in self._claims]
+
+        def fits(lengths: Sequence[int]) -> bool | None:
+            fresh = [
+                self._asks_of(claim)[:length] for claim, length in zip(self._claims, lengths, strict=True)
+            ]
+            try:
+                return self._new_search(fresh, most_steps=_STEPS_OF_REASON).run()
+            except (AllocationError, SearchGivenUp, UnknownSelector):
+                return None
+
+        return Shortfall(self._claims, asks, self._offer, self._verdicts, fits)
 
     def has_candidates(self) -> bool:
         """Return whether a device fits to one of the requests, others aside."""
-        prober = self._search
         return any(
-            prober.listed(ask, range(len(self._offer.devices)))
+            self._search.listed(ask, range(len(self._offer.devices)))
             for claim in self._claims
             for request in self._asks_of(claim)
             for ask in request
@@ -280,6 +301,12 @@ class _Attempt:
             end = start + len(pool.devices)
             yield from self._search.listed(ask, range(start, end))
             start = end
+
+
+def _reason(
+    allocator: Allocator, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
+) -> str:
+    return _Attempt(allocator, place, claims, pools).shortfall().sentence()
 
 
 def _is_same(one: Outcome, other: Outcome) -> bool:

@@ -25,8 +25,8 @@ class Counters:
         found = self._left.get(pool.name)
         if found is None:
             found = self._left[pool.name] = {name: dict(amounts) for name, amounts in pool.counters.items()}
-            for device in pool.everywhere:
-                if device.counters and self._allocated.holds(device.key):
+            for device in pool.partitions:
+                if self._allocated.holds(device.key):
                     for name, counter, amount in device.counters:
                         found[name][counter] -= amount.nanos
         return found

@@ -254,7 +254,7 @@ class Search:
         counted = bool(device.counters) and not (shareable and self._is_shared_already(at))
         if device.counters and not (self.rules.partitionable and self._count(at, counted=counted)):
             return False
-        if device.taints and self.rules.taints and not _tolerates(ask.choice.tolerations, device):
+        if device.taints and self.rules.taints and not tolerates(ask.choice.tolerations, device):
             ask.fits[at] = False
         elif self._meets_constraints(ask, at, must=must):
             fit = ask.fits[at]
@@ -322,7 +322,8 @@ class Search:
 _NOTHING: Mapping[str, int] = {}
 
 
-def _tolerates(tolerations: Sequence[Toleration], device: PublishedDevice) -> bool:
+def tolerates(tolerations: Sequence[Toleration], device: PublishedDevice) -> bool:
+    """Return whether tolerations allow a device in spite of its taints."""
     return all(
         any(toleration.covers(taint) for toleration in tolerations)
         for taint in device.taints

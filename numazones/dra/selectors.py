@@ -12,7 +12,7 @@ from typing import Any
 from numazones.apimachinery.cel.environment import Compiled, Environment, InvalidExpression, type_text
 from numazones.apimachinery.cel.kubernetes_functions import Unsupported
 from numazones.apimachinery.cel.values import DefaultingMap, Failure, Value, semver, type_name
-from numazones.dra.devices import LISTS, Attribute, PublishedDevice
+from numazones.dra.devices import LISTS, PublishedDevice
 
 _FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")
 _HAS = re.compile(rf"(?<![\w.])(has\s*\(\s*)device(\s*\.\s*(?:{'|'.join(_FIELDS)})\s*\))")
@@ -103,39 +103,44 @@ _PRESENT = dict.fromkeys(_FIELDS, True)
 
 def _values(device: PublishedDevice, *, lists: bool) -> dict[str, Value] | Failure:
     """The variables of an evaluation; a Failure where an attribute has no value that expressions can take."""
-    attributes: DefaultingMap = DefaultingMap()
-    for name, attribute in device.attributes.items():
-        value = _value(attribute, lists=lists)
-        if isinstance(value, Failure):
-            return Failure(f"attribute {name}: {value.message}")
-        domain, slash, short = name.partition("/")
-        if not slash:
-            domain, short = device.driver, name
-        attributes.setdefault(domain, {})[short] = value
-    capacity: DefaultingMap = DefaultingMap()
+    attributes, capacity, driver = DefaultingMap(), DefaultingMap(), device.driver
+    for name, (kind, value) in device.attributes.items():
+        if kind not in _PLAIN:
+            value = _value(kind, value, lists=lists)  # noqa: PLW2901 - of the same attribute
+            if isinstance(value, Failure):
+                return Failure(f"attribute {name}: {value.message}")
+        domain, short = _split(name)
+        attributes.setdefault(domain or driver, {})[short] = value
     for name, one in device.capacities.items():
-        domain, slash, short = name.partition("/")
-        if not slash:
-            domain, short = device.driver, name
-        capacity.setdefault(domain, {})[short] = one.value
+        domain, short = _split(name)
+        capacity.setdefault(domain or driver, {})[short] = one.value
     return {
-        "device.driver": device.driver,
+        "device.driver": driver,
         "device.attributes": attributes,
         "device.capacity": capacity,
         _STAND_IN: _PRESENT,
     }
 
 
-def _value(attribute: Attribute, *, lists: bool) -> Value:
-    kind, value = attribute
+_PLAIN = frozenset({"int", "bool", "string"})
+
+
+@lru_cache(maxsize=4096)
+def _split(name: str) -> tuple[str, str]:
+    """Domain and rest of a name; no domain: it is the driver's."""
+    domain, slash, short = name.partition("/")
+    return (domain, short) if slash else ("", name)
+
+
+def _value(kind: str, value: Any, *, lists: bool) -> Value:
     if kind == "version":
         return _version(value)
-    if kind in LISTS and not lists:
+    if kind not in LISTS or not lists:
         return Failure("unsupported attribute value")
-    if kind == "versions":
-        found = tuple(map(_version, value))  # type: ignore[arg-type]
-        return next((one for one in found if isinstance(one, Failure)), found)
-    return value if kind else Failure("unsupported attribute value")
+    if kind != "versions":
+        return value
+    found = tuple(map(_version, value))
+    return next((one for one in found if isinstance(one, Failure)), found)
 
 
 @lru_cache(maxsize=1024)

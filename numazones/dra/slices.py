@@ -50,8 +50,8 @@ class NodePool:
     devices: tuple[Candidate, ...] = ()
     incomplete: bool = False
     invalid: bool = False
-    everywhere: tuple[PublishedDevice, ...] = ()
-    """The devices of all nodes, which share its counters."""
+    partitions: tuple[PublishedDevice, ...] = ()
+    """The devices of all nodes that share its counters."""
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Counter set → counter → amount, in nano units."""
 
@@ -159,11 +159,10 @@ class DeviceSlices:
         for one in relevant:
             for name, counter, amount in one.counters:
                 counters[name][counter] = amount.nanos
-        everywhere = tuple(device for one in whole for device in one.devices)
-        missing = any(_lacks(counters, device) for device in everywhere)
-        if missing or len(set(sets)) < len(sets):
+        partitions = tuple(device for one in whole for device in one.devices if device.counter_sets)
+        if len(set(sets)) < len(sets) or any(_lacks(counters, device) for device in partitions):
             return NodePool(*key, invalid=True)
-        return NodePool(*key, devices, everywhere=everywhere if counters else (), counters=counters)
+        return NodePool(*key, devices, partitions=partitions, counters=counters)
 
     def _candidates_of(self, one: Slice) -> tuple[Candidate, ...]:
         found = self._candidates.get(id(one))

@@ -56,6 +56,11 @@ class Verdicts:
                     raise _error(verdict, f"{owner} {name}: selector #{at}")
         return reaches(candidate, self._place)
 
+    def of_class(self, choice: Choice, candidate: Candidate) -> bool:
+        """Return whether a device is of a request's class; errors as for ``selects``."""
+        bare = Choice("", choice.device_class)
+        return self.selects("", bare, candidate)
+
     def _verdict(self, text: str, candidate: Candidate) -> object:
         """True or False, or the text of an error, or the cause why it is not known."""
         key = (text, self._rules.lists_in_selectors, self._rules.consumable)

@@ -1,0 +1,166 @@
+"""Allocations by hand: what callers of the allocator read from an answer, and why claims do not fit."""
+
+from typing import Any
+
+import pytest
+
+from numazones.dra.allocated import AllocatedDevices
+from numazones.dra.allocation import Allocated, AllocationFailed, AllocationUnknown, DoesNotFit, Outcome
+from numazones.dra.allocator import allocate
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
+from numazones.dra.devices import Slice
+from numazones.dra.rules import UnknownRules, rules
+from numazones.dra.slices import DeviceSlices, Place
+from tests.numazones.dra.building import GPU, NODE, claim, device, device_class, resource_slice, result
+
+NUMA = "resource.kubernetes.io/numaNode"
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+def request(name: str = "gpus", count: int = 1, **fields: Any) -> dict[str, Any]:
+    exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": count, **fields}
+    return {"name": name, "exactly": exactly}
+
+
+def gpus(*numas: int, **fields: Any) -> list[dict[str, Any]]:
+    """GPUs on NUMA nodes; two of a NUMA node are on one PCIe root."""
+    return [
+        device(f"gpu-{at}", numa, attributes={ROOT: {"string": f"pci0000:{numa}{at // 2}"}}, **fields)
+        for at, numa in enumerate(numas)
+    ]
+
+
+def allocated(
+    *slices: dict[str, Any],
+    held: tuple[dict[str, Any], ...] = (),
+    version: str = "v1.36.2",
+    expression: str = f'device.driver == "{GPU}"',
+    **devices: Any,
+) -> Outcome:
+    """What one claim gets on a node with these slices."""
+    one = DeviceClass.from_api(device_class("gpus", expression))
+    return allocate(
+        Place(NODE),
+        [DeviceClaim.from_api(claim(**{"requests": [request()], **devices}))],
+        DeviceSlices(map(Slice.from_api, slices)),
+        {one.name: one},
+        AllocatedDevices.of_claims([DeviceClaim.from_api(claim(*held, name="other"))]),
+        rules(version),
+    )
+
+
+def test_devices_of_an_answer_know_their_numa_node() -> None:
+    outcome = allocated(
+        resource_slice(*gpus(0, 1, 1)),
+        held=(result("gpu-0"),),
+        requests=[request(count=2)],
+        constraints=[{"matchAttribute": NUMA}],
+    )
+    assert isinstance(outcome, Allocated)
+    (found,) = outcome.claims
+    assert [(one.key, one.device.numa) for one in found.devices] == [
+        ((GPU, NODE, "gpu-1"), 1),
+        ((GPU, NODE, "gpu-2"), 1),
+    ]
+
+
+BROKEN = {"key": "broken", "effect": "NoSchedule"}
+NOT_FIRST_ROOT = 'device.attributes["resource.kubernetes.io"].pcieRoot != "pci0000:00"'
+
+
+@pytest.mark.parametrize(
+    ("devices", "claimed", "reason"),
+    [
+        (
+            gpus(0, 0, 1, 1),
+            {"requests": [request(count=4)], "constraints": [{"matchAttribute": ROOT}]},
+            ": 4 devices of class gpus on one PCIe root: at most 2 are free on any",
+        ),
+        (
+            gpus(0, 1),
+            {"requests": [request(count=2)], "constraints": [{"matchAttribute": NUMA}]},
+            ": 2 devices of class gpus on one NUMA node: at most 1 is free on any",
+        ),
+        (
+            [*gpus(1, 0, 1), {**gpus(0, 0, 0, 1)[3], "taints": [BROKEN]}, device("taken", 0)],
+            {"requests": [request(count=9, selectors=[{"cel": {"expression": NOT_FIRST_ROOT}}])]},
+            (", request gpus: needs 9 devices of class gpus; 2 are free (5 on the node: 1 allocated, "
+            "1 not what it selects, 1 tainted)"),
+        ),
+        (
+            gpus(0, 1),
+            {"requests": [request("one"), request("two"), request("three")]},
+            ", request three: 1 device of class gpus would fit alone, but not with the requests before it",
+        ),
+        ([], {}, ", request gpus: needs 1 device of class gpus; the node has none"),
+    ],
+)  # fmt: skip
+def test_a_node_without_room_names_what_is_missing(
+    devices: list[dict[str, Any]], claimed: dict[str, Any], reason: str
+) -> None:
+    outcome = allocated(resource_slice(*devices), held=(result("taken"),), **claimed)
+    assert isinstance(outcome, DoesNotFit)
+    assert outcome.reason == f"claim team/claim{reason}"
+
+
+def test_a_pool_that_is_being_updated_is_named() -> None:
+    outcome = allocated(resource_slice(*gpus(0), count=2))
+    assert isinstance(outcome, DoesNotFit)
+    assert outcome.reason.endswith(f"devices of some pools do not count: pool {GPU}/{NODE} is being updated")
+
+
+def test_a_selector_that_cannot_be_evaluated_is_unknown_by_name() -> None:
+    outcome = allocated(resource_slice(*gpus(0)), expression="device.attributes.exists(k, v, true)")
+    assert outcome == AllocationUnknown(
+        "class gpus: selector #0 uses a comprehension with two variables, which cannot be evaluated here", 1
+    )
+
+
+def test_a_selector_that_fails_is_the_schedulers_error() -> None:
+    outcome = allocated(resource_slice(*gpus(0)), expression=f'device.attributes["{GPU}"].model == "x"')
+    assert outcome == AllocationFailed("class gpus: selector #0: CEL runtime error: no such key: model", 1)
+
+
+def test_a_search_without_end_is_given_up() -> None:
+    halves = [request(f"r{at}", 4) for at in range(6)]
+    outcome = allocated(
+        resource_slice(*gpus(*(at % 2 for at in range(46)))),
+        requests=halves,
+        constraints=[{"matchAttribute": NUMA}],
+    )
+    assert isinstance(outcome, AllocationUnknown)
+    assert "50000 steps" in outcome.reason
+
+
+@pytest.mark.parametrize("version", ["v1.34.1", "v1.35.0"])
+def test_random_pools_are_answered_where_the_order_does_not_matter(version: str) -> None:
+    gpu = resource_slice(*gpus(0, 1))
+    nic = resource_slice(device("nic-0", 0), name="nics", driver="nic.example")
+    alone, beside = allocated(gpu, version=version), allocated(gpu, nic, version=version)
+    assert isinstance(alone, Allocated)
+    assert isinstance(beside, Allocated)
+    assert beside.claims == alone.claims
+    other = resource_slice(device("more", 0), name="more", pool="other")
+    assert isinstance(allocated(gpu, other, version=version), AllocationUnknown)
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "message"),
+    [
+        ("v1.33.4", {}, "Kubernetes 1.33 is not modelled"),
+        ("v1.35.0", {"DRAConsumableCapacity": True}, "1.35 is not modelled with DRAConsumableCapacity on"),
+        ("latest", {}, "'latest' is not a Kubernetes version"),
+    ],
+)
+def test_rules_that_are_not_modelled_are_named(version: str, gates: dict[str, bool], message: str) -> None:
+    with pytest.raises(UnknownRules, match=message):
+        rules(version, gates)
+
+
+def test_gates_choose_the_implementation() -> None:
+    assert rules().implementation == "incubating"
+    off = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
+    assert rules("v1.36.0", off).implementation == "stable"
+    lists = rules("v1.36.0", {"DRAListTypeAttributes": True})
+    assert (lists.implementation, lists.lists, lists.lists_in_selectors) == ("incubating", False, True)
