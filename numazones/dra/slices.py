@@ -31,14 +31,18 @@ class Place:
 class Candidate:
     """A device that a pool offers, with what has been found out about it."""
 
-    __slots__ = ("device", "key", "slice", "verdicts")
+    __slots__ = ("device", "slice", "verdicts")
 
     def __init__(self, device: PublishedDevice, of: Slice) -> None:
         self.device = device
         self.slice = of
-        self.key: Key = device.key
-        self.verdicts: dict[object, object] = {}
+        self.verdicts: dict[object, object] | None = None
         """Selector → whether the device meets it, or the error; the same for every claim and node."""
+
+    @property
+    def key(self) -> Key:
+        """What names the device in the cluster."""
+        return self.device.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,9 +64,12 @@ class Verdicts:
     def _verdict(self, text: str, candidate: Candidate) -> object:
         """True or False, or the text of an error, or the cause why it is not known."""
         key = (text, self._rules.lists_in_selectors, self._rules.consumable)
-        found = candidate.verdicts.get(key)
+        known = candidate.verdicts
+        if known is None:
+            known = candidate.verdicts = {}
+        found = known.get(key)
         if found is None:
-            found = candidate.verdicts[key] = self._evaluated(text, candidate)
+            found = known[key] = self._evaluated(text, candidate)
         return found
 
     def _evaluated(self, text: str, candidate: Candidate) -> object:

@@ -170,24 +170,30 @@ def _extended(line: Scenario) -> dict[str, Any]:
 
 
 def _scheduled(line: Scenario) -> dict[str, Any]:
-    rules = _rules(line)
+    rules = rules_of(line)
     classes = [DeviceClass.from_api(body) for body in line["deviceClasses"]]
     slices = DeviceSlices(Slice.from_api(body) for body in line["resourceSlices"])
     claims = [DeviceClaim.from_api(body) for body in line["claims"]]
-    allocated = _allocated(line, rules)
+    allocated = allocated_of(line, rules)
     allocator = Allocator(slices, {one.name: one for one in classes}, allocated, rules)
     told: dict[str, Any] = {"allocator": rules.implementation}
     if line.get("allocatedClaims"):
         told["allocatedState"] = _state(line, allocated)
     told["results"] = []
     for node in line["nodes"]:
-        metadata = node["metadata"]
-        outcome = allocator.allocate(Place(metadata["name"], metadata.get("labels") or {}), claims)
-        told["results"].append({"node": metadata["name"], **_outcome(outcome, count(1))})
+        place = place_of(node)
+        outcome = allocator.allocate(place, claims)
+        told["results"].append({"node": place.name, **_outcome(outcome, count(1))})
     return told
 
 
-def _rules(line: Scenario) -> AllocatorRules:
+def place_of(node: Mapping[str, Any]) -> Place:
+    """A node of a scenario."""
+    return Place(node["metadata"]["name"], node["metadata"].get("labels") or {})
+
+
+def rules_of(line: Scenario) -> AllocatorRules:
+    """The allocator's rules in a scenario."""
     gates = {**_DEFAULTS, **(line.get("featureGates") or {})}
     on = {name for name, value in gates.items() if value}
     lists = LISTS in on
@@ -196,7 +202,8 @@ def _rules(line: Scenario) -> AllocatorRules:
     return of_features(on, lists_in_selectors=lists, implementation=line.get("allocator"))
 
 
-def _allocated(line: Scenario, rules: AllocatorRules) -> AllocatedDevices:
+def allocated_of(line: Scenario, rules: AllocatorRules) -> AllocatedDevices:
+    """What claims hold before a scenario."""
     given = line.get("allocatedState")
     if not given:
         claims = map(DeviceClaim.from_api, line.get("allocatedClaims") or ())
