@@ -18,7 +18,7 @@ from numazones import cpuset
 from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import device_allocation, scheduling
-from numazones.cluster.cluster import ClusterNode, ClusterPod, why_undecided
+from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import NumazonesError
 from numazones.kubelet.constraints import Constraints
@@ -387,6 +387,13 @@ class Forecast:
         for node in nodes:
             changed |= self._file(node.name, self._ask(node))
         return changed
+
+    def leave_open(self, name: str, problem: str) -> bool:
+        """File that nobody knows what a node says; return whether its verdict differs from before."""
+        for kept in (self._excluded, self._rejecting):
+            kept.pop(name, None)
+        obstacles = ((UNDECIDED, problem),)
+        return self._file(name, NodeVerdict(NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, obstacles, model=None))
 
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; return whether it was known."""

@@ -17,6 +17,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import OperatorOptions
@@ -45,6 +46,7 @@ class Pipeline:
         *,
         events: EventPoster,
         metrics: Metrics,
+        faults: Faults | None = None,
         counts: Callable[[], bool] = lambda: True,
         recommendation_for: Callable[[str], str] = lambda _uid: "",
         policies: Callable[[], Iterable[PolicyObject]] = tuple,
@@ -57,11 +59,13 @@ class Pipeline:
         ``policies``: the RebalancePolicies, whose shapes may matter for where pods go.
         """
         self._debounce = options.debounce
+        self.faults = faults or Faults()
         self._recommendation_for = recommendation_for
         self.state = ClusterState(
             settle=options.settle,
             pod_changed=self.pod_changed,
             settings=options.settings_of_models,
+            faults=self.faults,
             clock=clock,
             wall=wall,
         )
@@ -70,7 +74,11 @@ class Pipeline:
             options.ranking, self.state, policies, collects=options.collects_shapes, clock=clock
         )
         self.forecasts = LiveForecasts(
-            self.state, metrics=metrics, candidates=options.candidates, ranking=self.ranking
+            self.state,
+            metrics=metrics,
+            candidates=options.candidates,
+            ranking=self.ranking,
+            faults=self.faults,
         )
         self.verdict_events = VerdictEvents(
             events, interval=options.event_interval, detail=self._detail, clock=clock
@@ -84,6 +92,7 @@ class Pipeline:
             expects=self.verifier.expects,
             name_of=self.state.name_of,
             recommendation_for=recommendation_for,
+            faults=self.faults,
             clock=clock,
         )
         self.misses = Misses(client, namespace=options.namespace, wall=wall)
@@ -105,14 +114,24 @@ class Pipeline:
 
     def pod_changed(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Take in a change of a pod; ``old`` is None for a new pod, ``new`` is None for one that is gone."""
-        self.state.let_go(old, new)
-        expectation = None if new is None else self._predict_binding(new)
-        self.state.record_pod(old, new, rejected=expectation is not None and expectation.rejected)
+        pod = new or old
+        if pod is None:
+            return
+        about = of_pod(pod)
+        with self.faults.of(about):
+            self.state.let_go(old, new)
+        expectation = None
         if new is not None:
-            self._compare(old, new)
-        elif old is not None:
-            self.verifier.forget(old.uid)
-            self.publisher.forget(old)
+            with self.faults.of(about):
+                expectation = self._predict_binding(new)
+        with self.faults.of(about):
+            self.state.record_pod(old, new, rejected=expectation is not None and expectation.rejected)
+        with self.faults.of(about):
+            if new is not None:
+                self._compare(old, new)
+            else:
+                self.verifier.forget(pod.uid)
+                self.publisher.forget(pod)
 
     def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
         """Predict what the kubelet will do with a pod that just got its node."""
@@ -132,8 +151,9 @@ class Pipeline:
     def explain_misses(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
         for pod, verification in self.verifier.judge():
-            self.publisher.take_outcome(pod, verification)
-            self.misses.take(verification)
+            with self.faults.of(of_pod(pod)):
+                self.publisher.take_outcome(pod, verification)
+                self.misses.take(verification)
 
     async def run(self) -> None:
         """Forecast and publish until cancelled."""
@@ -156,7 +176,9 @@ class Pipeline:
         self.idle.clear()
         try:
             async for pods, prediction, since in self.forecasts.renew():
-                self.publisher.offer(pods, prediction, since)
+                for pod in pods[:1]:  # all of them are of one kind
+                    with self.faults.of(of_pod(pod)):
+                        self.publisher.offer(pods, prediction, since)
         finally:
             self.idle.set()
         self.renewed.set()

@@ -36,6 +36,7 @@ from numazones_client.resources import (
     Resource,
 )
 from numazones_operator.events import EventPoster
+from numazones_operator.faults import Faults
 from numazones_operator.garbage_collection import GarbageCollection
 from numazones_operator.handlers import Memo
 from numazones_operator.kopf_operator import run_kopf
@@ -131,12 +132,15 @@ class Operator:
         self.events = EventPoster(
             self._client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
         )
+        self.unreadable = UnreadableObjects(self.events, count=self.metrics.count_object_error)
+        self.faults = Faults(count=self.metrics.count_object_error, tell=self.unreadable.take_undecided)
         self.leadership = self._leadership()
         self.pipeline = Pipeline(
             self._client,
             options,
             events=self.events,
             metrics=self.metrics,
+            faults=self.faults,
             counts=lambda: self.leadership.leading,
             recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
             policies=lambda: self.intent.policies,
@@ -150,7 +154,6 @@ class Operator:
         self.held = HeldRoom(self.pipeline.state, proven=self.admission_policies.proves)
         self.gates = self._gates()
         self.pods_with_lost_nodes = self._pods_with_lost_nodes()
-        self.unreadable = UnreadableObjects(self.events)
         self.definitions = Definitions(known=lambda: not self.definitions_reflector.problem)
         self.definitions_reflector = self._definitions_reflector()
         self.reflectors = tuple(self._reflectors())
@@ -385,6 +388,7 @@ class Operator:
             executor,
             statuses=statuses,
             metrics=metrics,
+            faults=self.faults,
             period=self.options.rebalance_period,
         )
 
@@ -475,6 +479,10 @@ class Operator:
 
     def _reflector(self, resource: Resource, decoder: Any, table: Any, **values: Any) -> Reflector[Any]:
         pace = Pace(self.options.watch_duration, self.options.watch_silence, self.options.page_size)
+
+        def failed(item: Any, error: Exception) -> None:
+            self.faults.take(_reference(decoder.kind, item), error)
+
         return Reflector(
             self._client,
             resource,
@@ -484,6 +492,7 @@ class Operator:
             pace=pace,
             appearance=self.definitions.appearance,
             unreadable=self.unreadable.take,
+            failed=failed,
             **values,
         )
 
@@ -549,3 +558,12 @@ class Operator:
             if not reflector.synced.is_set()
         ]
         return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
+
+
+def _reference(kind: str, item: Any) -> dict[str, str]:
+    """Return the reference to a mirrored object, by what is kept of it."""
+    name = getattr(item, "name", "") or getattr(item, "node", "")
+    uid = name if kind == "Node" else getattr(item, "uid", "")
+    about = {"kind": kind, "name": name, "uid": uid}
+    namespace = getattr(item, "namespace", "")
+    return about | ({"namespace": namespace} if namespace else {})

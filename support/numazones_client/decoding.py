@@ -36,6 +36,8 @@ class Unreadable:
     """What cannot be read, for people."""
     kind: str = ""
     api_version: str = ""
+    error: str = ""
+    """Name of the exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Decoder(Generic[T]):
     ) -> None:
         self._keep = keep
         self._key = key
+        self.kind = ""
+        """Of the objects, once one was read."""
 
     def page(self, body: bytes) -> Page[T]:
         """Decode the body of a list; ValueError, KeyError, TypeError, AttributeError: it is none."""
@@ -127,6 +131,7 @@ class Decoder(Generic[T]):
         return Event(kind, kept, version)
 
     def _one(self, body: dict[str, Any]) -> T | Unreadable:
+        self.kind = str(body.get("kind") or self.kind)
         try:
             return self._keep(body)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
@@ -136,7 +141,7 @@ class Decoder(Generic[T]):
             problem = str(error) if isinstance(error, NumazonesError) else repr(error)
             _log.warning("%s cannot be read and counts as gone: %s", name, problem)
             kind, version = str(body.get("kind") or ""), str(body.get("apiVersion") or "")
-            return Unreadable(self._key(metadata), metadata, problem, kind, version)
+            return Unreadable(self._key(metadata), metadata, problem, kind, version, type(error).__name__)
 
 
 _DEEPEST = 100

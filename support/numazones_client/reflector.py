@@ -107,6 +107,7 @@ class Reflector(Generic[T]):
         appearance: Callable[[Resource], Awaitable[None]] | None = None,
         quiet: bool = False,
         unreadable: Callable[[Unreadable], None] = lambda _object: None,
+        failed: Callable[[T, Exception], None] = lambda _item, _error: None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         """Prepare to mirror; ``run`` does it.
@@ -126,6 +127,7 @@ class Reflector(Generic[T]):
                 left out, that is every one to two minutes.
             quiet: log for debugging only, where another mirror of the resource tells of the same.
             unreadable: called with each object that cannot be read, after it was removed from the table.
+            failed: called with each object about which the table's owner raised, and the error.
             draw: random numbers in [0, 1).
         """
         self._client = client
@@ -141,6 +143,7 @@ class Reflector(Generic[T]):
         self._appearance = appearance or self._a_minute
         self._quiet = quiet
         self._unreadable = unreadable
+        self._failed = failed
         self._draw = draw
         self._backoff = Backoff(draw=draw)
         self._version = ""
@@ -189,7 +192,7 @@ class Reflector(Generic[T]):
             limit=self._pace.page_size,
         ):
             for item in page.items:
-                self._table.put(item)
+                self._take(self._table.put, item)
                 seen.add(self._table.key(item))
             unreadable += page.unreadable
             version = page.resource_version
@@ -249,9 +252,17 @@ class Reflector(Generic[T]):
         elif event.object is None:
             self._mark_current()
         elif event.type == DELETED:
-            self._table.remove(event.object)
+            self._take(self._table.remove, event.object)
         else:
-            self._table.put(event.object)
+            self._take(self._table.put, event.object)
+
+    def _take(self, change: Callable[[T], None], item: T) -> None:
+        """Change the table; whatever who is told of it raises concerns this object alone."""
+        try:
+            change(item)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
+            _log.exception("%s: %s could not be taken in", self.name, self._table.key(item))
+            self._failed(item, error)
 
     def _note(self, message: str, *arguments: object) -> None:
         _log.log(logging.DEBUG if self._quiet else logging.INFO, message, *arguments)

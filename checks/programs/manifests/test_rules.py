@@ -114,6 +114,18 @@ OUTCOMES = [
         "25m",
     ),
     Case(
+        "NumazonesObjectErrors",
+        {"numazones_operator_object_errors_total{kind='Pod',error='ValueError'}": "1x30"},
+        "25m",
+        {"kind": "Pod"},
+        "Objects of kind Pod cannot be read or decided about; they count as Unknown.",
+    ),
+    Case(
+        "NumazonesObjectErrors",
+        {"numazones_operator_object_errors_total{kind='Pod',error='ValueError'}": "1x200"},
+        "150m",
+    ),
+    Case(
         "NumazonesWritesFail",
         {"numazones_operator_api_writes_total{resource='events',result='403'}": "0+1x30"},
         "25m",

@@ -7,6 +7,7 @@ admissions that the model makes. What the cluster holds is reported by the leade
 replicas count nothing twice; ``docs/reference/metrics.md`` lists everything.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
@@ -24,6 +25,9 @@ from numazones_program import self_metrics
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # The kubelet's own buckets for an admission, doubling from 50 µs.
 _ADMISSION_SECONDS = tuple(0.00005 * 2**power for power in range(15))
+
+
+_log = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -53,6 +57,12 @@ class Metrics:
             "Writes to the API server, by resource and result: ok, or the HTTP status of a failure, "
             "or unreachable.",
             ("resource", "result"),
+        )
+        self.object_errors = counter(
+            "numazones_operator_object_errors_total",
+            "How often an object could not be read, or something about it not be decided, by kind and error. "
+            "It counts as gone or Unknown, an event on it says why, and everything else goes on.",
+            ("kind", "error"),
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
@@ -150,6 +160,10 @@ class Metrics:
             result = "unreachable"
         self.api_writes.labels(resource.plural, result).inc()
 
+    def count_object_error(self, kind: str, error: str) -> None:
+        """Count an object that could not be read or decided about."""
+        self.object_errors.labels(kind, error).inc()
+
     def observe_list(self, resource: str, seconds: float) -> None:
         """Observe how long a whole list took."""
         self.list_seconds.labels(resource).observe(seconds)
@@ -177,7 +191,11 @@ class GaugeCollector(Collector):
         """Take the values of this moment, on the event loop."""
         self._visible = self._is_visible()
         if self._visible:
-            self.gauges.renew()
+            try:
+                self.gauges.renew()
+            except Exception:  # noqa: BLE001 - the other gauges are shown
+                self._visible = False
+                _log.exception("%s could not be counted", type(self.gauges).__name__)
 
     def describe(self) -> list[Metric]:
         """Return nothing: which gauges there are is known only when they are collected."""

@@ -13,12 +13,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
-from numazones.placement import models
+from numazones.placement import Unknown, models
 from numazones.placement.model import ObjectKind, rejected_by_kubelet
 from numazones.prediction.forecast import relevant
 from numazones_client.table import Change, Table
+from numazones_operator.faults import Faults, of_node
 from numazones_operator.mirror.decoding import (
     Heartbeat,
     ModelObject,
@@ -49,6 +50,7 @@ class ClusterState:
         settle: float,
         pod_changed: Change[ClusterPod],
         settings: Mapping[str, str] | None = None,
+        faults: Faults | None = None,
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
@@ -58,6 +60,7 @@ class ClusterState:
         ``settings``: those of placement models, by MODEL.NAME.
         """
         self._settle = settle
+        self.faults = faults or Faults()
         self._clock = clock
         self._wall = wall
         self.sharing = Sharing()
@@ -129,15 +132,8 @@ class ClusterState:
         if known is None:
             record = self._records.get(name)
             if record is not None:
-                known = record.current(self._clock(), settle=self._settle, beyond=self._beyond)
+                known = self._known(record, record.current)
             if record is not None and known is not None:
-                known = replace(
-                    known,
-                    device_classes=self.devices.resources,
-                    device_selectors=self.devices.selectors,
-                    dra=self.devices.of(name),
-                    claimed=record.claimed,
-                )
                 self._current[name] = known
         return known
 
@@ -148,11 +144,29 @@ class ClusterState:
         others may rest on that.
         """
         record = self._records.get(name)
-        return (
-            None
-            if record is None
-            else record.as_found(self._clock(), settle=self._settle, beyond=self._beyond)
-        )
+        return None if record is None else self._known(record, record.as_found, devices=False)
+
+    def _known(
+        self, record: NodeRecord, read: Callable[..., ClusterNode | None], *, devices: bool = True
+    ) -> ClusterNode | None:
+        """Return a node as its record has it; one about which something raises is Unknown."""
+        try:
+            known = read(self._clock(), settle=self._settle, beyond=self._beyond)
+            if known is None or not devices:
+                return known
+            return replace(
+                known,
+                device_classes=self.devices.resources,
+                device_selectors=self.devices.selectors,
+                dra=self.devices.of(record.name),
+                claimed=record.claimed,
+            )
+        except Exception as error:  # noqa: BLE001 - it concerns this node alone
+            problem = self.faults.take(of_node(record.name), error)
+            node = record.node
+            if node is None:
+                return None
+            return replace(node, pods=dict(record.pods), placement=Unknown(UNDECIDED, problem))
 
     def without_leavers(self, name: str) -> ClusterNode | None:
         """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
@@ -239,9 +253,10 @@ class ClusterState:
         By and by, so that who is asked meanwhile need not wait for thousands of nodes.
         """
         for number, (name, record) in enumerate(list(self._records.items()), 1):
-            known = self._records.get(name) is record
-            if known and record.has_expired(self._current.get(name), self._clock(), settle=self._settle):
-                self._touch(name)
+            with self.faults.of(of_node(name)):
+                known = self._records.get(name) is record
+                if known and record.has_expired(self._current.get(name), self._clock(), settle=self._settle):
+                    self._touch(name)
             if number % _AT_ONCE == 0:
                 yield
         self._waiting.expire()
@@ -399,8 +414,11 @@ class ClusterState:
         else:
             # Pods found together, as in a list, count as bound together: creation time decides among them.
             self._sequence += old is not None
-            record.take_binding(new, sequence=self._sequence, rejected=rejected, now=now)
-            changed = True
+            try:
+                record.take_binding(new, sequence=self._sequence, rejected=rejected, now=now)
+            finally:
+                self._touch(new.node)
+            return
         if changed:
             self._touch(new.node)
         else:

@@ -208,6 +208,7 @@ class NodeRecord:
 
     def take_binding(self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float) -> None:
         """Take in a pod's binding; ``rejected`` by the model when it was bound."""
+        self.pods[pod.uid] = pod  # first: it is here, whatever the rest makes of it
         if rejected:
             self.rejected.add(pod.kubelet_uid)
         else:
@@ -216,7 +217,6 @@ class NodeRecord:
             self.exporters.setdefault(pod.uid, now)
         if prediction.relevant(pod):
             self.since.bound(pod, sequence=sequence, rejected=rejected, now=now, state=self.state)
-        self.pods[pod.uid] = pod
 
     def take_update(self, pod: ClusterPod, *, sequence: Callable[[], int], now: float) -> bool:
         """Take in how a pod that is counted here is now; ``sequence`` gives the number of an event."""

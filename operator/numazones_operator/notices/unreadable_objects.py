@@ -1,13 +1,15 @@
-"""Posts events on objects that cannot be read: why, and that they count as gone.
+"""Posts events on objects that cannot be read, and count as gone, or about which something is undecided.
 
 kopf's handlers write a condition on policies and recommendations, which are ours. A Node, a pod, an owner or
 a NUMAZone is somebody else's, so it gets an event, where ``kubectl describe`` shows it.
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
 
 from numazones_client import Unreadable
-from numazones_operator.events import WARNING, EventPoster
+from numazones_operator.events import WARNING, EventPoster, ObjectReference
 
 _MOST = 1000
 """Objects that are remembered, so that each is told once per problem."""
@@ -15,21 +17,53 @@ _RETRY_PERIOD = 1.0
 """Seconds after which it goes on where the rate let no more events through."""
 
 
-class UnreadableObjects:
-    """Takes objects that reflectors could not read, and posts events on them while this replica leads."""
+UNREADABLE = "Unreadable"
+UNDECIDED = "Undecided"
 
-    def __init__(self, events: EventPoster) -> None:
+
+class _Problem(NamedTuple):
+    """An event that is due."""
+
+    about: ObjectReference
+    reason: str
+    message: str
+
+
+class UnreadableObjects:
+    """Takes objects that cannot be read or decided about; posts events on them while this replica leads."""
+
+    def __init__(
+        self, events: EventPoster, *, count: Callable[[str, str], None] = lambda _kind, _error: None
+    ) -> None:
+        """``count`` is called with the kind and the error of each object that cannot be read."""
         self._events = events
-        self._found: dict[tuple[str, str], Unreadable] = {}
-        self._told: dict[tuple[str, str], str] = {}
+        self._count = count
+        self._found: dict[tuple[str, str], _Problem] = {}
+        self._told: dict[tuple[str, str], _Problem] = {}
         """(kind, key) → the problem that was told."""
         self._news = asyncio.Event()
 
     def take(self, found: Unreadable) -> None:
         """Take an object that cannot be read."""
-        key = (found.kind, found.key)
+        self._count(found.kind, found.error)
+        name, namespace = str(found.metadata.get("name") or ""), str(found.metadata.get("namespace") or "")
+        # kubectl describe looks for events on a node by its name, which is what kubelets write as the UID.
+        uid = name if found.kind == "Node" else str(found.metadata.get("uid") or "")
+        about = {"apiVersion": found.api_version, "kind": found.kind, "name": name, "uid": uid}
+        if namespace:
+            about["namespace"] = namespace
+        message = f"it cannot be read and counts as gone: {found.problem}"
+        self._note((found.kind, found.key), _Problem(about, UNREADABLE, message))
+
+    def take_undecided(self, about: ObjectReference, problem: str) -> None:
+        """Take an object about which something could not be decided."""
+        key = (about.get("kind", ""), about.get("uid") or about.get("name", ""))
+        message = f"something about it cannot be decided, and counts as Unknown: {problem}"
+        self._note(key, _Problem(about, UNDECIDED, message))
+
+    def _note(self, key: tuple[str, str], problem: _Problem) -> None:
         self._found.pop(key, None)
-        self._found[key] = found
+        self._found[key] = problem
         while len(self._found) > _MOST:
             oldest = next(iter(self._found))
             del self._found[oldest]
@@ -49,20 +83,10 @@ class UnreadableObjects:
     def _tell_all(self) -> bool:
         """Post each problem that was not posted; return whether the rate let all of them through."""
         for key, found in list(self._found.items()):
-            if self._told.get(key) != found.problem:
-                if not self._tell(found):
+            if self._told.get(key) != found:
+                if not self._events.post(
+                    found.about, type=WARNING, reason=found.reason, message=found.message
+                ):
                     return False
-                self._told[key] = found.problem
+                self._told[key] = found
         return True
-
-    def _tell(self, found: Unreadable) -> bool:
-        name, namespace = str(found.metadata.get("name") or ""), str(found.metadata.get("namespace") or "")
-        # kubectl describe looks for events on a node by its name, which is what kubelets write as the UID.
-        uid = name if found.kind == "Node" else str(found.metadata.get("uid") or "")
-        about = {"apiVersion": found.api_version, "kind": found.kind, "name": name, "uid": uid}
-        return self._events.post(
-            about | ({"namespace": namespace} if namespace else {}),
-            type=WARNING,
-            reason="Unreadable",
-            message=f"it cannot be read and counts as gone: {found.problem}",
-        )

@@ -10,7 +10,7 @@ import asyncio
 import time
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -19,6 +19,7 @@ from numazones.prediction import forecast as prediction
 from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, Prediction
 from numazones.prediction.node_choice import Ranking
 from numazones.prediction.room import copy_of
+from numazones_operator.faults import Faults, of_node, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 
@@ -97,15 +98,18 @@ class LiveForecasts:
         metrics: Metrics,
         candidates: int,
         ranking: Callable[[], Ranking] = Ranking,
+        faults: Faults | None = None,
     ) -> None:
         """``candidates``: how many of the best nodes a prediction names; ``ranking`` tells the best."""
         self._state = state
         self._ranking = ranking
         self._metrics = metrics
+        self._faults = faults or Faults()
         self._candidates = candidates
         self._kinds: dict[PodKind, _KindForecast] = {}
         self._kind_of: dict[str, PodKind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
+        """UID → pod that cannot be read; its ``problem`` says why."""
         self._slice_started = 0.0
         self._by_namespace = False
 
@@ -172,15 +176,16 @@ class LiveForecasts:
         added = self._regroup(pods)
         for live in list(self._kinds.values()):
             if not live.pods:
-                live.leave(nodes)
+                with self._faults.of(of_pod(live.example)):
+                    live.leave(nodes)
                 continue
-            if await self._renew_kind(live, nodes):
+            if await self._renew_isolated(live, nodes):
                 pods_of_kind = [self._state.pending[uid] for uid in live.pods if uid in self._state.pending]
                 if live.latest is not None:
                     yield pods_of_kind, live.latest, min(nodes.values(), default=time.monotonic())
                 await self._yield_when_due()
         for uid, since in added.items():
-            for change in self._changes_for(uid, since):
+            for change in self._changes_isolated(uid, since):
                 yield change
         self._forget_idle_kinds()
         self._metrics.compute_seconds.observe(time.monotonic() - started)
@@ -191,24 +196,42 @@ class LiveForecasts:
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
             pod = self._state.pending.get(uid)
-            kind = None if pod is None else PodKind.of(pod, by_namespace=self._by_namespace)
             before = self._kind_of.pop(uid, None)
-            if before is not None and before != kind:
-                del self._kinds[before].pods[uid]
+            if before is not None:
+                self._kinds[before].pods.pop(uid, None)
             if pod is None:
-                if before is not None and before == kind:
-                    del self._kinds[before].pods[uid]
                 continue
             added[uid] = since
-            if kind is None:
-                self._unreadable[uid] = pod
-                continue
-            live = self._kinds.get(kind)
-            if live is None:
-                live = self._kinds[kind] = _KindForecast(Forecast(kind), copy_of(pod, 0))
-            self._kind_of[uid] = live.forecast.kind
-            live.pods[uid] = None
+            try:
+                self._put_with_kind(uid, pod)
+            except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+                problem = self._faults.take(of_pod(pod), error)
+                self._unreadable[uid] = replace(pod, problem=problem)
         return added
+
+    def _put_with_kind(self, uid: str, pod: ClusterPod) -> None:
+        """Put a waiting pod with its kind, or with those that cannot be read."""
+        kind = PodKind.of(pod, by_namespace=self._by_namespace)
+        if kind is None:
+            self._unreadable[uid] = pod
+            return
+        live = self._kinds.get(kind)
+        if live is None:
+            live = self._kinds[kind] = _KindForecast(Forecast(kind), copy_of(pod, 0))
+        self._kind_of[uid] = live.forecast.kind
+        live.pods[uid] = None
+
+    async def _renew_isolated(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
+        """Do the same as ``_renew_kind``; a kind of pod about which something raises is Unknown."""
+        try:
+            return await self._renew_kind(live, nodes)
+        except Exception as error:  # noqa: BLE001 - it concerns this kind of pod alone
+            pod = next((self._state.pending[uid] for uid in live.pods if uid in self._state.pending), None)
+            problem = self._faults.take(of_pod(pod or live.example), error)
+            latest = prediction.unreadable(replace(live.example, problem=problem))
+            changed = latest != live.latest
+            live.latest, live.unasked = latest, None
+            return changed
 
     async def _renew_kind(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
         """Ask the nodes that changed; return whether the prediction is another one now."""
@@ -230,7 +253,7 @@ class LiveForecasts:
 
     async def _ask_all(self, forecast: Forecast) -> bool:
         for node in self._state.all_nodes():
-            forecast.renew((node,))
+            self._renew_node(forecast, node)
             await self._yield_when_due()
         return True
 
@@ -238,9 +261,20 @@ class LiveForecasts:
         changed = False
         for name in names:
             node: ClusterNode | None = self._state.node(name)
-            changed |= forecast.forget(name) if node is None else forecast.renew((node,))
+            if node is not None:
+                changed |= self._renew_node(forecast, node)
+            else:
+                with self._faults.of(of_node(name)):
+                    changed |= forecast.forget(name)
             await self._yield_when_due()
         return changed
+
+    def _renew_node(self, forecast: Forecast, node: ClusterNode) -> bool:
+        """Ask a node; where asking raises, its verdict is Unknown."""
+        try:
+            return forecast.renew((node,))
+        except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
+            return forecast.leave_open(node.name, self._faults.take(of_node(node.name), error))
 
     async def _yield_when_due(self) -> None:
         """Let others run if this has gone on for a while."""
@@ -248,11 +282,20 @@ class LiveForecasts:
             await asyncio.sleep(0)
             self._slice_started = time.monotonic()
 
+    def _changes_isolated(self, uid: str, since: float) -> list[ForecastChange]:
+        try:
+            return list(self._changes_for(uid, since))
+        except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+            pod = self._state.pending[uid]
+            problem = self._faults.take(of_pod(pod), error)
+            return [([pod], prediction.unreadable(replace(pod, problem=problem)), since)]
+
     def _changes_for(self, uid: str, since: float) -> Iterator[ForecastChange]:
         pod = self._state.pending.get(uid)
         if pod is None:
             return
-        latest = prediction.unreadable(pod) if uid in self._unreadable else self.prediction_of(uid)
+        unreadable = self._unreadable.get(uid)
+        latest = self.prediction_of(uid) if unreadable is None else prediction.unreadable(unreadable)
         if latest is not None:
             yield [pod], latest, since
 

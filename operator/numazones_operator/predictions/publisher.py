@@ -32,6 +32,7 @@ from numazones_client.reflector import Backoff
 from numazones_client.resources import ADMISSION_PREDICTIONS
 from numazones_client.table import Table
 from numazones_operator.events import COMPONENT
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.admission_predictions import (
     NameOf,
@@ -93,6 +94,7 @@ class PredictionPublisher:
         expects: Callable[[str], bool] = lambda _uid: False,
         name_of: NameOf = lambda _node, _uid: "",
         recommendation_for: Callable[[str], str] = lambda _uid: "",
+        faults: Faults | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
@@ -101,6 +103,7 @@ class PredictionPublisher:
         ``recommendation_for`` names the recommendation in force that makes room for the pod of a UID.
         """
         self._client = client
+        self._faults = faults or Faults()
         self._writes = False
         self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
         self._metrics = metrics
@@ -212,7 +215,8 @@ class PredictionPublisher:
         now = self._clock()
         for pod, prediction in list(self._latest.values()):
             if self._is_waiting(pod):  # the outcome of others may be published already
-                self.offer([pod], prediction, now)
+                with self._faults.of(of_pod(pod)):
+                    self.offer([pod], prediction, now)
         for item in self.published:
             self._complete_published(item)
         try:
@@ -267,7 +271,8 @@ class PredictionPublisher:
     def _complete_published(self, item: PublishedPrediction) -> None:
         pod = self._pod_of(item.pod_uid)
         if pod is not None:
-            self.complete(pod)
+            with self._faults.of(of_pod(pod)):
+                self.complete(pod)
 
     def _is_published(self, pod: ClusterPod) -> bool:
         """Return whether a prediction for a pod is published, or about to be."""
@@ -309,7 +314,8 @@ class PredictionPublisher:
             self._writing[key] = request.pod.uid
             try:
                 await self._bucket.wait()
-                await self._write(key, request)
+                with self._faults.of(of_pod(request.pod)):
+                    await self._write(key, request)
                 backoff.reset()
             except APIError as error:
                 self._metrics.count_write(ADMISSION_PREDICTIONS, error)

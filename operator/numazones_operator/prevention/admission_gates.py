@@ -25,6 +25,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
+from typing import TypeAlias
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction.forecast import (
@@ -37,6 +39,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath
 from numazones_client import APIError, Unreachable
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.prevention import shared_pool_pods
@@ -64,6 +67,7 @@ _WAIT = 1.0
 _UNANSWERED_SECONDS = 5.0
 """Seconds for which room is held for a pod that may have been released, until the mirror shows it."""
 
+_Importance: TypeAlias = tuple[int, str, str, str]
 _log = logging.getLogger(__name__)
 
 
@@ -159,7 +163,7 @@ class AdmissionGates:
             APIError: the API server cannot be asked at all.
         """
         self.served.report_unserved()
-        waiting = sorted(self._releasable_pods(), key=_importance)
+        waiting = [pod for _, pod in sorted(self._releasable_pods(), key=itemgetter(0))]
         uids = {pod.uid for pod in waiting}
         self._failed.retain(uids | self.held.uids())
         for since in (self._unknown_since, self._uncertain_since):
@@ -189,20 +193,28 @@ class AdmissionGates:
             await self._pause(this)
             if this.failure is not None or time.monotonic() - this.started > _ROUND:
                 return this.failure is not None
-            if not self._failed.may_try(pod.uid, self.clock()):
-                continue
-            concerned = relevant(pod)
-            release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
-            if release is not None:
-                await self._start(pod, release, this)
-                continue
-            known = self._is_known(pod) if concerned else self._all_known(this)
-            overdue = self._is_overdue(pod, known=known)
-            if overdue and (release := self._release_unknown(pod)) is not None:
-                await self._start(pod, release, this)
-            else:
-                await self._preempt(pod, this)
+            try:
+                if self._failed.may_try(pod.uid, self.clock()):
+                    await self._decide(pod, this)
+            except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+                problem = self.state.faults.take(of_pod(pod), error)
+                self.served.report(pod, problem)
+                self._failed.end(pod.uid, self.clock(), failed=True)
         return True
+
+    async def _decide(self, pod: ClusterPod, this: _Round) -> None:
+        """Release a pod if it can go now."""
+        concerned = relevant(pod)
+        release = self._release_now(pod, this) if concerned else self._release_unconcerned(pod, this)
+        if release is not None:
+            await self._start(pod, release, this)
+            return
+        known = self._is_known(pod) if concerned else self._all_known(this)
+        overdue = self._is_overdue(pod, known=known)
+        if overdue and (release := self._release_unknown(pod)) is not None:
+            await self._start(pod, release, this)
+        else:
+            await self._preempt(pod, this)
 
     def _release_unknown(self, pod: ClusterPod) -> AllowedNodes | None:
         """Return where a pod may go of which nothing has been known for long; None if nowhere.
@@ -306,13 +318,14 @@ class AdmissionGates:
         since = self._unknown_since.setdefault(pod.uid, now)
         return bool(self.timeout) and now - since >= self.timeout
 
-    def _releasable_pods(self) -> Iterator[ClusterPod]:
+    def _releasable_pods(self) -> Iterator[tuple[_Importance, ClusterPod]]:
         """Yield the pods that nobody else holds back, and that have not been released already."""
         on_their_way = self.held.uids()
         for pod in self.served.pods():
-            others = len(pod.constraints.scheduling_gates) > 1
-            if not others and self.served.objection(pod) is None and pod.uid not in on_their_way:
-                yield pod
+            with self.state.faults.of(of_pod(pod)):
+                others = len(pod.constraints.scheduling_gates) > 1
+                if not others and self.served.objection(pod) is None and pod.uid not in on_their_way:
+                    yield _importance(pod), pod
 
     def _free_nodes(self, pod: ClusterPod, this: _Round, *, certain: bool = True) -> tuple[str, ...]:
         """Return nodes that admit the pod beside all that may be on their way to them, best first.
@@ -395,12 +408,18 @@ class AdmissionGates:
         this.requests.append(await self._requests.start(self._release(pod, release, this)))
 
     async def _release(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
+        with self.state.faults.of(of_pod(pod)):
+            await self._write(pod, release, this)
+
+    async def _write(self, pod: ClusterPod, release: AllowedNodes, this: _Round) -> None:
         patience, asked = self._failed.begin(pod.uid), time.monotonic()
         released, problem, away = False, None, False
         try:
             released = await self.writer.write(pod, release, patience=patience)
         except APIError as error:
             problem, away = error, self.writer.is_server_away(error, asked)
+        except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+            self.served.report(pod, self.state.faults.take(of_pod(pod), error))
         finally:
             unasked = away and isinstance(problem, Unreachable)
             self._failed.end(pod.uid, self.clock(), failed=not released and not unasked)
@@ -414,7 +433,7 @@ class AdmissionGates:
             self.held.drop(pod.uid)
 
 
-def _importance(pod: ClusterPod) -> tuple[int, str, str, str]:
+def _importance(pod: ClusterPod) -> _Importance:
     """Return the sort key of pods, the most important first."""
     return -_priority(pod), pod.created, pod.namespace, pod.name
 

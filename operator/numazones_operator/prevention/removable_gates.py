@@ -7,6 +7,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones_client.table import Table
 from numazones_operator.events import WARNING, EventPoster, pod_reference
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
 
@@ -56,9 +57,10 @@ class RemovableGates:
         for uid in self._reported.keys() - self.state.gated.keys():
             del self._reported[uid]
         for pod in self.pods():
-            objection = self.objection(pod)
-            if objection:
-                self.report(pod, objection)
+            with self.state.faults.of(of_pod(pod)):
+                objection = self.objection(pod)
+                if objection:
+                    self.report(pod, objection)
 
     def report(self, pod: ClusterPod, objection: str) -> None:
         """Post an event on a pod that says why its gate stays, unless one did."""

@@ -18,6 +18,7 @@ from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
+from numazones_operator.faults import in_words
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.objects import PolicyObject
 
@@ -178,9 +179,9 @@ class Intent:
     def _take(self, table: Table[T], read: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]) -> str:
         try:
             item = read(body)
-        except (NumazonesError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this object alone
             self._drop(table, body["metadata"]["name"])
-            return str(error)
+            return in_words(error)
         table.put(item)
         self.changed.set()
         return ""

@@ -14,11 +14,11 @@ from typing import Any
 
 from numazones.api.conditions import stamp, transitions
 from numazones.apimachinery import duration, timestamp
-from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
+from numazones_operator.faults import in_words
 from numazones_operator.rebalance import conflicts
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import PolicyObject
@@ -58,8 +58,8 @@ class Readiness:
             settings = policy_of(policy.spec, self._inputs.classes)
             tuple(standing_goals(policy.spec.goals))
             duration.parse(policy.spec.search_time)
-        except (NumazonesError, ValueError) as error:
-            raise InvalidPolicy(str(error)) from error
+        except Exception as error:  # whatever it is, the other policies are followed
+            raise InvalidPolicy(in_words(error)) from error
         return settings
 
     async def publish(self, body: Mapping[str, Any], problem: str = "") -> None:

@@ -7,10 +7,12 @@ on the version that was read. Only the leader runs it.
 import asyncio
 import logging
 
+from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import PlanPhase
 from numazones.errors import NumazonesError
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones.rebalance.recommendation import Recommendation
+from numazones_operator.faults import Faults
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
@@ -34,6 +36,7 @@ class Rebalancing:
         *,
         statuses: Statuses,
         metrics: RebalanceMetrics,
+        faults: Faults | None = None,
         period: float = 1.0,
     ) -> None:
         """``period``: seconds between rounds."""
@@ -43,6 +46,7 @@ class Rebalancing:
         self._executor = executor
         self.statuses = statuses
         self._metrics = metrics
+        self._faults = faults or Faults()
         self._period = period
 
     async def run(self) -> None:
@@ -77,13 +81,17 @@ class Rebalancing:
             if not item.active:
                 continue
             if name in usable:
-                await self._advance(item, policies[name], usable[name])
+                about = {"kind": "RebalanceRecommendation", "name": item.name, "uid": item.uid}
+                with self._faults.of({"apiVersion": API_VERSION, **about}):
+                    await self._advance(item, policies[name], usable[name])
             else:
                 why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
                 await self.statuses.give_up(item, policies.get(name), f"policy {name} {why}")
         for name, settings in usable.items():
             if not policies[name].spec.schedule.suspend:
-                await self._proposer.search(policies[name], settings)
+                about = {"kind": "RebalancePolicy", "name": name, "uid": policies[name].edition[0]}
+                with self._faults.of({"apiVersion": API_VERSION, **about}):
+                    await self._proposer.search(policies[name], settings)
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""

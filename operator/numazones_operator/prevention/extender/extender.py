@@ -5,6 +5,7 @@ here is in the room that is held. Nothing else is kept between two requests but 
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections import Counter
@@ -168,6 +169,20 @@ class Extender:
         if not self._ready():
             return {"Error": "numazones has not read the whole cluster yet"}
         return {"Error": await self._binder.bind(request)}
+
+    def take_fault(self, body: bytes, error: Exception) -> str:
+        """Note what answering a request raised as a fault of its pod; return it in words."""
+        try:
+            request = json.loads(body)
+            metadata = (request.get("Pod") or {}).get("metadata") or {}
+            name, namespace, uid = (
+                metadata.get(key.lower()) or request.get(f"Pod{key}") or ""
+                for key in ("Name", "Namespace", "UID")
+            )
+        except (ValueError, AttributeError, RecursionError):
+            name = namespace = uid = ""
+        about = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
+        return self._state.faults.take(about, error)
 
     def _pod(self, body: dict[str, Any]) -> ClusterPod:
         try:

@@ -22,7 +22,12 @@ from numazones.errors import NumazonesError
 from numazones_operator.prevention.extender.allowance import Allowance, Share, TooMuch
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.extender import Extender
-from numazones_operator.prevention.extender.messages import UnreadableRequest, encode
+from numazones_operator.prevention.extender.messages import (
+    UnreadableRequest,
+    encode,
+    filter_error,
+    preempt_answer,
+)
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_program.addresses import parse_address
 from numazones_program.settings import InvalidSetting
@@ -120,6 +125,7 @@ class ExtenderServer:
         return handle
 
     async def _answer(self, name: str, verb: _Verb, request: web.Request) -> web.Response:
+        body = b""
         try:
             with self._bytes.share() as share:
                 body = await _body(request, share)
@@ -135,8 +141,10 @@ class ExtenderServer:
             self._metrics.errors.labels(name).inc()
             return web.Response(status=400, text=f"{error}\n")
         except NumazonesError as error:
-            self._metrics.errors.labels(name).inc()
-            return web.Response(status=500, text=f"{error}\n")
+            answer = _error_answer(name, str(error))
+        except Exception as error:  # noqa: BLE001 - it concerns the pod of this request alone
+            problem = self._extender.take_fault(body, error)
+            answer = _error_answer(name, f"numazones cannot decide about this pod: {problem}")
         if _is_error(answer):
             self._metrics.errors.labels(name).inc()
         return web.Response(body=encode(answer), content_type="application/json")
@@ -171,6 +179,19 @@ def _refusal(status: int, text: str) -> web.Response:
     response = web.Response(status=status, text=text)
     response.force_close()
     return response
+
+
+def _error_answer(verb: str, text: str) -> Any:
+    """Say that something failed as the scheduler expects it: this pod has to wait, and nothing else does."""
+    match verb:
+        case "filter":
+            return filter_error(text)
+        case "preempt":
+            return preempt_answer({})
+        case "bind":
+            return {"Error": text}
+        case _:
+            return []
 
 
 def _is_error(answer: Any) -> bool:

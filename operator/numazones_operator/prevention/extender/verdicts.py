@@ -23,6 +23,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.held_room import with_held
 from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
+from numazones_operator.faults import of_node, of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.held_room import HeldRoom
 
@@ -59,7 +60,15 @@ class CurrentVerdicts:
         self._kinds: OrderedDict[PodKind, _Known] = OrderedDict()
 
     async def of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
-        """Return node → verdict, for the nodes named."""
+        """Return node → verdict, for the nodes named; where something raises, it is Unknown."""
+        names = list(names)
+        try:
+            return await self._of(pod, names)
+        except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+            problem = self._state.faults.take(of_pod(pod), error)
+            return dict.fromkeys(names, _unreadable(replace(pod, problem=problem)))
+
+    async def _of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
         kind = self._kind(pod)
         if kind is None:
             return dict.fromkeys(names, _unreadable(pod))
@@ -68,7 +77,11 @@ class CurrentVerdicts:
         held = self._held.by_node(pod)
         for name, pods in held.items():
             if name in found and (node := self._state.node(name)) is not None:
-                found[name] = _beside(kind, node, found[name], pods)
+                try:
+                    found[name] = _beside(kind, node, found[name], pods)
+                except Exception as error:  # noqa: BLE001 - it concerns this node alone
+                    problem = self._state.faults.take(of_pod(pods[0]), error)
+                    found[name] = _unreadable(replace(pod, problem=problem))
         for name in self._state.left_by_pods:
             if name in found:
                 found[name] = self._unless_spoilt(kind, name, found[name], held.get(name, ()))
@@ -137,12 +150,18 @@ class CurrentVerdicts:
                 if node is None:
                     known.forecast.forget(name)
                 else:
-                    known.forecast.renew((node,))
+                    self._renew_node(known.forecast, node)
                 if time.monotonic() - started > _SLICE:
                     await asyncio.sleep(0)
                     started = time.monotonic()
             known.version = version
         return known.forecast
+
+    def _renew_node(self, forecast: Forecast, node: ClusterNode) -> None:
+        try:
+            forecast.renew((node,))
+        except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
+            forecast.leave_open(node.name, self._state.faults.take(of_node(node.name), error))
 
     def _known(self, kind: PodKind) -> _Known:
         known = self._kinds.get(kind)

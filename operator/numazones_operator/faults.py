@@ -1,0 +1,67 @@
+"""Keeps what reading one object, or deciding about it, raises from ending more than that object.
+
+Whatever takes in or decides about one of many does so in ``Faults.of``. What is raised there that no rule
+foresees is logged, counted and told by an event on the object, which is Unknown; everything else goes on. A
+restart would read the same object again, so nothing of the kind may end the process.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from numazones.cluster.cluster import ClusterPod
+from numazones.errors import NumazonesError
+from numazones_client import APIError
+
+ObjectReference = Mapping[str, str]
+
+_log = logging.getLogger(__name__)
+
+
+class Faults:
+    """Takes what is raised about objects."""
+
+    def __init__(
+        self,
+        *,
+        count: Callable[[str, str], None] = lambda _kind, _error: None,
+        tell: Callable[[ObjectReference, str], None] = lambda _about, _problem: None,
+    ) -> None:
+        """``count`` is called with kind and error, ``tell`` with the object and what is wrong."""
+        self._count = count
+        self._tell = tell
+
+    @contextmanager
+    def of(self, about: ObjectReference) -> Iterator[None]:
+        """Take what is raised in the block, except errors of the API server, which are no object's fault."""
+        try:
+            yield
+        except APIError:
+            raise
+        except Exception as error:  # noqa: BLE001 - that is what this is for
+            self.take(about, error)
+
+    def take(self, about: ObjectReference, error: Exception) -> str:
+        """Log, count and tell what was raised about an object; return it in words."""
+        problem = in_words(error)
+        kind = about.get("kind", "")
+        name = "/".join(filter(None, (about.get("namespace"), about.get("name"))))
+        _log.warning("%s %s: %s", kind, name, problem, exc_info=error)
+        self._count(kind, type(error).__name__)
+        self._tell(about, problem)
+        return problem
+
+
+def in_words(error: Exception) -> str:
+    """Say what was raised; errors that rules foresee say it themselves."""
+    return str(error) if isinstance(error, NumazonesError) else f"{type(error).__name__}: {error}"
+
+
+def of_pod(pod: ClusterPod) -> ObjectReference:
+    """Return the reference to a pod."""
+    return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+
+
+def of_node(name: str) -> ObjectReference:
+    """Return the reference to a node; kubectl describe looks for its events by the name."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}
