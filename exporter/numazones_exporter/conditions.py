@@ -25,7 +25,7 @@ from numazones_exporter.observation import (
 )
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, cpu_policy, memory_policy
 from numazones_node.problems import Problem
-from numazones_node.sysfs import NO_NUMA_NODES
+from numazones_node.sysfs import NOTES
 
 _MAX_MESSAGE = 1000
 """Characters; conditions are on every zone, and zones stay small."""
@@ -35,7 +35,7 @@ def conditions_of(observation: Observation, problems: Iterable[Problem]) -> tupl
     """Judge the reading; the same on all zones of the node, without transition times."""
     found = tuple(problems)
     disagreements = [problem for problem in found if problem.reason == DISAGREE]
-    gaps = [problem for problem in found if problem.reason not in {DISAGREE, NO_NUMA_NODES}]
+    gaps = [problem for problem in found if problem.reason not in {DISAGREE, *NOTES}]
     return _ready_condition(observation, gaps, disagreements), _consistent_condition(disagreements)
 
 
@@ -87,7 +87,7 @@ def _ready_condition(
         message = f"sources contradict each other, see the condition {CONSISTENT}"
         return Condition(type=READY, status="Unknown", reason=DISAGREE, message=message)
     for note in observation.problems:
-        if note.reason == NO_NUMA_NODES:
+        if note.reason in NOTES:
             return Condition(type=READY, status="True", reason=note.reason, message=note.message)
     return Condition(type=READY, status="True", reason="Complete", message="")
 

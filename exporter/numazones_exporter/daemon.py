@@ -66,7 +66,7 @@ from numazones_exporter.usage_metrics import Usage
 from numazones_exporter.watched_pods import WatchedPods
 from numazones_exporter.watched_zones import WatchedZones
 from numazones_node.problems import Problem
-from numazones_node.sysfs import NO_NUMA_NODES, SYSFS
+from numazones_node.sysfs import NOTES, SYSFS
 from numazones_program import logs, probes, signals
 
 SHUTDOWN_SECONDS = 5.0
@@ -335,7 +335,7 @@ class Exporter:
         for problem in sorted(problems - self._problems, key=lambda problem: ORDER.index(problem.source)):
             new.setdefault((problem.reason, problem.message), []).append(problem.source)
         for (reason, message), sources in new.items():
-            level = logging.INFO if reason == NO_NUMA_NODES else logging.WARNING
+            level = logging.INFO if reason in NOTES else logging.WARNING
             _log.log(level, "%s: %s: %s", ", ".join(dict.fromkeys(sources)), reason, message)
         for problem in sorted(self._problems - problems, key=lambda problem: problem.source):
             _log.info("%s: no longer: %s", problem.source, problem.reason)

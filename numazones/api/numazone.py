@@ -100,6 +100,15 @@ class Topology(APIModel):
         default="", description="Online CPUs in Linux list format; empty for a zone without CPUs."
     )
     offline: CPUList = Field(default="", description="CPUs that are present but offline.")
+    kubelet_id: int | None = optional(
+        "The kubelet's id of the NUMA node where it is another: on a kernel without NUMA support, "
+        "the socket's, such as -1."
+    )
+    counted_cpus: int | None = optional(
+        "How many CPUs of the node the kubelet counts, where these are not those that zones list in cpus.",
+        ge=0,
+        le=65535,
+    )
     isolated: CPUList = Field(
         default="", description="Online CPUs taken from the scheduler of Linux at boot (isolcpus)."
     )

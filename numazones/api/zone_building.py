@@ -112,6 +112,8 @@ def _topology(snapshot: NodeSnapshot, node: NUMANode) -> Topology:
     return Topology(
         cpus=cpuset.format(own),
         offline=cpuset.format(snapshot.offline.get(node.id, 0)),
+        kubelet_id=node.kubelet_id,
+        counted_cpus=machine.counted_cpus,
         isolated=cpuset.format(snapshot.isolated & own),
         cores=tuple(cpuset.format(cpus) for cpus in cores),
         sockets=_groups(((cpu.socket, cpu.id) for cpu in members), own),

@@ -282,6 +282,7 @@ def _machine_key(statuses: Mapping[int, NUMAZoneStatus]) -> Hashable:
 def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
     cpus: list[CPU] = []
     nodes: list[NUMANode] = []
+    counted = None
     for numa, status in statuses.items():
         topology = status.topology or Topology()
         cpus += _cpus(numa, topology)
@@ -298,9 +299,11 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
                     if row.name.startswith(HUGEPAGES)
                 ),
                 distances=tuple(distances[other] for other in sorted(statuses)) if distances else None,
+                kubelet_id=topology.kubelet_id,
             )
         )
-    return Machine(tuple(cpus), tuple(nodes))
+        counted = topology.counted_cpus
+    return Machine(tuple(cpus), tuple(nodes), counted)
 
 
 def _cpus(numa: int, topology: Topology) -> list[CPU]:
@@ -419,7 +422,10 @@ def _reservations(statuses: Mapping[int, NUMAZoneStatus]) -> Iterable[MemoryRese
             if is_memory(row.name) and row.reserved is not None and quantity.parse(row.reserved)
         )
         if limits:
-            yield MemoryReservation(numa, tuple(sorted(limits, key=lambda limit: limit[0])))
+            known = status.topology.kubelet_id if status.topology is not None else None
+            yield MemoryReservation(
+                numa if known is None else known, tuple(sorted(limits, key=lambda limit: limit[0]))
+            )
 
 
 # What is assigned

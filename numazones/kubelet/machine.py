@@ -122,10 +122,14 @@ class Machine:
         return len(self.cpus) if self.counted_cpus is None else self.counted_cpus
 
     @cached_property
+    def kubelet_ids(self) -> dict[int, int]:
+        """The kubelet's ids of the NUMA nodes → NUMA ids."""
+        return {node.id if node.kubelet_id is None else node.kubelet_id: node.id for node in self.numa_nodes}
+
+    @cached_property
     def unmaskable(self) -> tuple[int, ...]:
         """The kubelet's ids of NUMA nodes that its sets, of 64 bits, cannot hold."""
-        ids = (node.id if node.kubelet_id is None else node.kubelet_id for node in self.numa_nodes)
-        return tuple(numa for numa in ids if not 0 <= numa <= _LARGEST_MASKABLE)
+        return tuple(numa for numa in self.kubelet_ids if not 0 <= numa <= _LARGEST_MASKABLE)
 
     @cached_property
     def cpus_of_numa(self) -> dict[int, CPUSet]:
@@ -159,7 +163,7 @@ class Machine:
             raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
         if self.all_cpus.bit_count() != len(self.cpus):
             raise InvalidMachine("a CPU id appears twice in the machine; list each logical CPU once")
-        if len(self.by_numa) != len(self.numa_nodes):
+        if not len(self.by_numa) == len(self.kubelet_ids) == len(self.numa_nodes):
             raise InvalidMachine("a NUMA id appears twice in the machine; list each NUMA node once")
         for numa, cpus in self.cpus_of_numa.items():
             if numa not in self.by_numa:

@@ -109,7 +109,7 @@ class MemoryManager:
         if policy != STATIC:
             raise InvalidConfiguration(f"unknown policy: {go.quote(policy)}")
         _check_reservations(config, machine)
-        reserved = _reserved_bytes(config.reserved_memory)
+        reserved = _reserved_bytes(config.reserved_memory, machine)
         if not sum(amount for (_, kind), amount in reserved.items() if kind == MEMORY) & _U64:
             raise InvalidConfiguration("[memorymanager] you should specify the system reserved memory")
         manager = cls._static(machine, reserved)
@@ -488,7 +488,7 @@ def _regenerated_hints(blocks: tuple[Block, ...], requests: Requests) -> tuple[R
 def _check_reservations(config: KubeletConfiguration, machine: Machine) -> None:
     totals: dict[str, Quantity] = {}
     for reservation in config.reserved_memory:
-        if reservation.numa not in machine.by_numa:
+        if reservation.numa not in machine.kubelet_ids:
             raise InvalidConfiguration(
                 f"the reserved memory configuration references a NUMA node {reservation.numa} "
                 "that does not exist on this machine"
@@ -524,7 +524,7 @@ def matching_reservations(
     """
     if config.kept_memory is None:
         return None
-    amounts = {node.id: 0 for node in machine.numa_nodes}
+    amounts = dict.fromkeys(machine.kubelet_ids, 0)
     for entry in config.reserved_memory:
         for kind, amount in entry.limits:
             if entry.numa in amounts and kind == MEMORY:
@@ -555,14 +555,16 @@ def _cure_of_sum(config: KubeletConfiguration, kind: str, reserved: Quantity, ex
     )
 
 
-def _reserved_bytes(reservations: tuple[MemoryReservation, ...]) -> dict[tuple[int, str], int]:
+def _reserved_bytes(
+    reservations: tuple[MemoryReservation, ...], machine: Machine
+) -> dict[tuple[int, str], int]:
     converted = {}
     for reservation in reservations:
         for kind, amount in reservation.limits:
             integer = amount.as_int()
             if integer is None:
                 raise InvalidConfiguration("could not covert a variable of type Quantity to int64")
-            converted[reservation.numa, kind] = integer
+            converted[machine.kubelet_ids[reservation.numa], kind] = integer
     return converted
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from numazones import cpuset
 from numazones.kubelet import go
-from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
-from numazones.kubelet.cpu_manager import CPUManager
+from numazones.kubelet.config import POLICY_NONE, InvalidConfiguration, KubeletConfiguration
+from numazones.kubelet.cpu_manager import NONE, CPUManager
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.demand import PodDemand, PodLevel
 from numazones.kubelet.device_manager import Device, DeviceManager, PreferredAllocation
@@ -56,10 +56,10 @@ class KubeletManagers:
 
         Raises:
             InvalidConfiguration: the kubelet rejects the configuration on this machine.
-            InvalidMachine: the machine has no CPUs or no NUMA nodes.
+            InvalidMachine: the machine has no NUMA nodes, or no CPUs though the configuration needs them.
             InvalidDevices: a device id appears twice in a resource.
         """
-        if not machine.cpus or not machine.numa_nodes:
+        if not machine.numa_nodes or (not machine.cpus and _needs_cpus(config)):
             raise InvalidMachine("a machine needs at least one CPU and one NUMA node")
         config.check()
         reserved = go.parse_cpu_list(config.reserved_system_cpus)
@@ -86,3 +86,8 @@ class KubeletManagers:
                 preferred_allocation=preferred_allocation,
             ),
         )
+
+
+def _needs_cpus(config: KubeletConfiguration) -> bool:
+    """Return whether a kubelet deals with single CPUs; else it runs where the kernel tells of no cores."""
+    return config.cpu_manager_policy != NONE or config.topology_manager_policy != POLICY_NONE

@@ -116,8 +116,11 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
             "set cpuManagerPolicy: static, with reservedSystemCPUs",
         )
-    if not node.kubelet.memory.allocatable and _adds_no_delay(
-        node, replace(config, memory_manager_policy=STATIC)
+    has_memory = any(numa.memory for numa in node.machine.numa_nodes)
+    if (
+        has_memory
+        and not node.kubelet.memory.allocatable
+        and _adds_no_delay(node, replace(config, memory_manager_policy=STATIC))
     ):
         paged = any(numa.hugepages for numa in node.machine.numa_nodes)
         yield (

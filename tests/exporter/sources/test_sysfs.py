@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from numazones import cpuset
+from numazones.kubelet.cpu_topology import CPUTopology
 from numazones_node.problems import Problem, SourceError
 from numazones_node.sysfs import Hardware, SysfsReader, may_be_read
 from tests.exporter.sources.sysfs_tree import CPU, NODE, Tree
@@ -162,7 +163,37 @@ def test_with_a_bad_list_of_a_nodes_cpus_its_entries_are_used(tmp_path: Path) ->
     tree.put(f"{NODE}/node1/cpulist", "2-")
     hardware, problems = read(tree)
     assert cpuset.format(hardware.machine.cpus_of_numa[1]) == "2-3"
-    assert only(problems).message.endswith("the directory's cpuN entries are used instead")
+    assert problems == []
+
+
+@pytest.mark.parametrize("junk", ["\0", "\n\0\0", "\0trailing", "\nsecond line", ",", " ;", "\0" * 3 + "7"])
+@pytest.mark.parametrize("name", ["online", "offline", "isolated", "cpulist"])
+def test_junk_behind_a_cpu_list_does_no_harm(tmp_path: Path, name: str, junk: str) -> None:
+    tree = Tree(tmp_path, {0: "0-3", 2: ""}, offline="3").write()
+    for numa in (0, 2):
+        (tree.root / NODE / f"node{numa}/cpulist").write_text(
+            "0-3" + junk if numa == 0 else junk.partition("second")[0]
+        )
+    for cpu in range(4 if name == "cpulist" else 0):
+        tree.remove(f"{NODE}/node0/cpu{cpu}/online")
+        (tree.root / NODE / f"node0/cpu{cpu}").rmdir()
+    if name != "cpulist":
+        path = tree.root / CPU / name
+        path.write_text((path.read_text().strip() or "1") + junk)
+    hardware, problems = read(tree)
+    assert problems == []
+    assert cpuset.format(hardware.machine.all_cpus) == "0-2"
+    assert hardware.offline == ((0, 0b1000),)
+
+
+def test_a_list_that_is_only_nul_is_empty_and_of_online_cpus_a_problem(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-1"}).write()
+    tree.put(f"{CPU}/isolated", "\0")
+    assert read(tree)[1] == []
+    tree.put(f"{CPU}/online", "\0")
+    hardware, problems = read(tree)
+    assert hardware.machine.all_cpus == 0b11
+    assert only(problems).reason == "InvalidCPUList"
 
 
 def test_without_entries_a_nodes_cpu_list_is_used(tmp_path: Path) -> None:
@@ -268,6 +299,132 @@ def test_a_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path:
     assert only(problems).reason == "NoNUMANodes"
 
 
+def sockets(tree: Tree, *packages: int, offline: tuple[int, ...] = ()) -> Tree:
+    """Write CPUs of a kernel without NUMA nodes, each with the id of its socket."""
+    for cpu, package in enumerate(packages):
+        (tree.root / CPU / f"cpu{cpu}").mkdir(parents=True, exist_ok=True)
+        if cpu not in offline:
+            tree.put(f"{CPU}/cpu{cpu}/topology/core_id", str(cpu))
+            tree.put(f"{CPU}/cpu{cpu}/topology/physical_package_id", str(package))
+    online = [cpu for cpu in range(len(packages)) if cpu not in offline]
+    tree.put(f"{CPU}/online", ",".join(map(str, online)))
+    tree.put(f"{CPU}/offline", ",".join(map(str, offline)))
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("packages", "ids", "kubelet_ids"),
+    [
+        ((-1, -1), [0], {-1: 0}),
+        ((0, 0, 1), [0, 1], {0: 0, 1: 1}),
+        ((-1, 0), [0, 1], {0: 0, -1: 1}),
+        ((-2, -1, 3), [0, 1, 3], {-2: 0, -1: 1, 3: 3}),
+        ((4294967295, 4294967295), [0], {4294967295: 0}),
+        ((70, 71), [70, 71], {70: 70, 71: 71}),
+    ],
+)
+def test_without_numa_nodes_the_kubelet_names_them_by_socket(
+    tmp_path: Path, packages: tuple[int, ...], ids: list[int], kubelet_ids: dict[int, int]
+) -> None:
+    hardware, problems = read(sockets(Tree(tmp_path, {}).write(), *packages))
+    assert [node.id for node in hardware.machine.numa_nodes] == ids
+    assert hardware.machine.kubelet_ids == kubelet_ids
+    assert [node.memory for node in hardware.machine.numa_nodes] == (
+        [1048576 * KIB] if len(ids) == 1 else [0] * len(ids)
+    )
+    assert only(problems).reason == "NoNUMANodes"
+
+
+def test_without_numa_nodes_offline_cpus_are_shown_and_counted(tmp_path: Path) -> None:
+    hardware, _ = read(sockets(Tree(tmp_path, {}).write(), 0, 0, 0, 0, offline=(2, 3)))
+    assert hardware.machine.all_cpus == 0b11
+    assert CPUTopology(hardware.machine).cpus_per_core == 2
+    assert hardware.offline == ((0, 0b1100),)
+
+
+def test_without_cpu_topology_zones_are_without_cpus(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {}).write()
+    for cpu in range(4):
+        (tree.root / CPU / f"cpu{cpu}").mkdir(parents=True)
+    tree.put(f"{CPU}/online", "0-3")
+    hardware, problems = read(tree)
+    assert hardware.machine.cpus == ()
+    assert [(node.id, node.memory) for node in hardware.machine.numa_nodes] == [(0, 1048576 * KIB)]
+    assert [problem.reason for problem in problems] == ["NoCPUTopology", "NoNUMANodes"]
+
+
+@pytest.mark.parametrize("damage", ["size", "type", "level", "id", "shared_cpu_map"])
+@pytest.mark.parametrize("index", ["index0", "index3"])
+def test_a_cache_without_a_file_hides_those_of_later_cores(tmp_path: Path, index: str, damage: str) -> None:
+    tree = Tree(tmp_path, {0: "0-11"}, caches={n: f"{2 * n}-{2 * n + 1}" for n in range(6)}).write()
+    for cpu in range(12):
+        for name, text in (("level", "1"), ("id", str(cpu)), ("size", "32K"), ("type", "Data")):
+            tree.put(f"{CPU}/cpu{cpu}/cache/index0/{name}", text)
+        tree.put(f"{CPU}/cpu{cpu}/cache/index0/shared_cpu_map", f"{1 << cpu:x}")
+    tree.remove(f"{CPU}/cpu2/cache/{index}/{damage}")
+    hardware, _ = read(tree)
+    # By name: cpu0, cpu1, cpu10, cpu11, cpu2.
+    known = [cpu.id for cpu in hardware.machine.cpus if cpu.uncore_cache is not None]
+    assert known == [0, 1, 10, 11]
+
+
+def test_a_cpu_without_caches_hides_those_of_cores_with_later_names(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-11"}, caches={n: f"{2 * n}-{2 * n + 1}" for n in range(6)}).write()
+    shutil.rmtree(tree.root / CPU / "cpu9/cache")
+    known = [cpu.id for cpu in read(tree)[0].machine.cpus if cpu.uncore_cache is not None]
+    assert known == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11]
+
+
+def test_cache_sizes_in_other_units_are_unknown_to_the_kubelet(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}, caches={0: "0-1", 1: "2-3"}).write()
+    tree.put(f"{CPU}/cpu2/cache/index3/size", "32M")
+    assert [cpu.uncore_cache for cpu in read(tree)[0].machine.cpus] == [0, 0, None, None]
+
+
+def test_recordings_without_sizes_and_types_keep_their_uncore_caches(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {0: "0-3"}, caches={0: "0-1", 1: "2-3"}).write()
+    for cpu in range(4):
+        for name in ("size", "type"):
+            tree.remove(f"{CPU}/cpu{cpu}/cache/index3/{name}")
+    assert [cpu.uncore_cache for cpu in read(tree)[0].machine.cpus] == [0, 0, 1, 1]
+
+
+def books(tmp_path: Path, *places: tuple[int, int]) -> Tree:
+    """Write an s390x of two threads a core, each core in a drawer and a book, all with core id 1."""
+    tree = sockets(Tree(tmp_path, {}).write(), *[0] * (2 * len(places)))
+    tree.put("proc/cpuinfo", "vendor_id       : IBM/S390\n# processors    : 4")
+    for cpu in range(2 * len(places)):
+        drawer, book = places[cpu // 2]
+        tree.put(f"{CPU}/cpu{cpu}/topology/core_id", "1")
+        tree.put(f"{CPU}/cpu{cpu}/topology/drawer_id", str(drawer))
+        tree.put(f"{CPU}/cpu{cpu}/topology/book_id", str(book))
+    return tree
+
+
+@pytest.mark.parametrize("places", [((0, 0), (0, 1), (1, 0)), ((4, 0), (3, 0)), ((0, -1), (-1, 0))])
+def test_cores_of_different_books_or_drawers_are_different(
+    tmp_path: Path, places: tuple[tuple[int, int], ...]
+) -> None:
+    machine = read(books(tmp_path, *places))[0].machine
+    cores = sorted(cpuset.format(cpus) for cpus in machine.cpus_of_core.values())
+    assert cores == [f"{2 * core}-{2 * core + 1}" for core in range(len(places))]
+
+
+@pytest.mark.parametrize("missing", ["book_id", "drawer_id"])
+def test_a_cpu_of_s390x_without_book_or_drawer_is_left_out(tmp_path: Path, missing: str) -> None:
+    tree = books(tmp_path, (0, 0), (0, 1))
+    tree.remove(f"{CPU}/cpu3/topology/{missing}")
+    hardware, problems = read(tree)
+    assert hardware.machine.all_cpus == 0b111
+    assert "CPU 3 is left out" in next(item.message for item in problems if item.reason != "NoNUMANodes")
+
+
+def test_a_cpu_of_two_numa_nodes_belongs_to_the_last_by_name(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, {2: "0-1", 10: "2-3"}).write()
+    tree.put(f"{NODE}/node2/cpu3/online", "1")
+    assert cpuset.format(read(tree)[0].machine.cpus_of_numa[2]) == "0-1,3"
+
+
 def test_a_directory_that_is_no_sysfs_is_rejected_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match="--sysfs must name the directory that is mounted as /sys"
@@ -322,14 +479,16 @@ def _compared(recordings: Path, tmp_path: Path) -> int:
         ("sys/devices/system/cpu/online", True),
         ("./sys/devices/system/cpu/cpu12/cache/index3", True),
         ("sys/devices/system/cpu/cpu12/cache/index3/level", True),
-        ("sys/devices/system/cpu/cpu12/cache/index3/size", False),
+        ("sys/devices/system/cpu/cpu12/cache/index3/size", True),
+        ("sys/devices/system/cpu/cpu12/cache/index3/coherency_line_size", False),
         ("sys/devices/system/cpu/cpufreq", False),
         ("sys/devices/system/cpu/cpu12/topology/core_id", True),
         ("sys/devices/system/cpu/cpu12/topology/core_siblings", False),
         ("sys/devices/system/node/node1/cpu12", True),
         ("sys/devices/pci0000:00/0000:00:03.0/numa_node", False),
         ("proc/meminfo", True),
-        ("proc/cpuinfo", False),
+        ("proc/cpuinfo", True),
+        ("proc/1/cpuinfo", False),
         ("devices/system/cpu/online", False),
     ],
 )
