@@ -1,6 +1,6 @@
 """``fit``: would this be admitted, where, and how often; an exit code for pipelines."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +13,13 @@ from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
-from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
     UNKNOWN,
-    Forecast,
     Placed,
-    Prediction,
     Reason,
 )
 from numazones.prediction.room import pod_of_shape
@@ -240,8 +238,7 @@ def _print(asked: Manifest, fitting: Sequence[answers.Fitting], *, wide: bool) -
     if short is not None and not named:
         sentence = short.last.sentence
         screen.say(f"no further one: {sentence}" if placed else sentence)
-    refusals = list(_refusals(one.pod, one.nodes, one.last, one.forecast))
-    _print_refusals(refusals, answers.node_lines(one.pod, one.nodes, one.forecast) if wide else None)
+    _print_refusals(one.refusals, answers.node_lines(one.pod, one.nodes, one.forecast) if wide else None)
 
 
 def _gangs(templates: Sequence[TemplatePods], fitting: Sequence[answers.Fitting]) -> Iterator[str]:
@@ -266,15 +263,6 @@ def _print_refusals(refusals: Sequence[answers.NodeGroup], lines: Iterable[answe
         screen.print_table(answers.NODE_GROUPS, refusals)
     else:
         screen.print_table(answers.NODES, (line for line in lines if line.verdict != ADMISSIBLE))
-
-
-def _refusals(
-    pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
-) -> Iterator[answers.NodeGroup]:
-    """Yield the nodes that do not take the pod, by what they say."""
-    for group in answers.node_groups(pod, nodes, prediction, forecast):
-        if group.verdict != ADMISSIBLE:
-            yield group
 
 
 def _of_shape(text: str | None) -> ClusterPod:

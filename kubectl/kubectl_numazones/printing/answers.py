@@ -158,6 +158,14 @@ def node_groups(
             yield NodeGroup(count, *line)
 
 
+def refusing(
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], prediction: Prediction, forecast: Forecast | None
+) -> list[NodeGroup]:
+    """Return the nodes that do not take the pod, by what they say."""
+    groups = node_groups(pod, nodes, prediction, forecast)
+    return [group for group in groups if group.verdict != ADMISSIBLE]
+
+
 def _line(said: NodeVerdict, placement: Placement | Unknown) -> tuple[str, str]:
     """(verdict, why) of a node that the scheduler could choose."""
     if said.standing is NodeAnswer.UNKNOWN:
@@ -239,6 +247,8 @@ class Fitting:
     """For the first copy."""
     last: Prediction
     """For the one after those that were placed, if not all were."""
+    refusals: Sequence[NodeGroup]
+    """Nodes that do not take the first copy or, where not all fit, another one."""
     forecast: Forecast | None
     nodes: Mapping[str, ClusterNode]
     """With those that were placed."""
@@ -263,10 +273,14 @@ def fit_together(asked: Sequence[tuple[ClusterPod, int]], nodes: Mapping[str, Cl
         pod, replicas = asked[number]
         forecast = forecast_of(pod, nodes)
         first = prediction_of(pod, forecast)
+        refusals = refusing(pod, nodes, first, forecast)
         placed = place(pod, nodes, forecast, most=replicas)
         nodes = {**nodes, **{item.node.name: item.node for item in placed}}
-        last = first if len(placed) >= replicas else prediction_of(pod, forecast)
-        found[number] = Fitting(pod, replicas, placed, first, last, forecast, nodes)
+        last = first
+        if len(placed) < replicas:
+            last = prediction_of(pod, forecast)
+            refusals = refusing(pod, nodes, last, forecast)
+        found[number] = Fitting(pod, replicas, placed, first, last, refusals, forecast, nodes)
     return [found[number] for number in range(len(asked))]
 
 
