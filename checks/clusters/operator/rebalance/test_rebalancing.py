@@ -39,6 +39,7 @@ from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.node_spec import configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import SimulatedScheduler
+from tests.manifests.kustomizations import composition
 from tests.operator.closed_loop import OPTIONS, Loop, closed_loop, eventually, metrics, pod_body, runs
 from tests.places import ROOT
 from tests.real_apiserver import RealAPIServer
@@ -1033,8 +1034,9 @@ async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_o
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
-        eviction = ROOT / "manifests" / "components" / "operator-eviction"
-        real_apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(eviction))
+        (tmp_path / "composition").mkdir()
+        chosen = composition(tmp_path / "composition", ["components/operator-eviction"])
+        real_apiserver.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(chosen))
         for resource in (NUMAZONES, NODES):  # what other tests have left
             for item in await client.list(resource):
                 await client.delete(resource, item["metadata"]["name"])
