@@ -2,9 +2,9 @@
 
 A fenced block `console` that shows commands (`$ …`) with what they print is run from the project's root, as
 a newcomer would who has run `make venv` and no more: the project's programs are not on the path.
-`...` stands for anything, white space is folded. A block marked `console (on a cluster)` is run against an
-embedded API server, those marked `console (in a walk)` by `test_walk.py`, and one marked `console (not run)`
-is only read by people. Blocks `python` with prompts (`>>>`) are doctests; those of one page are one session.
+`...` stands for anything, white space is folded. A comment above the block says what else it is: a block `on
+a cluster` runs against an embedded API server, `in a walk` in `test_walk.py`, `not run` nowhere, and commands
+of `exit 1` may end with 1. Blocks `python` with prompts (`>>>`) are doctests, those of a page one session.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -23,53 +23,58 @@ from PIL import Image
 from kubectl_numazones import main as program
 from numazones_apiserver import ApiServer
 from tests.places import ROOT
+from tools.site import FENCE, commands
 
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(
-    r"^```(?P<language>console|python)[ ]*(?P<note>[^\n]*)\n(?P<body>.*?)^```", re.DOTALL | re.MULTILINE
-)
 LINK = re.compile(r"\]\((?P<path>[^)#\s:]*)(?:#(?P<heading>[^)\s]*))?\)")
+EXIT = "exit 1"
 FOLDED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def console_examples(note: str = "") -> list[ParameterSet]:
+def notes(match: re.Match[str]) -> set[str]:
+    """Return what the comment above a block says."""
+    return set((match["note"] or "").split(", ")) - {""}
+
+
+def console_examples(*wanted: str) -> list[ParameterSet]:
     found = []
     for page in PAGES:
         text = page.read_text()
         for match in FENCE.finditer(text):
-            if match["language"] != "console" or match["note"].strip() != note:
+            said = notes(match)
+            if match["language"] != "console" or said - {EXIT} != set(wanted):
                 continue
             line = text.count("\n", 0, match.start()) + 1
-            found.append(pytest.param(match["body"], id=f"{page.relative_to(ROOT)}:{line}"))
+            body = dedent(match["body"])
+            found.append(pytest.param(body, EXIT in said, id=f"{page.relative_to(ROOT)}:{line}"))
     return found
 
 
-def commands(body: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a command (with its continuation lines, or its document up to END) and what the page shows."""
-    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-        lines = part.splitlines(keepends=True)
-        last = next(index for index, line in enumerate(lines) if not line.rstrip("\n").endswith("\\"))
-        if "<<'END'" in lines[last]:
-            last = lines.index("END\n")
-        yield "".join(lines[: last + 1]).strip(), "".join(lines[last + 1 :])
+def test_every_comment_for_the_tests_is_known() -> None:
+    said = {note for page in PAGES for match in FENCE.finditer(page.read_text()) for note in notes(match)}
+    comments = sum(len(re.findall(r"^ *<!-- test: ", page.read_text(), re.MULTILINE)) for page in PAGES)
+    assert said <= {EXIT, "not run", "on a cluster", "in a walk"}
+    assert comments == sum(bool(notes(match)) for page in PAGES for match in FENCE.finditer(page.read_text()))
 
 
-@pytest.mark.parametrize("body", console_examples())
-def test_a_console_example_prints_what_the_page_shows(body: str) -> None:
-    run(body)
+@pytest.mark.parametrize(("body", "may_fail"), console_examples())
+def test_a_console_example_prints_what_the_page_shows(body: str, *, may_fail: bool) -> None:
+    run(body, may_fail=may_fail)
 
 
-@pytest.mark.parametrize("body", console_examples("(on a cluster)"))
-async def test_an_example_for_a_cluster_does_what_it_should_on_one(body: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("body", "may_fail"), console_examples("on a cluster"))
+async def test_an_example_for_a_cluster_does_what_it_should_on_one(
+    body: str, tmp_path: Path, *, may_fail: bool
+) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH (tools/test-tools .cache)")
     async with ApiServer() as server:
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
-        await asyncio.to_thread(run, body, KUBECONFIG=str(kubeconfig))
+        await asyncio.to_thread(run, body, may_fail=may_fail, KUBECONFIG=str(kubeconfig))
 
 
-def run(body: str, **variables: str) -> None:
+def run(body: str, *, may_fail: bool, **variables: str) -> None:
     """Run the commands of a block, and compare what they print with what the page shows."""
     programs = [folder for folder in os.environ["PATH"].split(":") if Path(folder) != ROOT / ".venv/bin"]
     environment = {**os.environ, **variables, "PATH": ":".join(programs)}
@@ -86,7 +91,7 @@ def run(body: str, **variables: str) -> None:
             timeout=600,
             check=False,
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        assert done.returncode in ((0, 1) if may_fail else (0,)), f"$ {command}\n{done.stdout}{done.stderr}"
         if expected.strip():
             printed = done.stdout
             assert doctest.OutputChecker().check_output(expected, printed, FOLDED), (
@@ -109,7 +114,7 @@ def test_a_page_of_python_is_one_session_and_prints_what_it_shows(page: Path) ->
 
 def test_every_command_of_the_readme_is_run_by_the_tests() -> None:
     """`make demo` takes minutes: what it starts is run by tests/simulator."""
-    (body,) = [match["body"] for match in FENCE.finditer(README.read_text()) if match["note"] == "(not run)"]
+    (body,) = [match["body"] for match in FENCE.finditer(README.read_text()) if notes(match) == {"not run"}]
     assert body == "$ make demo\n"
     command = ["make", "--no-print-directory", "--dry-run", "demo"]
     started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -63,8 +63,21 @@ def test_examples_show_their_programs(site: Path) -> None:
     assert [program.name for program in programs if program.read_text().splitlines()[0] not in page] == []
 
 
-def test_fences_say_nothing_of_the_tests_on_the_site(site: Path) -> None:
-    assert [page.name for page in site.rglob("*.html") if "(not run)" in page.read_text()] == []
+def test_the_site_says_nothing_of_the_tests(site: Path) -> None:
+    plumbing = ("test: not run", "test: exit", "test: in a", "test: on a", "|| true")
+    texts = {page.relative_to(site): page.read_text() for page in site.rglob("*.html")}
+    assert {(page, word) for page, text in texts.items() for word in plumbing if word in text} == set()
+
+
+def test_copy_buttons_copy_commands_only(site: Path) -> None:
+    page = (site / "guides" / "walk" / "index.html").read_text()
+    copied = [unescape(text) for text in re.findall(r'data-copy="([^"]*)"', page)]
+    assert len(copied) == page.count('<div data-copy="') > 4
+    assert any(text.startswith("create() {") and "kubectl delete deployment batch" in text for text in copied)
+    policy = next(text for text in copied if "RebalancePolicy" in text)
+    assert policy.splitlines()[0] == "kubectl apply -f - <<'END'"
+    assert "END\nkubectl get rebalancerecommendations\nkubectl numazones plan" in policy
+    assert [text for text in copied if text.startswith("$") or "\n$ " in text or " created" in text] == []
 
 
 def test_commands_rights_and_metrics_are_what_programs_and_manifests_say() -> None:

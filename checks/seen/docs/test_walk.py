@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from checks.seen.docs.test_examples import FENCE, FOLDED, commands
+from checks.seen.docs.test_examples import EXIT, FOLDED, notes
 from tests.places import ROOT
+from tools.site import FENCE, commands
 
 PAGES = ("walk", "alignment")
 PATIENCE = 120.0
@@ -55,19 +56,21 @@ def terminal(page: str) -> Iterator[dict[str, str]]:
 
 
 def test_every_walk_is_taken() -> None:
-    told = {
-        path.stem for path in (ROOT / "docs").rglob("*.md") if "```console (in a walk)" in path.read_text()
-    }
+    told = {path.stem for path in (ROOT / "docs").rglob("*.md") if "<!-- test: in a walk" in path.read_text()}
     assert told == set(PAGES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_walk_leads_where_the_page_says(page: str, terminal: dict[str, str]) -> None:
-    blocks = [match["body"] for match in FENCE.finditer(read(page)) if match["note"] == "(in a walk)"]
-    steps = [step for block in blocks for step in commands(block)]
+    blocks = [match for match in FENCE.finditer(read(page)) if "in a walk" in notes(match)]
+    steps = [
+        (*step, (0, 1) if EXIT in notes(block) else (0,))
+        for block in blocks
+        for step in commands(block["body"])
+    ]
     assert len(steps) > 5
-    for command, expected in steps:
+    for command, expected, codes in steps:
         deadline = time.monotonic() + PATIENCE
         while True:
             done = subprocess.run(
@@ -78,7 +81,10 @@ def test_the_walk_leads_where_the_page_says(page: str, terminal: dict[str, str])
                 text=True,
                 check=False,
             )
-            if doctest.OutputChecker().check_output(expected, done.stdout, FOLDED) and not done.returncode:
+            if (
+                doctest.OutputChecker().check_output(expected, done.stdout, FOLDED)
+                and done.returncode in codes
+            ):
                 break
             if not ASKS.match(command) or time.monotonic() > deadline:
                 pytest.fail(f"$ {command}\nshown:\n{expected}\nprinted:\n{done.stdout}{done.stderr}")
