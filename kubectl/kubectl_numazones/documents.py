@@ -11,6 +11,7 @@ from typing import Any
 from kubectl_numazones.commands.aligned import AlignedDocument
 from kubectl_numazones.commands.doctor import DoctorDocument
 from kubectl_numazones.commands.fit import FitDocument
+from kubectl_numazones.commands.idle import IdleDocument
 from kubectl_numazones.commands.plan import PlanDocument
 from kubectl_numazones.commands.replay import ReplayDocument
 from kubectl_numazones.commands.size import SizeDocument
@@ -31,6 +32,7 @@ DOCUMENTS: dict[str, Any] = {
     "why, of several pods": WhyListDocument,
     "top": TopDocument,
     "who": WhoDocument,
+    "idle": IdleDocument,
     "fit": FitDocument,
     "plan": PlanDocument,
     "whatif": Comparison,

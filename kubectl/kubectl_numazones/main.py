@@ -46,6 +46,7 @@ _COMMANDS = {
     "who": _Command("who", "List what each NUMA zone of a node holds, and for whom."),
     "aligned": _Command("aligned", "List the running pods that lie across NUMA nodes, the worst first."),
     "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
+    "idle": _Command("idle", "List containers whose exclusive CPUs idle, and what would fit instead."),
     "live": _Command("live", "Show zones, stuck pods and plans on a full screen that follows the cluster."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),

@@ -224,7 +224,7 @@ def _node(machine: Machine, node: NUMANode, present: CPUSet) -> Files:
 
 def _node_meminfo(node: NUMANode) -> str:
     pages = dict(node.hugepages).get(2048, 0)
-    free = max(0, node.memory // _KIB - sum(size * count for size, count in node.hugepages))
+    free = max(0, node.memory // _KIB - sum(size * count for size, count in node.hugepages)) * 7 // 8
     rows = [
         ("MemTotal", f"{node.memory // _KIB:>14} kB"),
         ("MemFree", f"{free:>14} kB"),

@@ -149,7 +149,7 @@ def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
 
 PICTURED = {"live"}
 """Commands of the plugin that fill a terminal; their pages show them as pictures."""
-OF_A_CLUSTER = {"approve", "gate", "record", "reject"}
+OF_A_CLUSTER = {"approve", "gate", "idle", "record", "reject"}
 """Commands that need a live cluster: the tests of the plugin run them."""
 
 

@@ -1,11 +1,13 @@
 """``size``: how many machines a list of pods needs, under which policy, with which CPUs reserved."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import click
 
+from kubectl_numazones.experiments.experiment import sized_to_use
 from kubectl_numazones.experiments.groups import pod_groups
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
@@ -13,6 +15,10 @@ from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
 from kubectl_numazones.reading.recording import history
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.reading.usage import UsageSource, prometheus_options
+from numazones.apimachinery.quantity import format_bytes
+from numazones.apimachinery.resources import CPU, is_memory
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.sizing import Size, best, choices, size
@@ -33,7 +39,13 @@ Examples:
 \b
   All pods of a workload, each template with its replicas:
     kubectl numazones size raycluster.yaml --node worker-1
+
+\b
+  The cluster's pods, if they asked for the CPUs that they used in a week:
+    kubectl numazones size --prometheus http://localhost:9090 --node worker-1
 """
+
+_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class SizeDocument:
 
 
 @click.command("size", epilog=_EPILOG)
-@click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
 @click.option(
     "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
 )
@@ -56,11 +68,18 @@ class SizeDocument:
     metavar="CPUS",
     help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
+@click.option(
+    "--usage", is_flag=True, help="Add the cluster's pods, asking for the exclusive CPUs that they use."
+)
+@prometheus_options("1w")
 @output_option()
 @source_options
 def command(
     source: Source,
     *,
+    usage: bool,
+    prometheus: str,
+    window: str,
     groups: tuple[str, ...],
     machine: str | None,
     name: str | None,
@@ -79,7 +98,11 @@ def command(
     cpus = len(base.machine.cpus)
     if reserve is not None and reserve >= cpus:
         raise click.UsageError(f"--reserve {reserve}: the machine has {cpus} CPUs")
-    wanted = pod_groups(groups)
+    wanted = list(pod_groups(groups))
+    if usage or prometheus:
+        wanted += _groups_by_use(source, UsageSource(prometheus, window, seconds=0))
+    if not wanted:
+        raise click.UsageError("name the pods: GROUP such as 40xcpu=6,memory=24Gi, or --usage")
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
@@ -90,6 +113,31 @@ def command(
     else:
         _print_sizes(sizes, found, wanted)
     return 1 if found is None else 0
+
+
+def _groups_by_use(source: Source, where: UsageSource) -> list[PodGroup]:
+    """Return the cluster's pods with exclusive CPUs as groups, with requests that fit their use."""
+    nodes = read(source).situation.cluster.nodes
+    pods = [pod for node in nodes.values() for pod in node.pods.values() if not pod.stopped]
+    holding = [pod for pod in pods if _holds_cpus(nodes[pod.node], pod)]
+    counts = Counter(map(_amounts, sized_to_use(holding, nodes, source, where)))
+    if not counts:
+        raise NotThere("no pod of the cluster has exclusive CPUs")
+    return [PodGroup(count, amounts) for amounts, count in sorted(counts.items())]
+
+
+def _holds_cpus(node: ClusterNode, pod: ClusterPod) -> bool:
+    return node.state is not None and bool(node.state.cpus.exclusive_cpus_by_pod().get(pod.kubelet_uid))
+
+
+def _amounts(pod: ClusterPod) -> tuple[tuple[str, str], ...]:
+    """Return what a pod asks for, as a group has it; whole CPUs."""
+    amounts = {CPU: str(-(-pod.requests.get(CPU, 0) // _MILLI))} | {
+        resource: format_bytes(amount)
+        for resource, amount in pod.requests.items()
+        if is_memory(resource) and amount
+    }
+    return tuple(sorted(amounts.items()))
 
 
 def _of_node(source: Source, name: str) -> NodeTemplate:

@@ -16,6 +16,7 @@ from kubectl_numazones.printing.zone_figures import (
     ORDERS,
     NodeWithoutFigures,
     ZoneFigures,
+    ZoneUsage,
     share,
     why_no_zones,
     zones_of,
@@ -24,6 +25,7 @@ from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_c
 from kubectl_numazones.reading.names import NODE_TYPES, complete_nodes, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.reading.usage import NUMAUse, Usage, UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
@@ -52,6 +54,23 @@ _COLUMNS: tuple[Column[ZoneFigures], ...] = (
 )
 
 
+def _with_usage(zones: list[ZoneFigures], found: Usage) -> list[ZoneFigures]:
+    """Return the zones with what of them is used, where that is known."""
+    return [
+        replace(zone, usage=_usage_of(zone, use))
+        if (use := found.numas.get((zone.node, zone.numa)))
+        else zone
+        for zone in zones
+    ]
+
+
+def _usage_of(zone: ZoneFigures, use: NUMAUse) -> ZoneUsage:
+    held = zone.cpus.assigned if zone.cpus else 0
+    busy = use.busy.get("exclusive")
+    used = None if busy is None or not held else busy * held
+    return ZoneUsage(used, use.busy.get("shared"), use.busy.get("reserved"), use.memory)
+
+
 def _part(used: tuple[int, int] | None, text: Callable[[int, int], str]) -> str:
     """Say something of (in use, allocatable)."""
     return text(*used) if used else "-"
@@ -65,12 +84,50 @@ def _or_dash(count: int | None) -> str:
     return "-" if count is None else str(count)
 
 
+def _cpus_of(zone: ZoneFigures, figure: Callable[[int, float], float]) -> str:
+    """Say something of (CPUs held, CPUs used of them)."""
+    if zone.usage is None or zone.cpus is None or (zone.cpus.assigned and zone.usage.used is None):
+        return "-"
+    return f"{figure(zone.cpus.assigned, zone.usage.used or 0.0):.1f}"
+
+
+def _usage_bar(zone: ZoneFigures) -> str | Text:
+    if zone.usage is None or zone.usage.used is None or not zone.cpus or not zone.cpus.assigned:
+        return ""
+    return screen.bar(min(1.0, zone.usage.used / zone.cpus.assigned))
+
+
+def _percent(share_used: float | None) -> str:
+    return "-" if share_used is None else f"{share_used:.0%}"
+
+
+def _memory_used(zone: ZoneFigures) -> str:
+    return "-" if zone.usage is None or zone.usage.memory is None else format_rounded(zone.usage.memory)
+
+
+_USAGE_COLUMNS: tuple[Column[ZoneFigures], ...] = (
+    Column("NODE", lambda zone: zone.node),
+    Column("NUMA", lambda zone: str(zone.numa), right=True),
+    Column("CPU", lambda zone: _part(zone.cpus, lambda held, of: f"{held}/{of}"), right=True),
+    Column("USED", lambda zone: _cpus_of(zone, lambda _, used: used), right=True),
+    Column("IDLE", lambda zone: _cpus_of(zone, lambda held, used: held - used), right=True),
+    Column("", _usage_bar, expendable=2),
+    Column("SHARED", lambda zone: _percent(zone.usage.shared if zone.usage else None), right=True),
+    Column("RESERVED", lambda zone: _percent(zone.usage.reserved if zone.usage else None), right=True),
+    Column("MEM-USED", _memory_used, right=True),
+    Column("MEMORY", lambda zone: _part(zone.memory, lambda _, of: format_rounded(of)), expendable=1),
+)
+"""With ``--usage``: CPUs held exclusively, of those the busy and the idle ones, and what the others do."""
+
+
 _EPILOG = """
 \b
 Examples:
   kubectl numazones top
   kubectl numazones top worker-1 worker-2
   kubectl numazones top -l pool=dpdk --sort-by free
+  kubectl numazones top --usage                    # what of the CPUs that are held is used
+  kubectl numazones top --usage --prometheus http://localhost:9090 --window 1d
 """
 
 
@@ -95,11 +152,16 @@ class TopDocument:
     show_default=True,
     help="Seconds between two readings with --watch.",
 )
+@click.option("--usage", is_flag=True, help="Show what of the CPUs that are held, and of memory, is used.")
+@prometheus_options("5m")
 @output_option("text", "wide", "name")
 @source_options
 def command(
     source: Source,
     *,
+    usage: bool,
+    prometheus: str,
+    window: str,
     names: tuple[str, ...],
     selector: LabelSelector | None,
     sort_by: str,
@@ -112,8 +174,12 @@ def command(
     Below them stands, of a live cluster, the room that is held for pods on their way: released from the gate,
     or nominated by a scheduler. With -o wide, and in documents, it is told how many of a zone's pods are not
     aligned; for that all pods are read.
+
+    --usage asks the exporters twice within three seconds, through the API server (get on pods/proxy), or a
+    Prometheus.
     """
     names = joined(names, NODE_TYPES)
+    asked = UsageSource(prometheus, window) if usage or prometheus else None
     check_names(names, selector=selector)
     wide = output.form == "wide"
     while True:
@@ -128,13 +194,18 @@ def command(
         unknown = [NodeWithoutFigures(node.name, why_no_zones(node)) for node, found in by_node if not found]
         if wide or output.is_document:
             zones = _with_misaligned(zones, nodes)
+        if asked is not None:
+            found = read_usage(source, asked)
+            zones = _with_usage(zones, found)
+            unknown += [NodeWithoutFigures(*item) for item in found.unknown.items() if item[0] in by_name]
         if output.is_document:
             output.write(TopDocument(zones, unknown, held))
         elif output.form == "name":
             for zone in zones:
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
-            _print(TopDocument(zones, unknown, held), wide=wide)
+            columns = _COLUMNS if asked is None else _USAGE_COLUMNS
+            _print(TopDocument(zones, unknown, held), columns, wide=wide)
         if not watch:
             return 0
         time.sleep(interval)
@@ -170,9 +241,9 @@ def _with_misaligned(zones: list[ZoneFigures], nodes: list[ClusterNode]) -> list
     ]
 
 
-def _print(found: TopDocument, *, wide: bool) -> None:
+def _print(found: TopDocument, columns: tuple[Column[ZoneFigures], ...], *, wide: bool) -> None:
     if found.items:
-        screen.print_table(_COLUMNS, found.items, wide=wide, fold=not wide)
+        screen.print_table(columns, found.items, wide=wide, fold=not wide)
     elif not found.unknown:
         screen.echo("no node has these labels", err=True)
     for name, message in found.unknown:

@@ -1,5 +1,6 @@
 """``who``: what each NUMA zone of a node holds, and for whom."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -10,8 +11,11 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, source_options
 from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
+from numazones.advice.right_sizing import MeasuredUse
 from numazones.alignment.pod_alignment import by_name
 from numazones.placement.occupancy import NUMAShare
+from numazones_program.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +24,38 @@ class WhoDocument:
 
     node: Annotated[str, "Its name."]
     items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
+    usage: Annotated[
+        list[MeasuredUse] | None, "With `--usage`: one for each container with exclusive CPUs; null without."
+    ] = None
 
 
 @click.command("who", cls=NodeCommand)
 @click.argument("node", shell_complete=complete_nodes)
 @click.argument("zone", required=False, type=int)
+@click.option("--usage", is_flag=True, help="Show what of the exclusive CPUs of each pod is used.")
+@prometheus_options("5m")
 @output_option("text", "name")
 @source_options
-def command(source: Source, node: str, zone: int | None, output: Output) -> int:
+def command(
+    source: Source,
+    *,
+    node: str,
+    zone: int | None,
+    usage: bool,
+    prometheus: str,
+    window: str,
+    output: Output,
+) -> int:
     """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom.
 
-    ALIGNMENT is that of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning.
+    ALIGNMENT is that of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning. With
+    --usage, asked for as by top, USED and IDLE are of all its exclusive CPUs.
     """
     found = read(source).node(node)
     numas = [zone.numa for zone in occupancy_of(found).zones]
     if zone is not None and zone not in numas:
         raise NotThere(f"node {found.name} has no NUMA node {zone}; it has {', '.join(map(str, numas))}")
+    uses = _uses(source, found.name, UsageSource(prometheus, window)) if usage or prometheus else None
     shares = [share for share in occupancy_of(found).shares() if zone is None or share.numa == zone]
     if output.is_document:
         lying = by_name(found)
@@ -43,7 +63,7 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
             replace(share, alignment=lying[share.name].alignment) if share.name in lying else share
             for share in shares
         ]
-        output.write(WhoDocument(found.name, told))
+        output.write(WhoDocument(found.name, told, uses))
         return 0
     if output.form == "name":
         for name in dict.fromkeys(share.name for share in shares):
@@ -51,8 +71,32 @@ def command(source: Source, node: str, zone: int | None, output: Output) -> int:
         return 0
     rows = [row for row in answers.holders(found) if zone is None or row.numa == str(zone)]
     if rows:
-        screen.print_table(answers.HOLDERS, rows)
+        columns = answers.HOLDERS if uses is None else (*answers.HOLDERS, *_usage_columns(uses))
+        screen.print_table(columns, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
         screen.say(f"nobody holds anything exclusively on {where}")
     return 0
+
+
+def _uses(source: Source, node: str, where: UsageSource) -> list[MeasuredUse]:
+    """Return what containers of a node use; warn where that is not known."""
+    found = read_usage(source, where)
+    if node in found.unknown:
+        screen.warn(f"{node}: {found.unknown[node]}")
+    return [use for use in found.containers if use.node == node]
+
+
+def _usage_columns(uses: list[MeasuredUse]) -> tuple[Column[answers.HolderRow], ...]:
+    used: dict[str, tuple[int, float]] = {}
+    for use in uses:
+        held, busy = used.get(f"{use.namespace}/{use.pod}", (0, 0.0))
+        used[f"{use.namespace}/{use.pod}"] = held + use.cpus, busy + use.used
+
+    def text(row: answers.HolderRow, figure: Callable[[int, float], float]) -> str:
+        return f"{figure(*used[row.pod]):.1f}" if row.cpus and row.pod in used else "-"
+
+    return (
+        Column("USED", lambda row: text(row, lambda _, busy: busy), right=True),
+        Column("IDLE", lambda row: text(row, lambda held, busy: held - busy), right=True),
+    )

@@ -4,7 +4,7 @@ Nodes are those of the cluster, of a dump or recording, or machines described in
 cluster in random orders, or drawn by a recipe, or come and go as they were recorded.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -19,6 +19,8 @@ from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
+from numazones.advice.right_sizing import MeasuredUse, resized
 from numazones.api.rebalance import Goals
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import MIRROR, ClusterNode, ClusterPod
@@ -62,6 +64,9 @@ class ExperimentOptions:
     away: int
     last: tuple[str, ...]
     reschedule: bool
+    usage: bool
+    prometheus: str
+    window: str
     shape: str | None
     runs: int
     workers: int
@@ -80,7 +85,7 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     found: Callable[..., Any] = source_options(gathered)
     for option in reversed(_OPTIONS):
         found = option(found)
-    return found
+    return prometheus_options("1w")(found)
 
 
 _OPTIONS = (
@@ -122,6 +127,11 @@ _OPTIONS = (
     ),
     click.option(
         "--reschedule", is_flag=True, help="Let the scheduler choose nodes anew for the cluster's pods."
+    ),
+    click.option(
+        "--usage",
+        is_flag=True,
+        help="Let the cluster's pods ask for the exclusive CPUs that they use, as idle sizes them.",
     ),
     click.option(
         "--shape",
@@ -230,7 +240,10 @@ def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
     if asked.groups:
         return replace(_random_pods(asked, nodes), goals=goals)
     names = {node.node.name for node in nodes}
-    here = [pod for node in chosen if node.name in names for pod in node.pods.values() if not pod.stopped]
+    bound = [node for node in chosen if node.name in names]
+    here = [pod for node in bound for pod in node.pods.values() if not pod.stopped]
+    if asked.usage or asked.prometheus:
+        here = sized_to_use(here, cluster.nodes, asked.source, UsageSource(asked.prometheus, asked.window, 0))
     pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
         raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
@@ -239,9 +252,24 @@ def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
     return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
 
 
+def sized_to_use(
+    pods: Iterable[ClusterPod], nodes: Mapping[str, ClusterNode], source: Source, where: UsageSource
+) -> list[ClusterPod]:
+    """Return the pods with requests that fit their measured use, where that is known."""
+    found = read_usage(source, where)
+    uses: dict[tuple[str, str], list[MeasuredUse]] = {}
+    for use in found.containers:
+        uses.setdefault((use.namespace, use.pod), []).append(use)
+    for node, why in found.unknown.items():
+        screen.warn(f"{node}: {why}; its pods keep their requests")
+    return [resized(pod, uses.get((pod.namespace, pod.name), ()), nodes[pod.node]) for pod in pods]
+
+
 def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Scene:
     if asked.source.files or asked.selector:
         raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
+    if asked.usage or asked.prometheus:
+        raise click.UsageError("--machine has no pods whose use was measured; leave --usage away")
     if not asked.groups:
         raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
     made = with_settings(node_template(machine, name="machine-1"), given)

@@ -34,11 +34,21 @@ class MemoryAmount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ZoneUsage:
+    """What of a NUMA zone is really used."""
+
+    used: Annotated[float | None, "CPUs that were busy of those held exclusively; null: none are."]
+    shared: Annotated[float | None, "Share of the shared pool that was busy, from 0 to 1."]
+    reserved: Annotated[float | None, "Share of the reserved CPUs that was busy, from 0 to 1."]
+    memory: Annotated[int | None, "Memory that is not free, as a quantity.", format_bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class ZoneFigures:
     """One NUMA zone."""
 
     TITLE: ClassVar = "ZoneFigures"
-    ANSWER: ClassVar = ("name", "node", "numa", "policy", "cpus", "memory", "devices", "not_aligned")
+    ANSWER: ClassVar = ("name", "node", "numa", "policy", "cpus", "memory", "devices", "not_aligned", "usage")
     node: Annotated[str, "Its node."]
     numa: Annotated[int, "Id of the NUMA node, as Linux numbers it."]
     policy: Annotated[str, "Topology Manager policy, or the placement model that decides instead."]
@@ -49,6 +59,7 @@ class ZoneFigures:
     not_aligned: Annotated[
         int | None, "Pods that hold something of it and are not aligned; null: not known."
     ] = None
+    usage: Annotated[ZoneUsage | None, "With `--usage`; null: not known."] = None
 
     @property
     def name(self) -> Annotated[str, "Of the NUMAZone."]:

@@ -1,0 +1,208 @@
+"""Use of CPUs that are held: read from a Prometheus, shown by top, who and idle, taken by size and whatif."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlparse
+
+import click
+import pytest
+from click.testing import Result
+
+from kubectl_numazones.documents import DOCUMENTS
+from kubectl_numazones.reading.usage import NoUsage, parse, usage_of
+from tests.kubectl.documented import differences
+
+Run = Callable[..., Result]
+ONE = {"node": "worker-1", "namespace": "team", "pod": "one", "container": "main"}
+TWO = ONE | {"pod": "two"}
+SHARED = {"node": "worker-1", "numa_node": "0", "kind": "shared"}
+EXCLUSIVE = SHARED | {"kind": "exclusive"}
+CPU_SECONDS, CPUS = "numazones_numa_cpu_seconds_total", "numazones_container_exclusive_cpus"
+HELD = "numazones_container_exclusive_cpu_seconds_total"
+BUSY = "numazones_container_exclusive_cpu_busy_seconds_total"
+
+
+class FakePrometheus(BaseHTTPRequestHandler):
+    """Answers queries with what a test has put in."""
+
+    series: ClassVar[dict[str, list[tuple[dict[str, str], str]]]] = {}
+    instead: ClassVar[bytes] = b""
+    queries: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        (query,) = parse_qs(urlparse(self.path).query)["query"]
+        self.queries.append(query)
+        found: list[dict[str, Any]] = [
+            {"metric": {"__name__": name} | labels, "value": [0, value]}
+            for name, series in self.series.items()
+            for labels, value in series
+            if query in (name, f"increase({name}[1d])")
+        ]
+        body = self.instead or json.dumps({"status": "success", "data": {"result": found}}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def prometheus() -> Iterator[list[str]]:
+    """Serve what an exporter of the small cluster's first node has counted in a day; yield the options."""
+    FakePrometheus.instead, FakePrometheus.queries = b"", []
+    FakePrometheus.series = {
+        CPU_SECONDS: [
+            (EXCLUSIVE | {"mode": "user"}, "60"),
+            (EXCLUSIVE | {"mode": "idle"}, "240"),
+            (SHARED | {"mode": "system"}, "50"),
+            (SHARED | {"mode": "idle"}, "50"),
+        ],
+        "numazones_numa_memory_used_bytes": [({"node": "worker-1", "numa_node": "0"}, "1073741824")],
+        CPUS: [(ONE, "3"), (TWO, "6")],
+        HELD: [(ONE, "3000"), (TWO, "6000")],
+        BUSY: [(ONE, "2700"), (TWO, "60")],
+    }
+    with HTTPServer(("127.0.0.1", 0), FakePrometheus) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield ["--prometheus", f"http://127.0.0.1:{server.server_port}/", "--window", "1d"]
+        server.shutdown()
+        thread.join()
+
+
+def test_top_shows_held_used_and_idle_cpus(run: Run, dump: Path, prometheus: list[str]) -> None:
+    head, first, second, *_ = run("top", *prometheus, "-f", dump).output.splitlines()
+    assert head.split() == ["NODE", "NUMA", "CPU", "USED", "IDLE", "SHARED", "RESERVED", "MEM-USED", "MEMORY"]
+    held = int(first.split()[2].partition("/")[0])
+    assert first.split()[3:5] == [f"{held * 0.2:.1f}", f"{held * 0.8:.1f}"]
+    assert first.split()[-4:-1] == ["50%", "-", "1Gi"]
+    assert second.split()[3:5] == ["-", "-"]
+
+
+def test_who_shows_what_each_pod_uses_of_its_cpus(run: Run, dump: Path, prometheus: list[str]) -> None:
+    head, *rows = run("who", "worker-1", *prometheus, "-f", dump).output.splitlines()
+    assert head.split()[-2:] == ["USED", "IDLE"]
+    used = {row.split()[1]: row.split()[-2:] for row in rows if row.split()[-1] != "-"}
+    assert used == {"team/one": ["2.7", "0.3"], "team/two": ["0.1", "5.9"]}
+    document = json.loads(run("who", "worker-1", *prometheus, "-o", "json", "-f", dump).output)
+    assert [(use["pod"], use["used"]) for use in document["usage"]] == [("one", 2.7), ("two", 0.06)]
+
+
+def test_idle_names_the_request_and_what_fits_then(run: Run, dump: Path, prometheus: list[str]) -> None:
+    output = run("idle", "-A", *prometheus, "--shape", "cpu=5", "-f", dump).output
+    head, row, _, summary = output.splitlines()
+    assert head.split()[-4:] == ["OVER", "REQUEST", "BACK", "+cpu=5"]
+    assert row.split() == ["team", "two", "main", "worker-1", "6", "1%", "16m", "cpu=1", "5", "1"]
+    assert summary == (
+        "With these requests 5 CPUs would be free: 1 more pod of cpu=5 would fit (1 on worker-1)"
+    )
+
+
+def test_documents_of_use_have_the_fields_that_are_described(
+    run: Run, dump: Path, prometheus: list[str]
+) -> None:
+    for name, arguments in (("idle", ["-A"]), ("top", []), ("who", ["worker-1"])):
+        document = json.loads(run(name, *arguments, *prometheus, "-o", "json", "-f", dump).output)
+        assert not list(differences(document, DOCUMENTS[name]))
+
+
+def test_idle_judges_nothing_that_was_measured_too_shortly(
+    run: Run, dump: Path, prometheus: list[str]
+) -> None:
+    output = run("idle", "-A", *prometheus, "--measured", "1h", "-f", dump).output
+    assert output == ("No exclusive CPUs idle\n2 containers measured for less than 1h: not judged\n")
+
+
+def test_idle_is_about_one_namespace_without_all_namespaces(
+    run: Run, dump: Path, prometheus: list[str]
+) -> None:
+    assert run("idle", *prometheus, "-f", dump).output == (
+        "No exclusive CPUs idle in namespace default (1 in other namespaces: use -A)\n"
+    )
+
+
+def test_size_takes_the_clusters_pods_as_they_use_cpus(run: Run, dump: Path, prometheus: list[str]) -> None:
+    output = run("size", *prometheus, "--node", "worker-1", "-f", dump).output
+    assert output.startswith("2 pods on 1 machine")
+    before = int(output.split("CPUS LEFT")[1].splitlines()[1].split()[-3])
+    asked = run("size", "1xcpu=3,memory=1Gi", "1xcpu=6,memory=1Gi", "--node", "worker-1", "-f", dump).output
+    assert before - int(asked.split("CPUS LEFT")[1].splitlines()[1].split()[-3]) == 5
+
+
+def test_whatif_takes_the_clusters_pods_as_they_use_cpus(run: Run, dump: Path, prometheus: list[str]) -> None:
+    arguments = (
+        "whatif",
+        "--set",
+        "topologyManagerPolicy=best-effort",
+        "--runs",
+        "2",
+        "-o",
+        "json",
+        "-f",
+        dump,
+    )
+    free = [
+        json.loads(run(*arguments, *more).output)["variants"][0]["measures"]["free CPUs"]["mean"]
+        for more in ((), prometheus)
+    ]
+    assert free[1] == free[0] + 5
+
+
+def test_dump_alone_says_nothing_of_use(run: Run, dump: Path) -> None:
+    failed = run("top", "--usage", "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "leave -f away, or name a --prometheus" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[]", b'{"data": 1}', b'{"data": {"result": [{}]}}', b"\xff" * 9]
+)
+def test_what_is_no_prometheus_is_named(run: Run, dump: Path, prometheus: list[str], answer: bytes) -> None:
+    FakePrometheus.instead = answer
+    failed = run("top", *prometheus, "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "no answer of Prometheus" in str(failed)
+
+
+def test_prometheus_without_our_metrics_is_named(run: Run, dump: Path, prometheus: list[str]) -> None:
+    FakePrometheus.series = {}
+    failed = run("idle", *prometheus, "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "does it scrape the exporters" in str(failed)
+
+
+def test_prometheus_that_does_not_answer_is_named(run: Run, dump: Path) -> None:
+    failed = run("top", "--prometheus", "http://127.0.0.1:9", "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "does not answer" in str(failed)
+
+
+def test_window_cannot_smuggle_a_query(run: Run, dump: Path) -> None:
+    failed = run("top", "--prometheus", "http://x", "--window", "1d])) or (up", "-f", dump).exception
+    assert isinstance(failed, click.BadParameter)
+    assert "no duration of Prometheus" in str(failed)
+
+
+def test_exporters_text_is_read_and_lies_about_other_nodes_are_not() -> None:
+    text = (
+        f'# HELP {CPUS} x\n{CPUS}{{node="n",namespace="a",pod="p\\"q\\\\",container="}}"}} 2.0\n'
+        f'{CPUS}{{node="m",namespace="a",pod="p",container="c"}} 2.0\n'
+        f'{CPUS}{{node="n",namespace="a",pod="b",container="c"}} NaN\n'
+        f'{CPUS}{{node="n",namespace="a",pod="b",container="d"}} -1\n'
+        f'{CPUS}{{node="n",namespace="a",pod="b",container="e"}} 1e999\n'
+        f'{CPUS}{{node="n" 5\n{CPUS} 7\nother{{node="n"}} 1\n'
+    )
+    labels = (("container", "}"), ("namespace", "a"), ("node", "n"), ("pod", 'p"q\\'))
+    assert parse(text.encode() + b"\xff\x00", node="n") == {(CPUS, labels): 2.0}
+
+
+def test_figures_of_no_numa_node_or_of_nothing_held_are_left_out() -> None:
+    odd = (("kind", "shared"), ("mode", "user"), ("node", "n"), ("numa_node", "x\u0661"))
+    name = tuple(sorted((ONE | {"pod": "zero"}).items()))
+    assert usage_of({(CPU_SECONDS, odd): 1.0, (CPUS, name): 0.0, (HELD, name): 1.0}, {}).numas == {}
+    assert usage_of({(CPUS, name): 4.0, (BUSY, name): 1.0}, {}).containers == ()

@@ -1,0 +1,101 @@
+"""Idle exclusive CPUs: the request that fits, as the node's kubelet would admit it, and what fits then."""
+
+from typing import Any
+
+import pytest
+
+from numazones.advice.right_sizing import MeasuredUse, resized, right_sizing
+from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.admission import admit
+from numazones.placement.fragmentation import Shape
+from tests.numazones.kubelet import building
+
+SHAPE = Shape.parse("cpu=4")
+
+
+def pod(name: str, *cpus: int) -> ClusterPod:
+    containers = [building.container(f"c{number}", count) for number, count in enumerate(cpus)]
+    body = {
+        "metadata": {"name": name, "namespace": "team", "uid": name},
+        "spec": {"nodeName": "n", "containers": containers},
+        "status": {"phase": "Running"},
+    }
+    return ClusterPod.from_api(body)
+
+
+def node(*pods: ClusterPod, **settings: Any) -> ClusterNode:
+    """Two NUMA nodes of 8 CPUs; CPU 0 is reserved, of whole cores 0 and 8."""
+    state = building.node(**settings)
+    for one in pods:
+        assert one.admission is not None
+        state = admit(state, one.admission).node
+    amounts = {"cpu": 15000, "memory": 30 << 30}
+    found = ClusterNode("n", allocatable=amounts, pod_slots=110).with_state(state)
+    for one in pods:
+        found = found.with_pod(one)
+    return found
+
+
+def use(name: str, cpus: int, used: float, container: str = "c0") -> MeasuredUse:
+    return MeasuredUse("team", name, container, "n", cpus, used, 3600.0)
+
+
+def test_idle_containers_come_by_cpus_given_back_with_what_fits_then() -> None:
+    found = right_sizing(
+        {"n": node(pod("a", 6), pod("b", 4), pod("busy", 3))},
+        [use("b", 4, 0.1), use("a", 6, 0.3), use("busy", 3, 0.9)],
+        SHAPE,
+    )
+    assert [(one.use.pod, one.request, one.given_back, one.then_fit) for one in found.idle] == [
+        ("a", 1, 5, 1),
+        ("b", 1, 3, 1),
+    ]
+    assert found.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "used", "request_"),
+    [(8, 0.79, 1), (16, 0.8, 1), (16, 0.81, 2), (32, 3.0, 4), (2, 0.0, 1)],
+)
+def test_request_keeps_its_cpus_four_fifths_busy_at_most(cpus: int, used: float, request_: int) -> None:
+    assert use("a", cpus, used).fitting_cpus == request_
+
+
+def test_request_is_one_that_the_kubelet_admits() -> None:
+    whole_cores = {"cpu_options": {"full-pcpus-only": "true"}}
+    (one,) = right_sizing({"n": node(pod("a", 6), **whole_cores)}, [use("a", 6, 0.1)]).idle
+    assert one.request == 2
+
+
+def test_containers_of_one_pod_shrink_together() -> None:
+    whole = node(pod("a", 4, 4), pod("b", 3))
+    found = right_sizing({"n": whole}, [use("a", 4, 0.1), use("a", 4, 0.1, "c1"), use("b", 3, 0.1)], SHAPE)
+    assert found.more_pods({"n": whole}, SHAPE) == {"n": 2}
+    assert sum(one.given_back for one in found.idle) == 8
+
+
+def test_nothing_is_said_of_what_cannot_be_checked() -> None:
+    here = node(pod("a", 6))
+    found = right_sizing(
+        {"n": here, "m": ClusterNode("m")},
+        [
+            use("gone", 4, 0.0),
+            use("a", 6, 0.0, ""),
+            MeasuredUse("team", "x", "c0", "m", 4, 0.0, 60.0),
+            MeasuredUse("team", "x", "c0", "nowhere", 4, 0.0, 60.0),
+        ],
+        SHAPE,
+    )
+    assert found.idle == ()
+    assert [one.why for one in found.unknown] == [
+        "the pod as a whole holds its CPUs",
+        "the state of node m is unknown",
+        "pod team/gone is not there, or cannot be read",
+        "node nowhere is not there",
+    ]
+
+
+def test_pod_is_resized_to_its_use_and_never_enlarged() -> None:
+    here = node(pod("a", 6, 2))
+    asked = here.pods["a"]
+    assert resized(asked, [use("a", 6, 1.7), use("a", 2, 2.0, "c1")], here).requests["cpu"] == 5000
