@@ -9,7 +9,10 @@ from typing import Final
 
 CPU_DRIVER: Final = "dra.cpu"
 _STATIC = "static"
-CURE: Final = "set cpuManagerPolicy: none on the node, or take the driver off it"
+CURE: Final = (
+    "set cpuManagerPolicy: none on the drained node, and remove cpu_manager_state before its kubelet starts "
+    "again, or take the driver off it"
+)
 
 
 def cpu_conflict(drivers: Container[str], cpu_manager_policy: str) -> str:

@@ -310,7 +310,9 @@ def _options(configuration: Mapping[str, Any], name: str) -> tuple[tuple[str, st
 def _gates(configuration: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     name = "featureGates"
     gates = _map_field(configuration, name)
-    return tuple(sorted((str(gate), bool(_of_type(name, on, bool))) for gate, on in gates.items()))
+    return tuple(
+        sorted((str(gate), on is not None and bool(_of_type(name, on, bool))) for gate, on in gates.items())
+    )
 
 
 def _reserved_amount(configuration: Mapping[str, Any], resource: str) -> Quantity:

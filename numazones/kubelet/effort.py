@@ -18,6 +18,7 @@ from numazones.kubelet.config import (
     KubeletConfiguration,
 )
 from numazones.kubelet.machine import Machine
+from numazones.kubelet.policy_change import MEMORY_STATE_FILE, on_drained_node
 from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 
 PATIENCE = 60.0
@@ -38,12 +39,13 @@ _COMMON_RESOURCES = 5
 """How many resources a pod may well ask for: CPUs, memory, hugepages, two of devices."""
 
 CPU_CURE = "set topologyManagerPolicy: none"
-MEMORY_CURE = "set memoryManagerPolicy: None, since topologyManagerPolicy: none does not help"
+_NO_MEMORY = on_drained_node("memoryManagerPolicy: None", MEMORY_STATE_FILE)
+MEMORY_CURE = f"{_NO_MEMORY}; topologyManagerPolicy: none does not help"
 DEVICE_CURE = (
     "upgrade the kubelet to 1.36, which looks only at NUMA nodes with such devices, or set "
     "topologyManagerPolicy: none"
 )
-_CRASH_CURE = "set topologyManagerPolicy: none and memoryManagerPolicy: None"
+_CRASH_CURE = on_drained_node("topologyManagerPolicy: none and memoryManagerPolicy: None", MEMORY_STATE_FILE)
 MERGE_CURE = "set topologyManagerPolicy: single-numa-node or none, which try fewer"
 
 

@@ -28,14 +28,10 @@ from numazones.kubelet.device_manager import DeviceState
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
+from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.kubelet.startup import KubeletManagers
-from numazones.kubelet.state_validation import (
-    CPU_STATE_FILE,
-    MEMORY_STATE_FILE,
-    Refusal,
-    refusals_of_node,
-)
+from numazones.kubelet.state_validation import Refusal, refusals_of_node
 
 _MILLIS = 1000
 _TURNS = 8

@@ -15,10 +15,9 @@ from numazones.kubelet.cpu_manager import CPUState
 from numazones.kubelet.machine_state import MachineState, MemoryTable
 from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.node import Node
+from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.startup import KubeletManagers
 
-CPU_STATE_FILE = "cpu_manager_state"
-MEMORY_STATE_FILE = "memory_manager_state"
 MEMORY_DIFFERS = "[memorymanager] the expected machine state is different from the real one"
 _STATE_FOLDER = "/var/lib/kubelet"
 

@@ -127,8 +127,8 @@ async def test_a_numa_node_that_goes_offline_makes_the_node_unknown_until_it_is_
                 for condition in zone["status"]["conditions"]
                 if condition["type"] == "Consistent"
             }
-            asked = "was the kubelet restarted since the change?"
-            return "True" not in await readiness(node) and all(asked in message for message in messages)
+            foreseen = "a restart of the kubelet would fail: "
+            return "True" not in await readiness(node) and all(foreseen in message for message in messages)
 
         await until(said)
         back()

@@ -17,7 +17,8 @@ from numazones.api.zones import node_from_zones
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.node import Node
-from numazones.kubelet.state_validation import CPU_STATE_FILE, MEMORY_DIFFERS, MEMORY_STATE_FILE, Refusal
+from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
+from numazones.kubelet.state_validation import MEMORY_DIFFERS, Refusal
 
 DISAGREE = "SourcesDisagree"
 _GONE = re.compile(rf"{CPU_STATE_FILE} has CPUs ([0-9,-]+), which are not online")

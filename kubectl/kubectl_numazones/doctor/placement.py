@@ -17,7 +17,8 @@ from numazones.kubelet.machine import Machine
 from numazones.kubelet.memory_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.state_validation import CPU_STATE_FILE, refusals_of_node
+from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE, on_drained_node
+from numazones.kubelet.state_validation import refusals_of_node
 from numazones.kubelet.versions import STRICT_CPU_RESERVATION, Maturity
 from numazones.placement.fragmentation import Shape
 from numazones.wording import pluralize, some_of
@@ -114,7 +115,7 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
         yield (
             Severity.WARNING,
             "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
-            "set cpuManagerPolicy: static, with reservedSystemCPUs",
+            on_drained_node("cpuManagerPolicy: static, with reservedSystemCPUs,", CPU_STATE_FILE),
         )
     has_memory = any(numa.memory for numa in node.machine.numa_nodes)
     if (
@@ -128,7 +129,7 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             "memoryManagerPolicy is None: memory "
             + ("and hugepages come" if paged else "comes")
             + " from any NUMA node, wherever the CPUs are",
-            "set memoryManagerPolicy: Static, with reservedMemory",
+            on_drained_node("memoryManagerPolicy: Static, with reservedMemory,", MEMORY_STATE_FILE),
         )
     options = dict(config.cpu_manager_policy_options)
     if policy == SINGLE_NUMA_NODE and options.get(_DISTRIBUTE) == "true":
@@ -149,10 +150,8 @@ def _shared_reserved(node: Node) -> Iterator[tuple[Severity, str, str]]:
     yield (
         Severity.HINT,
         "reserved CPUs stay in the shared pool: pods without CPUs of their own run on them, too",
-        (
-            f"if that is not meant, drain the node, stop its kubelet, set {STRICT_CPU_RESERVATION}: "
-            f'"true" in cpuManagerPolicyOptions, remove {CPU_STATE_FILE} and start it again'
-        ),
+        "if that is not meant, "
+        + on_drained_node(f'{STRICT_CPU_RESERVATION}: "true" in cpuManagerPolicyOptions', CPU_STATE_FILE),
     )
 
 
