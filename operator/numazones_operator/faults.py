@@ -11,9 +11,13 @@ from contextlib import contextmanager
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.kubelet.pod import Pod
 from numazones_client import APIError
 
 ObjectReference = Mapping[str, str]
+
+_MOST = 1000
+"""Objects of which it is remembered what was logged."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +34,8 @@ class Faults:
         """``count`` is called with kind and error, ``tell`` with the object and what is wrong."""
         self._count = count
         self._tell = tell
+        self._logged: dict[tuple[str, str], str] = {}
+        """(kind, name) → what was logged of it last."""
 
     @contextmanager
     def of(self, about: ObjectReference) -> Iterator[None]:
@@ -46,7 +52,18 @@ class Faults:
         problem = in_words(error)
         kind = about.get("kind", "")
         name = "/".join(filter(None, (about.get("namespace"), about.get("name"))))
-        _log.warning("%s %s: %s", kind, name, problem, exc_info=error)
+        known = self._logged.get((kind, name))
+        _log.log(
+            logging.DEBUG if known == problem else logging.WARNING,
+            "%s %s: %s",
+            kind,
+            name,
+            problem,
+            exc_info=error,
+        )
+        if len(self._logged) >= _MOST:
+            self._logged.clear()
+        self._logged[kind, name] = problem
         self._count(kind, type(error).__name__)
         self._tell(about, problem)
         return problem
@@ -57,7 +74,7 @@ def in_words(error: Exception) -> str:
     return str(error) if isinstance(error, NumazonesError) else f"{type(error).__name__}: {error}"
 
 
-def of_pod(pod: ClusterPod) -> ObjectReference:
+def of_pod(pod: ClusterPod | Pod) -> ObjectReference:
     """Return the reference to a pod."""
     return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 

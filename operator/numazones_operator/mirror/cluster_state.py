@@ -273,7 +273,8 @@ class ClusterState:
     def _record_of(self, name: str) -> NodeRecord:
         record = self._records.get(name)
         if record is None:
-            record = self._records[name] = NodeRecord(name)
+            tell = partial(self.faults.take, of_node(name))
+            record = self._records[name] = NodeRecord(name, tell)
         return record
 
     def _touch(self, name: str) -> None:

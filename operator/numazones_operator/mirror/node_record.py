@@ -22,6 +22,7 @@ from numazones.placement import Unknown
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.prediction import forecast as prediction
 from numazones.wording import pluralize
+from numazones_operator.faults import in_words
 from numazones_operator.mirror.decoding import (
     Heartbeat,
     TopologyReport,
@@ -70,6 +71,8 @@ class NodeRecord:
     """Everything known about one node."""
 
     name: str
+    tell: Callable[[Exception], object] = lambda _error: None
+    """Is told what reading zones raises that no rule foresees."""
     node: ClusterNode | None = None
     """Labels, taints, allocatable; None while there is no such Node object."""
     reports: dict[int, ZoneReport] = field(default_factory=dict)
@@ -297,6 +300,9 @@ class NodeRecord:
             self.judgement = None
         except NumazonesError as error:
             self.judgement = zones_unreadable(error)
+        except Exception as error:  # noqa: BLE001 - it concerns this node alone
+            self.tell(error)
+            self.judgement = zones_unreadable(NumazonesError(in_words(error)))
         self.outdated = self.judgement is not None and self.state is not None
         self._of_another = False
         self.snapshot = reports[0].snapshot

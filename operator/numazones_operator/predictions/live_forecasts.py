@@ -274,7 +274,7 @@ class LiveForecasts:
         try:
             return forecast.renew((node,))
         except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
-            return forecast.leave_open(node.name, self._faults.take(of_node(node.name), error))
+            return forecast.leave_open(node.name, self._faults.take(of_pod(forecast.kind.admission), error))
 
     async def _yield_when_due(self) -> None:
         """Let others run if this has gone on for a while."""

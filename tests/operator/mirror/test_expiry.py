@@ -1,7 +1,14 @@
 """What time alone changes of a node is noticed, a few nodes at a time."""
 
+from typing import Any
+
 import pytest
 
+from numazones.api import zones
+from numazones.kubelet.admission import admit
+from numazones.kubelet.pod import Pod
+from numazones.placement import Unknown
+from numazones_simulator import node_kinds
 from tests.operator.offline_pipeline import OfflinePipeline
 
 LEASE = 60.0
@@ -56,3 +63,32 @@ def test_a_node_that_goes_meanwhile_is_not_looked_at(setting: OfflinePipeline) -
     assert list(expiring) == [None]
     assert setting.state.version - before == 149
     assert setting.state.node("node-249") is None
+
+
+async def test_zones_that_raise_make_their_node_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no other; what was known of it before does not count any more."""
+    setting, taken = OfflinePipeline(), []
+    setting.state.faults._tell = lambda about, problem: taken.append((about["name"], problem))
+    for name in ("odd", "even"):
+        setting.add_node(name)
+    read = zones.node_from_zones
+
+    def picky(some: Any, **options: Any) -> Any:
+        if some[0].spec.node_name == "odd":
+            raise RecursionError("too deep")
+        return read(some, **options)
+
+    monkeypatch.setattr("numazones_operator.mirror.node_record.node_from_zones", picky)
+    full = admit(node_kinds.single_numa_node("odd", "10.0.0.1").empty_node(), Pod("p", "d", "u", ())).node
+    for name in ("odd", "even"):
+        for report in list(setting.state.zones):
+            if report.node == name:
+                setting.state.zones.discard(report.name)
+        setting.publish(name, full)
+    odd, even = setting.state.node("odd"), setting.state.node("even")
+    assert odd is not None
+    assert even is not None
+    assert even.known is not None
+    assert isinstance(odd.placement, Unknown)
+    assert odd.placement.message == "RecursionError: too deep"
+    assert ("odd", "RecursionError: too deep") in taken

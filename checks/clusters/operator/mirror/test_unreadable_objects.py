@@ -1,19 +1,24 @@
 """Objects that cannot be read say so themselves, and count as gone."""
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from numazones.cluster.cluster import ClusterNode
+from numazones.prediction.forecast import Forecast
 from numazones_client import Unreadable
 from numazones_client.resources import EVENTS, NODES
 from numazones_operator.events import EventPoster
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror import decoding
 from numazones_operator.notices.unreadable_objects import UnreadableObjects
-from tests.operator.closed_loop import Loop, closed_loop, eventually
+from numazones_simulator import node_kinds
+from tests.operator.closed_loop import Loop, closed_loop, eventually, metrics
 
 
 async def unreadable_events(loop: Loop) -> list[dict[str, Any]]:
@@ -44,6 +49,39 @@ async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
         assert event["message"].startswith("it cannot be read and counts as gone: ")
         assert "many" in event["message"]
         assert operator.pipeline.state.nodes.get("odd") is None
+
+
+async def test_a_pod_that_raises_is_unknown_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew = Forecast.renew
+
+    def picky(forecast: Forecast, nodes: Iterable[ClusterNode]) -> bool:
+        if forecast.kind.requests[0] == ("cpu", 3000):
+            raise RuntimeError("three CPUs")
+        return renew(forecast, nodes)
+
+    monkeypatch.setattr(Forecast, "renew", picky)
+    async with closed_loop(tmp_path) as loop:
+        await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
+        for number, name in enumerate(("good", "after-a-restart")):
+            operator = await loop.start_operator(leader_elect=False)
+            if not number:
+                await loop.create_pod("poison", cpu=3)
+            await loop.create_pod(name, cpu=2)
+            await eventually(partial(_has_verdict, loop, name, "Admissible"))
+            await eventually(partial(_has_verdict, loop, "poison", "Unknown"))
+            counted = await metrics(operator)
+            series = 'numazones_operator_object_errors_total{error="RuntimeError",kind="Pod"}'
+            assert counted[series] >= 1
+            operator.stop()
+        events = [item for item in await loop.client.list(EVENTS) if item["reason"] == "Undecided"]
+        assert {item["involvedObject"]["name"] for item in events} == {"poison"}
+        assert "RuntimeError: three CPUs" in events[0]["message"]
+
+
+async def _has_verdict(loop: Loop, name: str, verdict: str) -> bool:
+    return await loop.verdict(name) == verdict
 
 
 async def test_each_problem_gets_one_event_from_the_replica_that_leads(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.held_room import with_held
 from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
-from numazones_operator.faults import of_node, of_pod
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.held_room import HeldRoom
 
@@ -161,7 +161,7 @@ class CurrentVerdicts:
         try:
             forecast.renew((node,))
         except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
-            forecast.leave_open(node.name, self._state.faults.take(of_node(node.name), error))
+            forecast.leave_open(node.name, self._state.faults.take(of_pod(forecast.kind.admission), error))
 
     def _known(self, kind: PodKind) -> _Known:
         known = self._kinds.get(kind)
