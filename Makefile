@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 SOURCES := numazones support exporter operator kubectl models lab docs/examples tests checks conftest.py tools
 PRESENT := $(wildcard $(SOURCES))
 
-.PHONY: help venv lock lint format types imports tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
+.PHONY: help venv lock lint format types imports style tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
   chart plugin clean
 
 help:  ## list the targets
@@ -29,7 +29,7 @@ lock:  ## renew requirements.txt from all pyproject.toml, and tools/audit-tools.
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file tools/audit-tools.txt tools/audit-tools.in
 
-lint: venv types imports  ## ruff, mypy, import contracts
+lint: venv types imports style  ## ruff, mypy, import contracts, style of texts
 	$(BIN)/ruff check $(PRESENT)
 	$(BIN)/ruff format --check $(PRESENT)
 
@@ -40,10 +40,13 @@ format: venv  ## let ruff rewrite what it can
 types: venv
 	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
-	  tools/sbom.py tools/wheels.py
+	  tools/sbom.py tools/style.py tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
+
+style: venv  ## words and phrases to rewrite in texts that people read; ARGS=--lower after corrections
+	$(BIN)/python -m tools.style $(ARGS)
 
 tools: venv  ## the programs that tests start, in .cache/tools
 	tools/test-tools "$(CURDIR)/.cache"

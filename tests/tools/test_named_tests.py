@@ -35,3 +35,14 @@ def test_a_page_names_only_tests_that_exist(page: Path) -> None:
     assert [test for name, test in named if test and test not in defined_in(FILES[name])] == []
     everywhere = {test for content in FILES.values() for test in defined_in(content)}
     assert set(re.findall(r"`(test_\w+)`", text)) - everywhere == set()
+
+
+def test_every_pytest_command_of_contributing_selects_a_test() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    commands = re.findall(r"pytest (\S+\.py)(?: -k (\w+))?$", text, re.MULTILINE)
+    assert any(word for _, word in commands)
+    assert [
+        (name, word)
+        for name, word in commands
+        if not any(word in test for test in defined_in(FILES[name])) and word not in name
+    ] == []
