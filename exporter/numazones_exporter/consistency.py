@@ -8,7 +8,6 @@ Restarting the kubelet often looks like the cure, and often keeps it from starti
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from numazones import cpuset
 from numazones.api.snapshot import is_strict
@@ -67,9 +66,7 @@ def _as_accepted(
     config: KubeletConfiguration, observation: Observation, hardware: Hardware
 ) -> KubeletConfiguration:
     """Return the configuration; a share of memory that the running kubelet has accepted is right."""
-    if config.kept_memory is None or not config.kept_memory.share or any(_memory(observation, hardware)):
-        return config
-    return replace(config, kept_memory=None)
+    return config if any(_memory(observation, hardware)) else config.accepted
 
 
 def _policies(observation: Observation) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ checked by each manager when it is set up (see ``startup``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numazones.apimachinery import quantity
@@ -124,6 +124,13 @@ class KubeletConfiguration:
             topology_manager_policy_options=_options(configuration, "topologyManagerPolicyOptions"),
             feature_gates=_gates(configuration),
         )
+
+    @property
+    def accepted(self) -> "KubeletConfiguration":
+        """The same of a kubelet that runs: it knows its memory to the byte, so a share of it has added up."""
+        if self.kept_memory is None or not self.kept_memory.share:
+            return self
+        return replace(self, kept_memory=None)
 
     def gate(self, name: str) -> bool:
         """Return whether a feature gate is on, by configuration or by default.

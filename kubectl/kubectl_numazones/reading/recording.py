@@ -243,7 +243,7 @@ class RecordedNode(NamedTuple):
             version,
             _machine(directory / TREE),
             replace(
-                KubeletConfiguration.from_api(configuration, version=version),
+                KubeletConfiguration.from_api(configuration, version=version).accepted,
                 workload_partitioning=is_partitioned(body),
             ),
             {

@@ -169,7 +169,7 @@ def test_files_of_1_37_are_written_so_that_older_kubelets_read_them(
     parse, dump = FORMATS[file]
     blocks = (Block(0b1, "memory", 1 << 30),)
     table = {"memory": MemoryTable(4 << 30, 0, 4 << 30, 1 << 30, 3 << 30)}
-    states = {
+    states: dict[str, Any] = {
         CPU_MANAGER_STATE: CPUManagerCheckpoint(
             "static",
             0b11,

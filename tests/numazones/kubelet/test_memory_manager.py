@@ -113,6 +113,14 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
     assert "2791728768 bytes" in rejected.value.cure
 
 
+def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:
+    """Of memory that the kernel counts otherwise for the machine than for its NUMA nodes."""
+    reserved = [{"numaNode": 0, "limits": {"memory": "2Gi"}}]
+    config = configuration(evictionHard={"memory.available": "5%"}, reservedMemory=reserved)
+    assert MemoryManager.start(config.accepted, machine()).static
+    assert configuration().accepted == configuration()
+
+
 @pytest.mark.parametrize(
     ("reserved", "matching"),
     [
