@@ -25,7 +25,8 @@ def as_allocated(body: Mapping[str, Any]) -> Mapping[str, Any]:
         found = [_allocated(one, shown.get(one.get("name"), {})) for one in spec.get(containers) or ()]
         if found != list(spec.get(containers) or ()):
             changed[containers] = found
-    whole = _allocated(spec, status)
+    # A kubelet of 1.36 shows the sum of any pod's containers there, not only of pod-level resources.
+    whole = _allocated(spec, status) if spec.get("resources") else spec
     if whole is not spec:
         changed["resources"] = whole["resources"]
     return {**body, "spec": {**spec, **changed}} if changed else body

@@ -69,3 +69,10 @@ def test_sidecars_and_whole_pods_have_allocated_amounts_too() -> None:
 def test_a_pod_that_has_what_it_wants_stays_the_same_object() -> None:
     body = pod(both(cpu="4"), allocatedResources={"cpu": "4"})
     assert as_allocated(body) is body
+
+
+def test_sums_in_the_status_add_no_pod_level_resources() -> None:
+    # As a kubelet of 1.36.2 writes the status of every pod.
+    body = pod(both(cpu="4"), allocatedResources={"cpu": "4"})
+    body["status"] |= {"allocatedResources": {"cpu": "4"}, "resources": both(cpu="4")}
+    assert as_allocated(body) is body
