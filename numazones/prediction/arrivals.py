@@ -4,8 +4,9 @@ Between the choice of a node and its kubelet's decision others may arrive sooner
 chosen, or go elsewhere. A kubelet serves a pod's containers one after the other with what it finds, so two
 pods that fit in one order may not fit in the other, and one that fits beside another may not fit without it.
 So a node is looked at in every state that it may be in when the next pod comes: with any of the pods that are
-on their way, in any order; with and without pods that are being deleted; and while the init containers of a
-pod still hold the memory that they give back when it starts. Pods of one kind are interchangeable, and states
+on their way, in any order; with and without pods that are being deleted, and wherever those are that came
+while others left; and while the init containers of a pod still hold the memory that they give back when it
+starts. Pods of one kind are interchangeable, and states
 that decide alike are counted once, so there are few; where there are too many, nothing is promised.
 """
 
@@ -122,6 +123,8 @@ class Arrivals:
     _groups: tuple[_Group, ...]
     _states: tuple[_State, ...]
     """All that it may be in; none: that cannot be told."""
+    _others: tuple[ClusterNode, ...] = ()
+    """The node as it may be as well, where it is not certain on which NUMA nodes pods are."""
     _answers: dict[PodKind, bool] = field(default_factory=dict)
     _further: dict[PodKind, tuple[tuple[_Group, ...], tuple[_State, ...]] | None] = field(
         default_factory=dict
@@ -129,13 +132,21 @@ class Arrivals:
     """Groups and states with one more pod of a kind; None: somebody would be rejected."""
 
     @classmethod
-    def of(cls, node: ClusterNode, coming: Iterable[ClusterPod], *, by_namespace: bool = False) -> "Arrivals":
+    def of(
+        cls,
+        node: ClusterNode,
+        coming: Iterable[ClusterPod],
+        *,
+        others: tuple[ClusterNode, ...] = (),
+        by_namespace: bool = False,
+    ) -> "Arrivals":
         """Return a node with the pods that may come to it.
 
         Nothing is promised to those among them that it may reject, and nothing to anybody beside one that
-        cannot be read. ``by_namespace``: as for ``Kind.of``.
+        cannot be read. ``others``: the same node in other states that it may be in; ``by_namespace``: as for
+        ``Kind.of``.
         """
-        found = cls(node, (), _initial_states(node))
+        found = cls(node, (), _initial_states(node, others), others)
         for pod in coming:
             found = found.with_pod(pod, by_namespace=by_namespace)
         return found
@@ -147,7 +158,7 @@ class Arrivals:
             PodKind.of(pod, by_namespace=by_namespace),
         )
         further = None if kind is None else self._with(kind) or self._explore(kind, sure=False)
-        return Arrivals(node, *(further or ((), ())))
+        return Arrivals(node, *(further or ((), ())), self._others)
 
     def admits(self, kind: PodKind) -> bool:
         """Return whether a pod of a kind is admitted whenever it comes, and so are those on their way."""
@@ -167,9 +178,14 @@ class Arrivals:
         What that frees may lead a kubelet to give a pod's first container CPUs of a NUMA node that has too
         few for the next one; a pod that is served as a whole only gains.
         """
-        placement = self.node.known
+        if len(kind.admission.containers) == 1:
+            return True
+        return all(self._admits_without_any_on(kind, node) for node in (self.node, *self._others))
+
+    def _admits_without_any_on(self, kind: PodKind, node: ClusterNode) -> bool:
+        placement = node.known
         state = None if placement is None else placement.kubelet
-        if placement is None or state is None or len(kind.admission.containers) == 1:
+        if placement is None or state is None:
             return True
         if (
             state.config.topology_manager_scope != SCOPE_CONTAINER
@@ -219,10 +235,10 @@ class Arrivals:
         return groups, tuple(known.values())
 
 
-def _initial_states(node: ClusterNode) -> tuple[_State, ...]:
+def _initial_states(node: ClusterNode, others: tuple[ClusterNode, ...]) -> tuple[_State, ...]:
     """The states of a node that nobody is on the way to; none: that cannot be told."""
-    placement = node.known
-    if placement is None:
+    placements = [one.known for one in (node, *others)]
+    if None in placements:
         return ()
     possible: list[_Change] = []
     for pod in node.pods.values():
@@ -233,9 +249,12 @@ def _initial_states(node: ClusterNode) -> tuple[_State, ...]:
             held = replace(pod.admission, uid=pod.kubelet_uid)
             possible += [_Change(held.uid, leaves=False, pod=held)] if starts else []
             possible += [_Change(held.uid, leaves=True, pod=held)] if pod.deleting else []
-    changes = frozenset(change for change in possible if change.matters(placement))
     known: dict[Hashable, _State] = {}
-    new = [_State.of((), changes, placement)]
+    new = [
+        _State.of((), frozenset(change for change in possible if change.matters(one)), one)
+        for one in placements
+        if one is not None
+    ]
     while new:
         state = new.pop()
         if state.key in known:

@@ -15,6 +15,9 @@ HELD_ROOM: Final = "HeldRoom"
 NOT_MIRRORED: Final = "NodeNotFound"
 """Reason of a node that a scheduler names and that is not known."""
 
+PODS_LEAVE: Final = "PodsLeave"
+"""Reason of a node that so many pods leave that there are too many states that it may be in."""
+
 
 def scheduler_reason(verdict: NodeVerdict) -> str:
     """Return the reason of a node that does not admit a pod."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
@@ -39,6 +40,14 @@ Clock = Callable[[], float]
 _REMEMBERED_CHANGES = 10_000
 _AT_ONCE = 100
 """So many nodes are looked at in less than a millisecond."""
+
+
+class _Alternatives(NamedTuple):
+    """A node in every state that its kubelet may have, and what they were made from."""
+
+    current: ClusterNode
+    gone: frozenset[str]
+    nodes: tuple[ClusterNode, ...] | None
 
 
 class ClusterState:
@@ -69,8 +78,8 @@ class ClusterState:
         self._beyond = ModelInputs(settings=settings or {})
         self._records: dict[str, NodeRecord] = {}
         self._current: dict[str, ClusterNode] = {}
-        self._without: dict[str, tuple[ClusterNode | None, frozenset[str], ClusterNode | None]] = {}
-        """Node → as it is with pods that leave, which these are, and as it is without them."""
+        self._alternatives: dict[tuple[str, bool], _Alternatives] = {}
+        """By name, and whether pods that leave are told apart."""
         self._left: set[str] = set()
         """Nodes that pods leave, or have left while others may have come."""
         self._elsewhere: set[str] = set()
@@ -168,22 +177,31 @@ class ClusterState:
                 return None
             return replace(node, pods=dict(record.pods), placement=Unknown(UNDECIDED, problem))
 
-    def without_leavers(self, name: str) -> ClusterNode | None:
-        """Return a node as its kubelet most likely finds it now; None where that is ``node``."""
-        record = self._records.get(name)
-        now = self._clock()
-        if record is None or not record.is_ambiguous(now):
-            self._without.pop(name, None)
-            return None
-        leavers = record.leavers(now)
-        known = self._without.get(name)
-        if known is None or known[0] is not self.node(name) or known[1] != leavers:
-            known = self._without[name] = (self.node(name), leavers, self.as_found(name))
-        return known[2]
+    def alternatives(self, name: str, *, apart: bool) -> tuple[ClusterNode, ...] | None:
+        """Return a node in every state that its kubelet may have; none: ``node`` alone; None: too many.
+
+        Pods that are being deleted may have gone or not, and pods that came meanwhile may have found their
+        room or not. ``apart``: take any of those that have not ended for gone; else all or none.
+        """
+        record, current, now = self._records.get(name), self.node(name), self._clock()
+        if record is None or current is None or not record.since.may_be_ambiguous:
+            return ()
+        gone = record.gone(now)
+        known = self._alternatives.get((name, apart))
+        if known is None or known.current is not current or known.gone != gone:
+            nodes = None
+            try:
+                nodes = record.alternatives(
+                    current, now, settle=self._settle, beyond=self._beyond, apart=apart
+                )
+            except Exception as error:  # noqa: BLE001 - it concerns this node alone
+                self.faults.take(of_node(name), error)
+            known = self._alternatives[name, apart] = _Alternatives(current, gone, nodes)
+        return known.nodes
 
     @property
     def left_by_pods(self) -> Collection[str]:
-        """Nodes of which ``without_leavers`` may return one; of all others it returns None."""
+        """Nodes that may have ``alternatives``; all others have none."""
         return self._left
 
     @property
@@ -279,10 +297,11 @@ class ClusterState:
 
     def _touch(self, name: str) -> None:
         self._current.pop(name, None)
-        self._without.pop(name, None)
+        for apart in (False, True):
+            self._alternatives.pop((name, apart), None)
         self.version += 1
         self._touched.append(name)
-        self._note_leavers(name)
+        self._note_departures(name)
         record = self._records.get(name)
         if record is not None and record.other.known:
             self._elsewhere.add(name)
@@ -296,7 +315,7 @@ class ClusterState:
         self.changed_nodes.setdefault(name, self._clock())
         self.changed.set()
 
-    def _note_leavers(self, name: str) -> None:
+    def _note_departures(self, name: str) -> None:
         """Note whether pods leave a node; whoever asks about thousands looks at these nodes only."""
         record = self._records.get(name)
         if record is not None and record.since.may_be_ambiguous:
@@ -424,4 +443,4 @@ class ClusterState:
             self._touch(new.node)
         else:
             self._current.pop(new.node, None)
-            self._note_leavers(new.node)
+            self._note_departures(new.node)

@@ -7,6 +7,7 @@ happened since (``since_snapshot``) played over it.
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from numazones.api.claimed_devices import ClaimedDevices, claimed_devices
 from numazones.api.numazone import NUMAZone
@@ -144,13 +145,13 @@ class NodeRecord:
         if self.other.contradicted(now, settle=settle):
             return True
         if current is not None and isinstance(current.placement, Unknown) and current.placement.awaited:
-            doubt = self.doubt(now, settle=settle)
-            return doubt is None or not doubt.awaited
+            why_unknown = self.why_unknown(now, settle=settle)
+            return why_unknown is None or not why_unknown.awaited
         if current is not None and isinstance(current.placement, Unknown) and current.placement.unseen:
             return not self._exporter_is_expected(now)
         if current is None or current.state is None or current.approximate:
             return False
-        return self.doubt(now, settle=settle) is not None
+        return self.why_unknown(now, settle=settle) is not None
 
     # Taking in; each returns whether what the node says may have changed
 
@@ -342,7 +343,7 @@ class NodeRecord:
             self.unmirrored.remove(uid)
             del self.pods[uid]
 
-    def doubt(self, now: float, *, settle: float) -> Unknown | None:
+    def why_unknown(self, now: float, *, settle: float) -> Unknown | None:
         """Return why the zones cannot be relied on at this moment, or None; ``settle`` in seconds."""
         if self.trouble is not None:
             settling = self.troubled_since is not None and now - self.troubled_since < settle
@@ -396,17 +397,13 @@ class NodeRecord:
             awaited=True,
         )
 
-    def is_ambiguous(self, now: float) -> bool:
-        """Return whether ``as_found`` may differ: pods leave, or have left while others came."""
-        return bool(len(self.since)) and (bool(self.since.leavers(self.state, now)) or self.since.overtaken())
-
-    def leavers(self, now: float) -> frozenset[str]:
+    def gone(self, now: float) -> frozenset[str]:
         """UIDs, as the kubelet knows them, of pods being deleted that are believed to have ended."""
-        return self.since.leavers(self.state, now) if len(self.since) else frozenset()
+        return self.since.believed_gone(self.state, now) if len(self.since) else frozenset()
 
     def current(self, now: float, *, settle: float, beyond: ModelInputs) -> ClusterNode | None:
         """Return the node as predictions take it; None while there is no Node object."""
-        return self._as_known(now, settle=settle, beyond=beyond, leavers=None)
+        return self._as_known(now, settle=settle, beyond=beyond, gone=None)
 
     def as_found(self, now: float, *, settle: float, beyond: ModelInputs) -> ClusterNode | None:
         """Return the node as its kubelet most likely finds it now.
@@ -414,30 +411,58 @@ class NodeRecord:
         That is without pods that leave, that zones show no more, or that are rejected. What a rejected pod
         was given stays in zones until the next admission, which frees it first.
         """
-        leavers = self.since.leavers(self.state, now) | self.vanished | self.rejected
-        return self._as_known(now, settle=settle, beyond=beyond, leavers=leavers)
+        gone = self.gone(now) | self.vanished | self.rejected
+        return self._as_known(now, settle=settle, beyond=beyond, gone=gone)
+
+    def alternatives(
+        self, current: ClusterNode, now: float, *, settle: float, beyond: ModelInputs, apart: bool
+    ) -> tuple[ClusterNode, ...] | None:
+        """Return the node in every state that its kubelet may have; none: ``current`` alone; None: too many.
+
+        ``apart``: as for ``SinceSnapshot.possible_states``.
+        """
+        if not self.since.may_be_ambiguous:
+            return ()
+        if self.other.shown_by(current):
+            found = self.as_found(now, settle=settle, beyond=beyond)
+            return () if found is None else (found,)
+        why_unknown = self.why_unknown(now, settle=settle)
+        approximate = self.topology is not None and (why_unknown is not None or self.state is None)
+        base = self.topology if approximate else self.state
+        if base is None:
+            return ()
+        running = {pod.kubelet_uid for pod in self.pods.values() if pod.acknowledged}
+        try:
+            states = self.since.possible_states(
+                reduce(remove, sorted(self.rejected), base), running=running, apart=apart
+            )
+        except NumazonesError as error:
+            return (current.with_placement(Unknown(UNDECIDED, str(error))),)
+        placements = [KubeletPlacement(state, approximate) for state in states]
+        known = current.placement
+        if isinstance(known, Unknown):
+            return tuple(current.with_placement(replace(known, believed=one)) for one in placements) or None
+        return tuple(map(current.with_placement, placements)) or None
 
     def _as_known(
-        self, now: float, *, settle: float, beyond: ModelInputs, leavers: frozenset[str] | None
+        self, now: float, *, settle: float, beyond: ModelInputs, gone: frozenset[str] | None
     ) -> ClusterNode | None:
         if self.node is None:
             return None
-        node = self.node.with_pods(
-            pod for pod in self.pods.values() if pod.kubelet_uid not in (leavers or ())
-        )
-        doubt = self.doubt(now, settle=settle)
+        node = self.node.with_pods(pod for pod in self.pods.values() if pod.kubelet_uid not in (gone or ()))
+        why_unknown = self.why_unknown(now, settle=settle)
         if self.other.shown_by(node):
             beneath = None
-            if doubt is None and self.state is not None:
-                beneath = self._placement(self.state, leavers, approximate=False)
+            if why_unknown is None and self.state is not None:
+                beneath = self._placement(self.state, gone, approximate=False)
             return self._with_other_model(node, beneath, now, settle=settle, beyond=beyond)
-        if doubt is None and self.state is not None:
-            return node.with_placement(self._placement(self.state, leavers, approximate=False))
+        if why_unknown is None and self.state is not None:
+            return node.with_placement(self._placement(self.state, gone, approximate=False))
         if self.topology is not None:
-            return node.with_placement(self._placement(self.topology, leavers, approximate=True))
+            return node.with_placement(self._placement(self.topology, gone, approximate=True))
         if not self.reports and self.topology_trouble is not None:
-            doubt = self.topology_trouble
-        return node.with_placement(self._unknown(doubt or NO_ZONES, leavers, now))
+            why_unknown = self.topology_trouble
+        return node.with_placement(self._unknown(why_unknown or NO_ZONES, gone, now))
 
     def _with_other_model(
         self,
@@ -462,11 +487,11 @@ class NodeRecord:
         except NumazonesError as error:
             return node.with_placement(Unknown(UNDECIDED, str(error)))
 
-    def _unknown(self, doubt: Unknown, leavers: frozenset[str] | None, now: float) -> Unknown:
-        """The doubt, with what the kubelet would say if the last zones were right."""
-        believed = None if self.state is None else self._placement(self.state, leavers, approximate=False)
+    def _unknown(self, why_unknown: Unknown, gone: frozenset[str] | None, now: float) -> Unknown:
+        """The reason, with what the kubelet would say if the last zones were right."""
+        believed = None if self.state is None else self._placement(self.state, gone, approximate=False)
         return replace(
-            doubt,
+            why_unknown,
             believed=None if isinstance(believed, Unknown) else believed,
             refused=frozenset(self.refused),
             unseen=self.state is None and self._exporter_is_expected(now),
@@ -478,11 +503,11 @@ class NodeRecord:
         return started or not self.is_silent(now)
 
     def _placement(
-        self, state: Node, leavers: frozenset[str] | None, *, approximate: bool
+        self, state: Node, gone: frozenset[str] | None, *, approximate: bool
     ) -> KubeletPlacement | Unknown:
         """Return what the kubelet decides from after the events since its zones were written."""
         try:
-            state = self.since.replay(state, leavers=leavers)
+            state = self.since.replay(state, gone=gone)
             for uid in sorted(self.rejected):
                 state = remove(state, uid)
             return KubeletPlacement(state, approximate)

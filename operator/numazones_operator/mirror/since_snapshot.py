@@ -12,16 +12,19 @@ node, and so may those that came beside it (``guesses``), until newer zones come
 
 A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
 it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Who
-asks what a kubelet will say now believes in the end of such a pod (``leavers``); who promises room to others
-does not (``replay``). Most containers stop when they are told to, so the belief needs no evidence at first;
-later it holds only for pods that the zones do not show. Zones that show a later pod beside it refute it.
+asks what a kubelet will say now believes in the end of such a pod (``believed_gone``). Most containers stop
+when they are told to, so the belief needs no evidence at first; later it holds only for pods that the zones
+do not show. Zones that show a later pod beside it refute it.
 
 Once such a pod has ended it is not known, until zones come, whether the pods that were bound meanwhile found
-its room free or taken, and so where they are: ``replay`` gives one answer, and with ``leavers`` the other.
+its room free or taken, and so where they are. The same goes for a pod that ended by itself, whose status came
+just after others were bound. ``replay`` gives the likeliest state, ``possible_states`` all of them: who
+promises room to others needs it in each.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.admission import admit, remove
@@ -35,7 +38,12 @@ _REMEMBERED = 900.0
 """Seconds for which an ended pod is remembered because others were bound while it was there."""
 _PROMPT = 5.0
 """Seconds for which a pod that the zones show is believed to have ended once its deletion was asked for."""
+_LATE = 5.0
+"""Seconds by which the status of a pod that ended by itself may be late."""
 _NEVER = (0, "", "")
+
+MAX_STATES = 32
+"""As many states of a node are told apart; of more nothing is promised."""
 
 
 @dataclass(slots=True)
@@ -54,8 +62,10 @@ class _Event:
     """Its deletion was asked for."""
     refuted: bool = False
     """Whether zones have shown it beside a pod that was bound after its deletion was asked for."""
+    asked: tuple[int, str, str] | None = None
+    """Of an end: when the deletion was asked for; None where it was not."""
     left: tuple[int, str, str] | None = None
-    """Of an end: when the deletion was asked for; None where it was not, or zones have refuted that."""
+    """The same; None also where zones have refuted that the pod left at once."""
     guessed: bool = False
     """Whether it was bound before this process looked, or beside such a pod that the zones lack."""
 
@@ -102,9 +112,10 @@ class SinceSnapshot:
         """Take in a pod's end."""
         uid = pod.kubelet_uid
         leaving = [event for event in self._events if event.leaves and event.uid == uid]
+        asked = next((event.order for event in leaving), None)
         left = next((event.order for event in leaving if not event.refuted), None)
         self.left(pod)
-        self._events.append(_Event((sequence, "", ""), uid, None, now, left=left))
+        self._events.append(_Event((sequence, "", ""), uid, None, now, asked=asked, left=left))
 
     def admitted_after_all(self, pod: ClusterPod) -> None:
         """Take in that the kubelet runs a pod that the model rejected."""
@@ -194,10 +205,13 @@ class SinceSnapshot:
 
     @property
     def may_be_ambiguous(self) -> bool:
-        """Return whether there are events of pods that leave, or have left after a request to delete them."""
-        return any(event.leaves or event.left is not None for event in self._events)
+        """Return whether pods leave, or have left just before or after others were admitted."""
+        if any(event.leaves for event in self._events):
+            return True
+        bound = [event for event in self._events if event.admission is not None]
+        return any(_may_precede(one, other) for one in self._events if one.ends for other in bound)
 
-    def leavers(self, state: Node | None, now: float) -> frozenset[str]:
+    def believed_gone(self, state: Node | None, now: float) -> frozenset[str]:
         """UIDs, as the kubelet knows them, of pods believed to have ended; ``state`` is that of the zones."""
         return frozenset(
             event.uid
@@ -209,28 +223,20 @@ class SinceSnapshot:
             )
         )
 
-    def overtaken(self) -> bool:
-        """Return whether pods were bound between the request to delete a pod and its end."""
-        bound = [event.order for event in self._events if event.admission is not None and not event.rejected]
-        return any(
-            event.left is not None and any(event.left < order < event.order for order in bound)
-            for event in self._events
-        )
-
-    def replay(self, state: Node, *, leavers: frozenset[str] | None = None) -> Node:
+    def replay(self, state: Node, *, gone: frozenset[str] | None = None) -> Node:
         """Return the state after all events.
 
         Args:
             state: that of the zones.
-            leavers: pods being deleted that have gone, and then pods that have ended did so as soon as
+            gone: pods being deleted that have gone, and then pods that have ended did so as soon as
                 their deletion was asked for; None: they held what they had until they were seen to end.
 
         Raises:
             NumazonesError: the model gives no verdict on one of the pods.
         """
-        promptly = leavers is not None
+        promptly = gone is not None
         for event in sorted(self._events, key=lambda each: (promptly and each.left) or each.order):
-            if event.ends or (event.leaves and event.uid in (leavers or ())):
+            if event.ends or (event.leaves and event.uid in (gone or ())):
                 state = remove(state, event.uid)
             elif event.admission is None or event.rejected or state.holds(event.uid):
                 continue
@@ -238,6 +244,74 @@ class SinceSnapshot:
                 # Zones will show it before its init containers have ended and given their memory back.
                 state = admit(state, event.admission).fresh
         return state
+
+    def possible_states(
+        self, state: Node, *, running: Collection[str] = (), apart: bool = True
+    ) -> tuple[Node, ...]:
+        """Return every state that the node may be in after all events; none: there are too many.
+
+        Args:
+            state: that of the zones.
+            running: UIDs, as the kubelet knows them, of pods that it runs, and so has admitted.
+            apart: take any of the pods that have not ended for gone after the last event; else all or none.
+
+        Raises:
+            NumazonesError: the model gives no verdict on one of the pods.
+        """
+        states = [state]
+        for event in self._events:
+            if event.ends:
+                states = _distinct(remove(one, event.uid) for one in states)
+            elif event.admission is not None:
+                before = (one.uid for one in self._events if _may_precede(one, event))
+                states = [_admitted(one, event) for one in _with_and_without(states, before)]
+                if event.uid in running:  # it was admitted, so what would have rejected it was not so
+                    states = [one for one in states if _holds_its_share(one, event)] or states
+                states = _distinct(states)
+            if len(states) > MAX_STATES:
+                return ()
+        leaving = [event.uid for event in self._events if event.leaves]
+        if apart:
+            states = _with_and_without(states, leaving)
+        else:
+            states = _distinct([*states, *(reduce(remove, leaving, one) for one in states)])
+        return () if len(states) > MAX_STATES else tuple(states)
+
+
+def _may_precede(leaving: _Event, bound: _Event) -> bool:
+    """Return whether a pod may have left before another was admitted, though its end was not seen by then."""
+    if leaving.leaves or leaving.asked is not None:
+        asked = leaving.asked or leaving.order
+        return asked < bound.order and (leaving.leaves or bound.order < leaving.order)
+    return leaving.ends and bound.order < leaving.order and leaving.at - bound.at <= _LATE
+
+
+def _admitted(state: Node, event: _Event) -> Node:
+    """Return a state after the kubelet decided on a pod that was bound."""
+    if event.admission is None or state.holds(event.uid) or not binds(event.admission, state):
+        return state
+    return admit(state, event.admission).fresh
+
+
+def _holds_its_share(state: Node, event: _Event) -> bool:
+    return event.admission is None or state.holds(event.uid) or not binds(event.admission, state)
+
+
+def _with_and_without(states: list[Node], uids: Iterable[str]) -> list[Node]:
+    """Return the states with any of the pods gone; more than ``MAX_STATES`` of them are not all."""
+    for uid in uids:
+        if len(states) > MAX_STATES:
+            break
+        states = _distinct([*states, *(remove(one, uid) for one in states)])
+    return states
+
+
+def _distinct(states: Iterable[Node]) -> list[Node]:
+    found: list[Node] = []
+    for state in states:
+        if state not in found:
+            found.append(state)
+    return found
 
 
 def binds(pod: Pod, node: Node) -> bool:

@@ -373,8 +373,11 @@ class AdmissionGates:
 
     def _has_room(self, kind: PodKind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
         """Return whether a node admits a pod, whichever of those on their way to it come, in any order."""
-        held = this.held.get(node.name, ())
-        arrivals = self._arrivals.at(node, held, by_namespace=self.state.namespaces_matter)
+        held, others = this.held.get(node.name, ()), self.state.alternatives(node.name, apart=False)
+        if others is None:
+            return False
+        by_namespace = self.state.namespaces_matter
+        arrivals = self._arrivals.at(node, held, others=others, by_namespace=by_namespace)
         return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
 
     def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:

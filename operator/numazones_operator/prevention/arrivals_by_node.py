@@ -9,6 +9,7 @@ from numazones.prediction.arrivals import Arrivals
 
 class _Known(NamedTuple):
     node: ClusterNode
+    others: tuple[ClusterNode, ...]
     coming: tuple[ClusterPod, ...]
     arrivals: Arrivals
 
@@ -23,15 +24,27 @@ class ArrivalsByNode:
         """Forget all nodes."""
         self._known.clear()
 
-    def at(self, node: ClusterNode, coming: Sequence[ClusterPod], *, by_namespace: bool = False) -> Arrivals:
-        """Return a node with the pods on their way to it; ``by_namespace`` as for ``Kind.of``."""
+    def at(
+        self,
+        node: ClusterNode,
+        coming: Sequence[ClusterPod],
+        *,
+        others: tuple[ClusterNode, ...] = (),
+        by_namespace: bool = False,
+    ) -> Arrivals:
+        """Return a node with the pods on their way to it; the rest as for ``Arrivals.of``."""
         known = self._known.get(node.name)
-        if known is None or known.node is not node or not _begins(coming, known.coming):
-            known = _Known(node, (), Arrivals.of(node, ()))
+        if (
+            known is None
+            or known.node is not node
+            or known.others is not others
+            or not _begins(coming, known.coming)
+        ):
+            known = _Known(node, others, (), Arrivals.of(node, (), others=others))
         arrivals = known.arrivals
         for pod in coming[len(known.coming) :]:
             arrivals = arrivals.with_pod(pod, by_namespace=by_namespace)
-        self._known[node.name] = _Known(node, tuple(coming), arrivals)
+        self._known[node.name] = _Known(node, others, tuple(coming), arrivals)
         return arrivals
 
 

@@ -3,7 +3,8 @@
 The scheduler preempts only for pods that it is asked about, and a gated pod it is not. So a pod that is more
 important than others is released to a node on which the scheduler's own choice of victims makes room that the
 node's kubelet finds, too; where it would evict in vain, the pod goes on waiting. Of several nodes the one is
-taken that the scheduler would take. Whoever waits for a few seconds only is not worth anybody's eviction.
+taken that the scheduler would take; nodes that pods leave anyway are left out. Who waits for a few seconds
+only is not worth anybody's eviction.
 """
 
 import asyncio
@@ -53,7 +54,8 @@ class PreemptingPods:
             if time.monotonic() - started > _SLICE:
                 await asyncio.sleep(0)
                 started = time.monotonic()
-            node = None if name in held or not self._may_go(pod, name) else self._state.node(name)
+            barred = name in held or name in self._state.left_by_pods or not self._may_go(pod, name)
+            node = None if barred else self._state.node(name)
             if node is not None and (here := useful_victims(pod, node, budgets)) is not None:
                 found.append(here)
         choice = best(found)

@@ -168,6 +168,7 @@ def test_no_node_that_pods_leave_is_missing_among_those_to_look_at(
             there[about] = replace(pod(about, cpu="2", **now), deleting=step == "delete")
             setting.state.pods.put(there[about])
         for node in setting.state.all_nodes():
-            event("left by pods" if setting.state.without_leavers(node.name) is not None else "as it is")
-            if setting.state.without_leavers(node.name) is not None:
+            alternatives = setting.state.alternatives(node.name, apart=True)
+            event("left by pods" if alternatives else "as it is")
+            if alternatives != ():
                 assert node.name in setting.state.left_by_pods

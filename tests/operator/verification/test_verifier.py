@@ -259,13 +259,13 @@ def test_a_pod_that_is_being_deleted_holds_what_it_has_unless_its_end_is_believe
     events.leave("first")
     events.bind("second", 20)
     assert events.since.replay(state).holds("uid-first")
-    leavers = events.since.leavers(state, now=1.0)
-    assert leavers == {"uid-first"}
-    found = events.since.replay(state, leavers=leavers)
+    gone = events.since.believed_gone(state, now=1.0)
+    assert gone == {"uid-first"}
+    found = events.since.replay(state, gone=gone)
     assert (found.holds("uid-first"), found.holds("uid-second")) == (False, True)
     # What a later pod got stays its own, whatever becomes of the belief.
     events.end("first")
-    assert events.since.leavers(state, now=1.0) == frozenset()
+    assert events.since.believed_gone(state, now=1.0) == frozenset()
     assert events.since.replay(state).holds("uid-second")
 
 
@@ -274,16 +274,16 @@ def test_nobody_believes_for_long_that_a_pod_has_ended_against_what_zones_show()
     events = Events()
     events.leave("first", now=10.0)
     events.since.settle(state, now=11.0)  # these zones may have been read before
-    assert events.since.leavers(state, now=15.0) == {"uid-first"}
-    assert events.since.leavers(state, now=15.1) == frozenset()
-    assert events.since.leavers(STRICT, now=99.0) == {"uid-first"}  # its status is late
+    assert events.since.believed_gone(state, now=15.0) == {"uid-first"}
+    assert events.since.believed_gone(state, now=15.1) == frozenset()
+    assert events.since.believed_gone(STRICT, now=99.0) == {"uid-first"}  # its status is late
 
     events.bind("second", 20)
     both = taken(state, "second")
     assert both.holds("uid-second")
     events.since.settle(both, now=12.0)
-    assert events.since.leavers(both, now=12.0) == frozenset()
-    assert events.since.leavers(taken(STRICT, "second"), now=12.0) == {"uid-first"}
+    assert events.since.believed_gone(both, now=12.0) == frozenset()
+    assert events.since.believed_gone(taken(STRICT, "second"), now=12.0) == {"uid-first"}
 
 
 def test_where_pods_are_that_were_bound_while_another_left_is_told_in_both_ways_until_zones_show_it() -> None:
@@ -292,24 +292,25 @@ def test_where_pods_are_that_were_bound_while_another_left_is_told_in_both_ways_
     events.leave("first")
     events.bind("second", 20)
     events.end("first")
-    assert events.since.overtaken()
-    beside, after = (events.since.replay(state, leavers=leavers) for leavers in (None, frozenset[str]()))
+    assert bool(events.since.may_be_ambiguous)
+    beside, after = (events.since.replay(state, gone=gone) for gone in (None, frozenset[str]()))
     assert beside != after
     assert beside == remove(taken(state, "second"), "uid-first")
     assert after == taken(STRICT, "second")
+    assert set(map(repr, events.since.possible_states(state))) == {repr(beside), repr(after)}
     # Zones that show one beside the other, or one alone, decide.
     for shown in (taken(state, "second"), taken(STRICT, "second")):
         events.since.settle(shown, now=1.0)
-        assert not events.since.overtaken()
-        assert events.since.replay(shown) == events.since.replay(shown, leavers=frozenset())
+        assert not events.since.may_be_ambiguous
+        assert events.since.replay(shown) == events.since.replay(shown, gone=frozenset())
 
 
-def test_a_pod_that_nobody_came_beside_leaves_no_doubt() -> None:
+def test_a_pod_that_nobody_came_beside_leaves_one_state() -> None:
     events = Events()
     events.leave("first")
     events.end("first")
     events.bind("second", 20)
-    assert not events.since.overtaken()
+    assert not events.since.may_be_ambiguous
 
 
 def test_ended_pods_are_remembered_for_what_was_bound_beside_them_while_zones_stay_away() -> None:

@@ -22,7 +22,7 @@ from numazones.prediction.forecast import (
     ask,
 )
 from numazones.prediction.held_room import with_held
-from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED
+from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED, PODS_LEAVE
 from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.held_room import HeldRoom
@@ -33,6 +33,13 @@ _SLICE = 0.02
 
 _MISSING = NodeVerdict(
     NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
+)
+_UNSETTLED = NodeVerdict(
+    NodeAnswer.UNKNOWN,
+    UNKNOWN_SOURCE,
+    ((PODS_LEAVE, "many pods leave, so its state cannot be told until some have ended"),),
+    model=None,
+    awaited=True,
 )
 _HELD = NodeVerdict(NodeAnswer.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
 
@@ -47,8 +54,8 @@ class _Known:
 
     forecast: Forecast
     version: int = NEVER
-    without_leavers: dict[str, tuple[ClusterNode, NodeVerdict]] = field(default_factory=dict)
-    """Node from which pods leave → as it is without them, and its verdict then."""
+    alternatives: dict[str, tuple[tuple[ClusterNode, ...], list[NodeVerdict]]] = field(default_factory=dict)
+    """Node that pods leave → in every state that its kubelet may have, and its verdicts then."""
 
 
 class CurrentVerdicts:
@@ -84,7 +91,7 @@ class CurrentVerdicts:
                     found[name] = _unreadable(replace(pod, problem=problem))
         for name in self._state.left_by_pods:
             if name in found:
-                found[name] = self._unless_spoilt(kind, name, found[name], held.get(name, ()))
+                found[name] = self._in_every_state(kind, name, found[name], held.get(name, ()))
         return found
 
     def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
@@ -95,30 +102,30 @@ class CurrentVerdicts:
         """Return the verdict of one node with room held for others, decided now."""
         kind = self._kind(pod)
         verdict = self.at(pod, self._state.node(name), held)
-        return verdict if kind is None else self._unless_spoilt(kind, name, verdict, held)
+        return verdict if kind is None else self._in_every_state(kind, name, verdict, held)
 
-    def _unless_spoilt(
+    def _in_every_state(
         self, kind: PodKind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
     ) -> NodeVerdict:
-        """Return the verdict, or that of the node without pods that leave, where they take their room along.
+        """Return the verdict, or a worse one of another state that the node's kubelet may have.
 
         What becomes free may lead a kubelet to give a pod's first container CPUs of a NUMA node that has
         none left for the next one, and what became free may have led it to put later pods elsewhere. Pods
-        that leave may have gone or not: a node must admit in either case, and one of unknown state must not
-        be known to reject in either.
+        that leave may have gone or not: a node must admit in every case, and one of unknown state must not
+        be known to reject in any. A pod of one container only gains by what becomes free.
         """
         if verdict.standing is NodeAnswer.REJECTS or verdict.would_reject:
             return verdict
-        node = self._state.without_leavers(name)
-        if node is None:
-            return verdict
-        asked = self._known(kind).without_leavers
-        if name not in asked or asked[name][0] is not node:
-            asked[name] = (node, ask(kind, node))
-        after = _beside(kind, node, asked[name][1], held)
+        nodes = self._state.alternatives(name, apart=len(kind.admission.containers) > 1)
+        if nodes is None:
+            return _UNSETTLED
+        asked = self._known(kind).alternatives
+        if name not in asked or asked[name][0] is not nodes:
+            asked[name] = (nodes, [ask(kind, node) for node in nodes])
+        verdicts = [_beside(kind, *pair, held) for pair in zip(nodes, asked[name][1], strict=True)]
         if verdict.standing is NodeAnswer.UNKNOWN:
-            return replace(verdict, would_reject=after.would_reject)
-        return verdict if after.standing is NodeAnswer.ADMITS else after
+            return replace(verdict, would_reject=any(one.would_reject for one in verdicts))
+        return next((one for one in verdicts if one.standing is not NodeAnswer.ADMITS), verdict)
 
     def at(self, pod: ClusterPod, node: ClusterNode | None, held: Sequence[ClusterPod]) -> NodeVerdict:
         """Return the verdict of a node as it is given, with room held for others."""
@@ -146,7 +153,7 @@ class CurrentVerdicts:
             version, started = self._state.version, time.monotonic()
             for name in self._state.changed_since(known.version):
                 node = self._state.node(name)
-                known.without_leavers.pop(name, None)
+                known.alternatives.pop(name, None)
                 if node is None:
                     known.forecast.forget(name)
                 else:

@@ -12,8 +12,8 @@ from numazones.kubelet.admission import admit
 from numazones.prediction.held_room import ArrivalPath
 from numazones_client import Unreachable
 from numazones_client.errors import Request
-from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import ZoneReport
+from numazones_operator.mirror.node_record import NodeRecord
 from numazones_operator.prevention.extender import extender as extender_module
 from numazones_operator.prevention.extender import messages
 from numazones_operator.prevention.extender.binding import BOUND
@@ -353,13 +353,13 @@ async def test_nodes_without_their_leaving_pods_are_made_once_until_they_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
-    as_found = ClusterState.as_found
+    alternatives = NodeRecord.alternatives
 
-    def counted(state: ClusterState, name: str) -> ClusterNode | None:
-        made.append(name)
-        return as_found(state, name)
+    def counted(record: NodeRecord, *given: Any, **options: Any) -> tuple[ClusterNode, ...] | None:
+        made.append(record.name)
+        return alternatives(record, *given, **options)
 
-    monkeypatch.setattr(ClusterState, "as_found", counted)
+    monkeypatch.setattr(NodeRecord, "alternatives", counted)
     names = ["a", "b"]
     cluster = Cluster(*names)
     for name in names:
