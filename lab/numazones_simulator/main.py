@@ -111,7 +111,7 @@ class _DemoSettings(NamedTuple):
 @_PROMETHEUS
 @_SERVE
 def demo(directory: Path | None, *, recorded: bool, **chosen: Any) -> None:
-    """Show what numazones does, on a small cluster that lives on this machine for a minute.
+    """Show what numazones does, on a small simulated cluster on this machine; takes about two minutes.
 
     Four simulated nodes with different topology policies, and two on which other placement models decide; a
     scheduler that knows nothing of NUMA zones, like the usual one; real exporters and operator. A workload

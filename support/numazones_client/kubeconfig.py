@@ -51,7 +51,7 @@ async def from_kubeconfig(path: str | Path, *, context: str | None = None) -> Cl
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"reading the kubeconfig {path} needs the package {error.name}, which is not installed: "
-            "pip install 'numazones[kubeconfig]', or run in a pod"
+            "in a checkout of numazones, pip install '.[kubeconfig]'; a pod needs no kubeconfig"
         ) from error
     return await official_kubeconfig.read(str(path), context)
 

@@ -119,7 +119,7 @@ class Dask:
             from distributed import Client  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
             raise CannotExecute(
-                "--scheduler needs Dask's client; pip install 'numazones[sweep]' brings it"
+                "--scheduler needs Dask's client: in a checkout of numazones, pip install '.[sweep]'"
             ) from error
         try:
             self._client = Client(address, timeout=_SECONDS_TO_CONNECT)

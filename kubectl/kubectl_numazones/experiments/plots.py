@@ -52,7 +52,7 @@ def check(path: Path) -> None:
     if path.suffix not in _SUFFIXES:
         raise click.UsageError(f"--plot {path}: name a file that ends in {', '.join(_SUFFIXES)}")
     if find_spec("matplotlib") is None:
-        raise CannotDraw("plots need matplotlib; pip install 'numazones[sweep]' brings it")
+        raise CannotDraw("plots need matplotlib: in a checkout of numazones, pip install '.[sweep]'")
 
 
 class CannotDraw(NumazonesError):
