@@ -69,9 +69,20 @@ def cluster_document(
 
 
 def node_documents(
-    node: ClusterNode, shapes: Sequence[Shape], fitting: FittingPods | None = None
+    node: ClusterNode,
+    shapes: Sequence[Shape],
+    fitting: FittingPods | None = None,
+    used: Mapping[int, float] | None = None,
 ) -> Documents:
-    """A node and its machine; ``fitting`` remembers how many pods fit from node to node."""
+    """A node and its machine.
+
+    Args:
+        node: the node.
+        shapes: pods of which is counted how many fit.
+        fitting: remembers how many pods fit from node to node.
+        used: NUMA id → exclusive CPUs that are busy, where it is known.
+    """
+    used = used or {}
     fitting = fitting or FittingPods()
     document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
     occupancy = node.occupancy
@@ -90,6 +101,7 @@ def node_documents(
                 "id": zone.numa,
                 "cpus": list(zone.cpus),
                 "free": zone.free,
+                **({"used": round(used[zone.numa], 1)} if zone.numa in used else {}),
                 "memory": [list(item) for item in zone.memory],
                 "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
             }

@@ -250,6 +250,15 @@ def test_interrupts_on_exclusive_cpus_are_counted_by_source_and_named(node: Node
     assert node.scrape("numazones_exclusive_cpu_interrupts") == {}
 
 
+def test_columns_as_wide_as_the_kernel_writes_them_count_alike(node: Node) -> None:
+    for now, count in ((0.0, 4294967235), (60.0, 4294967295)):
+        node.now = now
+        wide = " ".join(f"{value:>10}" for value in (0, 100, count, 5))
+        node.interrupts("0-3", {"24": f"{wide}  PCI-MSI 512-edge  nic"})
+        found = node.scrape("numazones_exclusive_cpu_interrupts")
+    assert found == {"exclusive_cpu_interrupts_per_second 1 2 24 PCI-MSI 512-edge nic ": 1.0}
+
+
 def test_only_the_ten_worst_interrupts_are_named(node: Node) -> None:
     for now, factor in ((0.0, 1), (60.0, 61)):
         node.now = now

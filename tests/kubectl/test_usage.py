@@ -1,6 +1,7 @@
 """Use of CPUs that are held: read from a Prometheus, shown by top, who and idle, taken by size and whatif."""
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -167,6 +168,17 @@ def test_what_is_no_prometheus_is_named(run: Run, dump: Path, prometheus: list[s
     failed = run("top", *prometheus, "-f", dump).exception
     assert isinstance(failed, NoUsage)
     assert "no answer of Prometheus" in str(failed)
+
+
+def test_error_of_prometheus_is_shown(run: Run, dump: Path, prometheus: list[str]) -> None:
+    FakePrometheus.instead = b'{"status": "error", "error": "too many samples"}'
+    assert "answers: too many samples" in str(run("top", *prometheus, "-f", dump).exception)
+
+
+def test_report_carries_what_is_used_of_each_numa_node(run: Run, dump: Path, prometheus: list[str]) -> None:
+    page = run("report", "-o", "-", "--no-plans", *prometheus, "-f", dump).output
+    assert re.findall(r'"used": ?([0-9.]+)', page) == ["0.6"]
+    assert '"used":' not in run("report", "-o", "-", "--no-plans", "-f", dump).output
 
 
 def test_prometheus_without_our_metrics_is_named(run: Run, dump: Path, prometheus: list[str]) -> None:

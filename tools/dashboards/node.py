@@ -21,6 +21,13 @@ MEMORY = 'resource="memory"'
 HUGEPAGES = 'resource=~"hugepages-.+"'
 DEVICES = 'unit="integer"'
 
+BUSY = (
+    "1 - sum by (node, numa_node, kind)"
+    ' (rate(numazones_numa_cpu_seconds_total{mode="idle",ZONE}[$__rate_interval]))'
+    " / (sum by (node, numa_node, kind)"
+    " (rate(numazones_numa_cpu_seconds_total{ZONE}[$__rate_interval])) > 0)"
+)
+
 DASHBOARD = dashboard(
     "node",
     "node and zone",
@@ -106,6 +113,46 @@ DASHBOARD = dashboard(
                     unit="cores",
                     empty="the kubelets are not scraped, or pods hold no exclusive CPUs",
                     runbook="NumazonesKubeletDisagrees",
+                ),
+            ],
+        ),
+        (
+            "What is used",
+            [
+                graph(
+                    "Held and used exclusive CPUs",
+                    "CPUs that containers have to themselves, and how many of those are busy.",
+                    {
+                        f"{ZONE} held": 'sum by (node, numa_node) (numazones_numa_cpus{kind="exclusive",ZONE})',
+                        f"{ZONE} used": "sum by (node, numa_node) (rate("
+                        'numazones_numa_cpu_seconds_total{kind="exclusive",mode!="idle",ZONE}[$__rate_interval]))',
+                    },
+                    unit="cores",
+                    empty="no container has CPUs to itself",
+                ),
+                graph(
+                    "Busy CPUs by kind",
+                    "Share that is not idle: of exclusive CPUs, of the shared pool, of the reserved CPUs.",
+                    {f"{ZONE}: {{{{kind}}}}": BUSY},
+                    unit="percentunit",
+                    top=1,
+                    runbook="NumazonesReservedCPUsSaturated",
+                ),
+                graph(
+                    "Memory used",
+                    "What is not free of each NUMA node's memory, huge pages included.",
+                    {ZONE: "sum by (node, numa_node) (numazones_numa_memory_used_bytes{ZONE})"},
+                    unit="bytes",
+                ),
+                graph(
+                    "Interrupts on exclusive CPUs",
+                    "Those of devices, which an affinity keeps away, a second: the ten worst.",
+                    {
+                        "{{node}} CPU {{cpu}}: {{description}}": "max by (node, cpu, description)"
+                        ' (numazones_exclusive_cpu_interrupts_per_second{interrupt=~"[0-9]+",ZONE})'
+                    },
+                    empty="no device interrupts an exclusive CPU",
+                    runbook="NumazonesExclusiveCPUsDisturbed",
                 ),
             ],
         ),

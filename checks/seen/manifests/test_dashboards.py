@@ -32,6 +32,7 @@ FILLED = {"$__rate_interval": "30s", "$__range": "5m"}
 EXPECTED_EMPTY = {
     "kubelet_cpu_manager_allocation_per_numa": "simulated kubelets serve no metrics",
     "numa_node:cpu_manager_numa_allocation:difference": "simulated kubelets serve no metrics",
+    "numazones_exclusive_cpu_interrupts_per_second": "no CPU is exclusive for a whole interval",
     "numazones_operator_watch_restarts_total": "no watch ends",
     "numazones_rebalance_pods_evicted_total": "the policy only recommends, and nothing has to be moved",
 }
@@ -43,6 +44,7 @@ EMPTY_PANELS = {
     "Owners of pods that are not aligned": "these nodes reject such pods",
     "Share of remote CPUs and memory": "no exporter counts the memory of control groups here",
     "Use of hugepages": "these nodes have none",
+    "Interrupts on exclusive CPUs": "no CPU is exclusive for a whole interval",
     "Watches that ended": "no watch ends",
     "Evicted pods": "the policy only recommends",
     "Evictions by result": "the policy only recommends",
@@ -217,6 +219,15 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{node='a',numa_node='0'}": 2},
     ),
     ("Our count less the kubelet's", {f"{SPREAD}{{node='a',numa_node='0'}}": "8x10"}, {}),
+    (
+        "Interrupts on exclusive CPUs",
+        {
+            f"numazones_exclusive_cpu_interrupts_per_second{{node='a',numa_node='0',cpu='3',interrupt='{name}',"
+            f"description='{name} eth0'}}": value
+            for name, value in (("24", "600x10"), ("RES", "900x10"))
+        },
+        {"{node='a',cpu='3',description='24 eth0'}": 600},
+    ),
     (
         "Use of hugepages",
         {

@@ -422,6 +422,18 @@ def test_nodes_of_other_models_count_in_fragmentation(tmp_path: Path, open_page:
     expect(section).to_contain_text("5 more fit; 29% of the 28 free CPUs")
 
 
+def test_held_and_used_cpus_are_shown_by_numa_node(tmp_path: Path, open_page: Open) -> None:
+    documents = cluster_document(source="two", shapes=())
+    for node in nodes_of(guide_cluster()).values():
+        documents |= node_documents(node, (), used={0: 0.4, 1: 2.5})
+    file = tmp_path / "page.html"
+    file.write_text(html.report(documents, title="two"))
+    page = open_page(file.as_uri())
+    page.locator("#zones select").first.select_option("used")
+    page.locator("a.node").first.click()
+    expect(page.locator(".zonecard").first).to_contain_text("CPUs in use0.4 of 3 held")
+
+
 def test_room_for_devices_that_the_scheduler_allocates_is_said_not_to_be_known(
     tmp_path: Path, open_page: Open
 ) -> None:

@@ -26,6 +26,10 @@ _NAME = re.compile(rb"\s*([0-9A-Za-z_.-]{1,32}):")
 _TIMER = re.compile(r"(?:^|[\s_-])timer\b")
 _AFFINITY = re.compile(r"[0-9,-]{1,4096}")
 _LONGEST_LINE = 1 << 20
+_CELL = 11
+"""Characters of a count: the kernel writes a blank and ten, of which most are blanks."""
+_NONZERO = bytes(ord("x") if byte in b"123456789" else ord(" ") for byte in range(256))
+"""Translates a digit that makes a number more than zero to x, and the rest to blanks."""
 _MOST_LINES = 1 << 16
 _LONGEST_DESCRIPTION = 100
 _COUNTER = 0xFFFFFFFF
@@ -103,23 +107,20 @@ class InterruptsReader:
         if before is not None and before.digest == digest:
             lines[match[1]] = before
             return
-        number = len(self._cpus)
-        fields = text[match.end() :].split(None, number)
-        counts = array("I", bytes(4 * number))
-        for index, word in enumerate(fields[:number]):
-            if word != b"0":
-                if not word.isdigit():
-                    return  # ERR and MIS count for no CPU
-                counts[index] = int(word[:20]) & _COUNTER
-        if len(fields) < number:
-            return
-        rest = fields[number] if len(fields) > number else b""
+        found_here = _counts(text[match.end() :], len(self._cpus))
+        if found_here is None:
+            return  # ERR and MIS count for no CPU
+        nonzero, rest = found_here
+        counts = array("I", bytes(4 * len(self._cpus)))
+        for index, count in nonzero.items():
+            counts[index] = count & _COUNTER
         described = " ".join(rest.decode("ascii", errors="replace").split())[:_LONGEST_DESCRIPTION]
         interrupt = Interrupt(match[1].decode("ascii"), visible(described, lines=False))
         lines[match[1]] = _Line(digest, interrupt, counts)
-        if before is not None and before.interrupt == interrupt and before.counts != counts:
-            pairs = zip(self._cpus, before.counts, counts, strict=True)
-            found[interrupt] = {cpu: new - old for cpu, old, new in pairs if new > old}
+        if before is not None and before.interrupt == interrupt:
+            gained = {self._cpus[at]: counts[at] - before.counts[at] for at in nonzero}
+            if came := {cpu: count for cpu, count in gained.items() if count > 0}:
+                found[interrupt] = came
 
     def _head(self, text: bytes) -> list[int]:
         if not text.strip():
@@ -144,6 +145,32 @@ class InterruptsReader:
             if _AFFINITY.fullmatch(text):
                 return text
         return ""
+
+
+def _counts(text: bytes, number: int) -> tuple[dict[int, int], bytes] | None:
+    """Return CPU's place → its count, where it is not zero, and what follows; None without that many counts.
+
+    Most counts of most interrupts are zero, so where the columns are as wide as the kernel writes them, only
+    the others are looked at.
+    """
+    cells = text[: _CELL * number]
+    found: dict[int, int] = {}
+    if cells[::_CELL].count(b" ") == number and cells[_CELL - 1 :: _CELL].isdigit():
+        marks = cells.translate(_NONZERO)
+        at = marks.find(b"x")
+        while at >= 0:
+            place = at // _CELL
+            word = cells[place * _CELL : (place + 1) * _CELL].strip()
+            if not word.isdigit():
+                return None
+            found[place] = int(word)
+            at = marks.find(b"x", (place + 1) * _CELL)
+        return found, text[_CELL * number :]
+    words = text.split(None, number)
+    if len(words) < number or not all(map(bytes.isdigit, words[:number])):
+        return None
+    found = {place: int(word[:20]) for place, word in enumerate(words[:number]) if word != b"0"}
+    return found, words[number] if len(words) > number else b""
 
 
 class Disturbance(NamedTuple):

@@ -9,11 +9,13 @@ import click
 
 from kubectl_numazones.experiments.experiment import label
 from kubectl_numazones.printing import answers, screen
+from kubectl_numazones.printing.zone_figures import zones_of
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
 from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.reading.usage import NUMAUse, UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.stuck_pod import Background
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
@@ -94,10 +96,15 @@ Examples:
     show_default=True,
     help="How many steps the search for a plan may take.",
 )
+@click.option("--usage", is_flag=True, help="Show what of the CPUs that are held is used.")
+@prometheus_options("1d")
 @source_options
 def command(
     source: Source,
     *,
+    usage: bool,
+    prometheus: str,
+    window: str,
     output: Path,
     shapes: tuple[str, ...],
     name: str,
@@ -126,8 +133,9 @@ def command(
     )
     nodes = seen.situation.cluster.nodes
     fitting = FittingPods()
+    used = _used(source, seen, UsageSource(prometheus, window, seconds=0)) if usage or prometheus else {}
     for node in nodes.values():
-        documents |= node_documents(node, wanted, fitting)
+        documents |= node_documents(node, wanted, fitting, used.get(node.name))
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(shown, made))
     cluster = seen.situation.cluster
     now = seen.situation.surroundings.now.timestamp()
@@ -148,6 +156,20 @@ def command(
     )
     screen.echo(f"{output}: {', '.join(figures)}")
     return 0
+
+
+def _used(source: Source, seen: ClusterView, where: UsageSource) -> dict[str, dict[int, float]]:
+    """Return node → NUMA id → exclusive CPUs that are busy, where that is known."""
+    found = read_usage(source, where)
+    for name, why in found.unknown.items():
+        screen.warn(f"{name}: {why}")
+    used: dict[str, dict[int, float]] = {}
+    for node in seen.situation.cluster.nodes.values():
+        for zone in zones_of(node):
+            use = found.numas.get((node.name, zone.numa), NUMAUse())
+            if zone.cpus is not None and (busy := use.busy.get("exclusive")) is not None:
+                used.setdefault(node.name, {})[zone.numa] = busy * zone.cpus.assigned
+    return used
 
 
 def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:

@@ -19,6 +19,7 @@ from kubectl_numazones.reading.source import Source, connect
 from numazones.advice.right_sizing import MeasuredUse
 from numazones.apimachinery.documents import OBJECT, read_json
 from numazones.errors import NumazonesError
+from numazones.wording import visible
 from numazones_client import Forbidden
 from numazones_client.resources import PODS
 
@@ -228,12 +229,16 @@ async def _of_prometheus(url: str, window: str) -> Usage:
 def _answered(body: bytes, name: str, url: str, status: int) -> Samples:
     found: Samples = {}
     try:
-        for one in read_json(body, OBJECT)["data"]["result"]:
+        document = read_json(body, OBJECT)
+        refusal = str(document.get("error"))[:500] if document.get("status") == "error" else ""
+        for one in () if refusal else document["data"]["result"]:
             labels = {str(key): str(text) for key, text in one["metric"].items() if key != "__name__"}
             if (amount := _amount(one["value"][1])) is not None:
                 found[name, tuple(sorted(labels.items()))] = amount
     except (AttributeError, KeyError, IndexError, TypeError, NumazonesError) as error:
         raise NoUsage(f"what {url} answers (status {status}) is no answer of Prometheus") from error
+    if refusal:
+        raise NoUsage(f"Prometheus at {url} answers: {visible(refusal)}")
     return found
 
 

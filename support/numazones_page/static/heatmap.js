@@ -10,6 +10,8 @@ const METRICS = {
   devices: { label: "devices held", of: (_node, zone) => (zone.devices.length ? ratio(devicesOf(zone)) : null) },
 };
 
+const USED = { label: "held CPUs in use", of: (_node, zone) => (zone.used !== undefined && zone.cpus[0] ? zone.used / zone.cpus[0] : null) };
+
 function metrics() {
   const stranded = cluster().shapes.map((shape, index) => [
     `stranded${index}`,
@@ -19,8 +21,11 @@ function metrics() {
       of: (node) => (node.fit && node.fit[index] && node.fit[index][0] ? 1 - node.fit[index][1] / node.fit[index][0] : null),
     },
   ]);
-  return { ...METRICS, ...Object.fromEntries(stranded) };
+  const used = [...all("node")].some(([, node]) => zonesOf(node).some((zone) => zone.used !== undefined)) ? { used: USED } : {};
+  return { ...METRICS, ...used, ...Object.fromEntries(stranded) };
 }
+
+const usedWords = (zone) => (zone.used !== undefined ? `, ${zone.used.toFixed(1)} of them in use` : "");
 
 const ORDERS = {
   name: { label: "name", by: ([one], [other]) => natural(one, other) },
@@ -121,7 +126,7 @@ function described(node, coming) {
   const zones = zonesOf(node)
     .map((zone) => {
       const memory = memoryOf(zone);
-      const parts = [node.exclusive ? `${zone.cpus[0]} of ${zone.cpus[1]} CPUs` : null, memory && `${bytes(memory[1])} of ${bytes(memory[2])}`];
+      const parts = [node.exclusive ? `${zone.cpus[0]} of ${zone.cpus[1]} CPUs${usedWords(zone)}` : null, memory && `${bytes(memory[1])} of ${bytes(memory[2])}`];
       return `NUMA ${zone.id} ${parts.filter(Boolean).join(", ") || "no exclusive CPUs"}`;
     })
     .join("; ");

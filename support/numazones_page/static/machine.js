@@ -54,6 +54,7 @@ function machinePicture(node, marks, wanted, coming = []) {
 function zoneCard(node, zone, use, marks, wanted, coming) {
   const amounts = [];
   if (use && node.exclusive && zone.caches.length) amounts.push(["CPUs", `${use.cpus[0]} of ${use.cpus[1]}`, ratio(use.cpus)]);
+  if (use && use.used !== undefined) amounts.push(["CPUs in use", `${use.used.toFixed(1)} of ${use.cpus[0]} held`, ratio([use.used, use.cpus[0]])]);
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
   for (const [kind, held, whole] of use ? use.devices : []) amounts.push([kind.split("/").pop(), `${held} of ${whole}`, whole ? held / whole : 0]);
   if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not bound to zones`, 0]);
