@@ -121,18 +121,18 @@ async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "value", "code"),
     [
-        ("topologyManagerPolicy", "galaxy-brain"),
-        ("cpuManagerPolicy", "psychic"),
-        ("memoryManagerPolicy", "Elephant"),
-        ("topologyManagerScope", "universe"),
-        ("cpuManagerPolicyOptions", {"from-the-future": "true"}),
-        ("version", "v0.9.0"),
+        ("topologyManagerPolicy", "galaxy-brain", "ZonesUnreadable"),
+        ("cpuManagerPolicy", "psychic", "ZonesUnreadable"),
+        ("memoryManagerPolicy", "Elephant", "ZonesUnreadable"),
+        ("topologyManagerScope", "universe", "ZonesUnreadable"),
+        ("cpuManagerPolicyOptions", {"from-the-future": "true"}, "OptionUnknown"),
+        ("version", "v0.9.0", "ZonesUnreadable"),
     ],
 )
 async def test_a_node_whose_kubelet_has_settings_unknown_to_us_is_unknown_and_says_so(
-    setting: OfflinePipeline, field: str, value: Any
+    setting: OfflinePipeline, field: str, value: Any, code: str
 ) -> None:
     for body in setting.add_node():
         body["status"]["kubelet"][field] = value
@@ -141,7 +141,7 @@ async def test_a_node_whose_kubelet_has_settings_unknown_to_us_is_unknown_and_sa
     setting.put_pod("pod", cpu=4)
     assert await setting.verdict() == "Unknown"
     (reason,) = setting.published["pod"].reasons
-    assert reason.reason == "ZonesUnreadable"
+    assert reason.reason == code
     assert (value if isinstance(value, str) else "from-the-future") in reason.message
     # Listed again, the zones say the same.
     for zone in list(setting.state.zones):

@@ -185,11 +185,11 @@ class NodeRecord:
         return self._judge(now, sharing)
 
     def _judge(self, now: float, sharing: Sharing) -> bool:
-        before = (self.state, self.outdated)
-        trouble = self.trouble
+        state, outdated, trouble = self.state, self.outdated, self.trouble
         self.read_zones(now, sharing)
-        unknown = self.state is None or self.outdated
-        return (self.state, self.outdated) != before or (unknown and self.trouble != trouble)
+        if self.state is not state or self.outdated != outdated:
+            return True  # also where zones say the same as before: they may have been unusable between
+        return (self.state is None or self.outdated) and self.trouble != trouble
 
     def take_heartbeat(self, heartbeat: Heartbeat, *, now: float, wall: float) -> bool:
         """Take in a Lease of the exporter."""
