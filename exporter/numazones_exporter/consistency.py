@@ -124,8 +124,8 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
         yield Problem(
             MEMORY_MANAGER_STATE,
             DISAGREE,
-            f"{MEMORY_MANAGER_STATE} has NUMA nodes {cpuset.format(cpuset.of(state.machine))}, the machine "
-            f"has {cpuset.format(cpuset.of(nodes))}",
+            f"{MEMORY_MANAGER_STATE} has NUMA nodes {', '.join(map(str, sorted(state.machine)))}, the "
+            f"machine has {cpuset.format(cpuset.of(nodes))}",
         )
     for numa, node in sorted(nodes.items()):
         for kind, amount in _amounts(node):

@@ -27,7 +27,7 @@ from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.cpu_manager import CPUState
-from numazones.kubelet.machine import Machine
+from numazones.kubelet.machine import NOWHERE, Machine
 from numazones.kubelet.machine_state import MachineState, NUMANodeState
 from numazones_exporter.conditions import conditions_of, delays_condition, unexpected_problems
 from numazones_exporter.consistency import contradictions, restart_outlook
@@ -59,6 +59,7 @@ def snapshot_of(observation: Observation) -> NodeSnapshot | None:
     hardware = observation.hardware
     if hardware is None:
         return None
+    observation = _in_own_ids(observation, hardware.machine)
     with _invalid_values_named(observation.node_name):
         return _snapshot(with_partitioning(observation), _with_known_memory(observation, hardware))
 
@@ -88,9 +89,11 @@ def _invalid_values_named(node_name: str) -> Iterator[None]:
 
 def problems_of(observation: Observation) -> tuple[Problem, ...]:
     """Everything that could not be read or contradicts, as the zones' conditions sum it up."""
-    if observation.hardware is None:
+    hardware = observation.hardware
+    if hardware is None:
         return observation.problems
-    return _join(with_partitioning(observation), observation.hardware).problems
+    observation = _in_own_ids(with_partitioning(observation), hardware.machine)
+    return _join(observation, hardware).problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,21 @@ def _snapshot(observation: Observation, hardware: Hardware) -> NodeSnapshot:
             *delays_condition(observation, hardware.machine, devices.devices),
         ),
     )
+
+
+def _in_own_ids(observation: Observation, machine: Machine) -> Observation:
+    """Return the memory manager's state by our NUMA ids, where the kubelet has others, such as -1."""
+    state, ids = observation.memory_manager, machine.kubelet_ids
+    if state is None or all(own == numa for numa, own in ids.items()):
+        return observation
+    strangers = cpuset.of(own for numa, own in ids.items() if numa not in machine.by_numa)
+    tables = {
+        ids.get(numa, numa): replace(
+            table, cells=table.cells & ~(1 << NOWHERE) | (strangers if table.cells >> NOWHERE & 1 else 0)
+        )
+        for numa, table in state.machine.items()
+    }
+    return replace(observation, memory_manager=replace(state, machine=tables))
 
 
 def _with_known_memory(observation: Observation, hardware: Hardware) -> Hardware:

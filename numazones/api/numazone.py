@@ -222,7 +222,7 @@ class ZoneDevice(APIModel):
     )
     numa_ids: tuple[NUMAID, ...] | None = optional(
         "NUMA nodes the device is close to: left out where it is this one alone, "
-        "empty where the plugin reports none.",
+        "empty where the plugin reports none; 65535 stands for ids that no machine has, such as -1.",
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from numazones import cpuset
 from numazones.cpuset import CPUSet
 from numazones.kubelet.checkpoint_values import DeviceManagerCheckpoint, MemoryManagerCheckpoint, PodDevices
+from numazones.kubelet.machine import NOWHERE
 from numazones.kubelet.machine_state import Block, NUMANodeState
 
 _OFFSET = 0x811C9DC5
@@ -107,13 +108,13 @@ def _node(node: NUMANodeState) -> str:
     return (
         f"<*>{{NumberOfAssignments:(int){node.assignments} "
         f"MemoryMap:(map[v1.ResourceName]*state.MemoryTable){tables} "
-        f"Cells:([]int){_list(map(str, cpuset.ids(node.cells)))}}}"
+        f"Cells:([]int){_numas(node.cells)}}}"
     )
 
 
 def _blocks(blocks: tuple[Block, ...]) -> str:
     return _list(
-        f"{{NUMAAffinity:([]int){_list(map(str, cpuset.ids(block.affinity)))} "
+        f"{{NUMAAffinity:([]int){_numas(block.affinity)} "
         f"Type:(v1.ResourceName){block.type} Size:(uint64){block.size}}}"
         for block in blocks
     )
@@ -127,6 +128,10 @@ def _pod_devices(entry: PodDevices) -> str:
         f"ResourceName:(string){entry.resource} DeviceIDs:(checkpoint.DevicesPerNUMA){devices} "
         f"AllocResp:([]uint8){response}}}"
     )
+
+
+def _numas(mask: int) -> str:
+    return _list(map(str, sorted(-1 if numa == NOWHERE else numa for numa in cpuset.ids(mask))))
 
 
 def _map(values: Mapping[int, str] | Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numazones.cpuset import CPUSet
+from numazones.kubelet.machine import mask_of
 from numazones.kubelet.machine_state import Block, MachineState
 
 NO_NUMA = -1
@@ -59,7 +60,7 @@ class PodDevices:
         masks: dict[str, int] = {}
         for numa, ids in self.devices.items():
             for device in ids:
-                masks[device] = masks.get(device, 0) | (1 << numa if numa >= 0 else 0)
+                masks[device] = masks.get(device, 0) | (0 if numa == NO_NUMA else mask_of([numa]))
         return masks
 
 

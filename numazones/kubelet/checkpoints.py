@@ -13,6 +13,7 @@ memory V3): all content once more as text, with a checksum of its own, after wha
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from numazones.kubelet.checkpoint_values import (
     MemoryManagerCheckpoint,
     PodDevices,
 )
+from numazones.kubelet.machine import mask_of
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 
 __all__ = [
@@ -56,6 +58,7 @@ MEMORY_MANAGER_STATE = "memory_manager_state"
 DEVICE_CHECKPOINT = "kubelet_internal_checkpoint"
 
 _UINT64 = 1 << 64
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _T = TypeVar("_T")
 
 
@@ -430,19 +433,14 @@ class _Reader:
         return number
 
     def numa_id(self, key: str, where: str) -> int:
-        try:
-            numa = int(key)
-        except ValueError:
-            numa = NO_NUMA - 1
-        if not NO_NUMA <= numa <= cpuset.MAX_ID:
+        """Read a key; ids that no machine has are kept, since a plugin may name them."""
+        if not _INTEGER.fullmatch(key):
             raise InvalidCheckpoint(self._file, f"{where} has the key {key!r}, which is not a NUMA node id")
-        return numa
+        return int(key)
 
     def numa_mask(self, value: Any, where: str) -> int:
-        ids = [self.integer(item, where) for item in self.sequence(value, where)]
-        if any(numa > cpuset.MAX_ID for numa in ids):
-            raise InvalidCheckpoint(self._file, f"{where} names NUMA node {max(ids)}, which cannot exist")
-        return cpuset.of(ids)
+        ids = [self._require_type(item, int, 0, where, "an integer") for item in self.sequence(value, where)]
+        return mask_of(ids)
 
     def cpus(self, text: str, where: str) -> CPUSet:
         try:

@@ -5,7 +5,7 @@ ids may have gaps, NUMA nodes may lack CPUs or memory, and core ids may be uniqu
 socket: a physical core is identified by (numa, socket, core). Masks are integers, see ``cpuset``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -178,6 +178,15 @@ class Machine:
                 )
             if node.memory < 0 or any(pages < 0 for _, pages in node.hugepages):
                 raise InvalidMachine(f"NUMA node {node.id} has a negative amount of memory or hugepages")
+
+
+def mask_of(numas: Iterable[int]) -> int:
+    """Return NUMA nodes as a mask; ids that no machine can have become ``NOWHERE``.
+
+    >>> mask_of([0, 2, -1]) == 0b101 | 1 << NOWHERE
+    True
+    """
+    return cpuset.of(numa if 0 <= numa < NOWHERE else NOWHERE for numa in numas)
 
 
 def numas_of(cpus_of_numa: Mapping[int, CPUSet], cpus: CPUSet) -> CPUSet:

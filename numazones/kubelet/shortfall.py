@@ -13,6 +13,7 @@ from numazones.kubelet.admission import Attempt, Manager
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.demand import Demand
 from numazones.kubelet.hints import masks_of_size
+from numazones.kubelet.machine import NOWHERE
 from numazones.kubelet.node import Node
 from numazones.kubelet.rejection import EMPTY_POD_SHARED_POOL, SMT_ALIGNMENT, TOPOLOGY_AFFINITY, Rejection
 from numazones.wording import enumeration, pluralize
@@ -241,6 +242,12 @@ class _Inspection:
         """Return what the nearest set of NUMA nodes lacks, where no set is preferred by all resources."""
         policy = self.kubelet.topology.policy
         needs = [need for need in self.needs if self._cares(need)]
+        for need in needs:
+            if self._is_nowhere(need):
+                return KubeletShortfall(
+                    f"needs {_amount(need.resource, need.amount)}, but the plugin places them on NUMA nodes "
+                    "that this machine does not have, so no set of NUMA nodes offers any"
+                )
         widths = sorted({need.width for need in needs})
         if policy != SINGLE_NUMA_NODE and len(widths) > 1:
             return self._different_widths(needs, widths)
@@ -321,6 +328,15 @@ class _Inspection:
             is_memory(need.resource) or need.resource == CPU or (device is not None and bool(device.hosting))
         )
 
+    def _is_nowhere(self, need: _Need) -> bool:
+        """Return whether devices are near NUMA nodes alone that the machine lacks, such as -1."""
+        device = self.kubelet.devices.resources.get(need.resource)
+        return (
+            device is not None
+            and bool(device.hosting)
+            and not device.hosting & self.kubelet.machine.numa_mask
+        )
+
     def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> KubeletShortfall:
         """Return the shortfall where no set of NUMA nodes offers enough of a resource."""
         best = max(lacking, key=lambda short: short.offered)
@@ -380,5 +396,8 @@ def _nodes(count: int) -> str:
 
 
 def name_numas(mask: int) -> str:
-    """``NUMA node 1``, ``NUMA nodes 0-1``."""
+    """``NUMA node 1``, ``NUMA nodes 0-1``; ``an unknown NUMA node`` for ids that no machine has."""
+    if mask >> NOWHERE & 1:
+        known = mask & ~(1 << NOWHERE)
+        return f"{name_numas(known)} and an unknown one" if known else "an unknown NUMA node"
     return ("NUMA node " if mask.bit_count() == 1 else "NUMA nodes ") + cpuset.format(mask)

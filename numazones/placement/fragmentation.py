@@ -186,7 +186,7 @@ def zones_of(node: Node, uid: str) -> tuple[int, ...]:
     for held in node.devices.assignments.get(uid, {}).values():
         for name, devices in held.items():
             resource = node.kubelet.devices.resources[name]
-            mask |= cpuset.of(numa for numa in resource.numas(devices) if numa >= 0)
+            mask |= cpuset.of(numa for numa in resource.numas(devices) if numa in node.machine.by_numa)
     return tuple(cpuset.ids(mask))
 
 

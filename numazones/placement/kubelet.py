@@ -434,7 +434,7 @@ def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
     mask = numas_of(numas, share.cpus)
     mask |= cpuset.union(block.affinity for block in share.memory)
     for near in share.device_numas.values():
-        mask |= cpuset.of(numa for numa in near if numa >= 0)
+        mask |= cpuset.of(numa for numa in near if numa in numas)
     return mask.bit_count() > 1
 
 

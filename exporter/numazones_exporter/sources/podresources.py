@@ -20,6 +20,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from numazones import cpuset
 from numazones.api.snapshot import KnownDevice
 from numazones.cpuset import CPUSet
+from numazones.kubelet.machine import mask_of
 from numazones.kubelet.machine_state import Block
 from numazones_exporter.observation import (
     NOT_ASKED,
@@ -212,7 +213,7 @@ def parse_answers(
     """Turn both answers into values with a definite order.
 
     Raises:
-        SourceError: an answer holds a CPU or NUMA id that cannot be one.
+        SourceError: an answer holds a CPU id that cannot be one.
     """
     try:
         return PodResourcesAnswer(
@@ -265,13 +266,14 @@ def _devices(entries: Iterable[pb.ContainerDevices]) -> tuple[KnownDevice, ...]:
 
 
 def _numas(topology: pb.TopologyInfo) -> int:
-    return _mask(node.ID for node in topology.nodes)
+    """Return the NUMA nodes; ids that no machine has, such as -1, become ``NOWHERE``."""
+    return mask_of(node.ID for node in topology.nodes)
 
 
 def _mask(ids: Iterable[int]) -> CPUSet:
     mask = 0
     for number in ids:
         if not 0 <= number <= cpuset.MAX_ID:
-            raise ValueError(f"the id {number}, which no CPU or NUMA node can have")
+            raise ValueError(f"the id {number}, which no CPU can have")
         mask |= 1 << number
     return mask

@@ -16,6 +16,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.server import Server
 
 from numazones.api.snapshot import KnownDevice
+from numazones.kubelet.machine import NOWHERE
 from numazones.kubelet.machine_state import Block
 from numazones_exporter.observation import ContainerResources, PodResourcesAnswer
 from numazones_exporter.sources.podresources import SocketReader, parse_answers, reader_for
@@ -304,11 +305,28 @@ def test_dynamic_resources_are_named_by_driver_pool_and_device() -> None:
 
 
 @pytest.mark.parametrize("cpu", [-1, 1 << 40])
-def test_impossible_cpu_and_numa_ids_are_rejected(cpu: int) -> None:
+def test_impossible_cpu_ids_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
     with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
         parse_answers(pb.ListPodResourcesResponse(), offer)
     assert caught.value.reason == "InvalidAnswer"
+
+
+@pytest.mark.parametrize("numa", [-1, -7, 70000, 1 << 40])
+def test_a_device_on_an_impossible_numa_node_costs_no_other_device(numa: int) -> None:
+    def devices(resource: str, node: int) -> pb.ContainerDevices:
+        topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
+        return pb.ContainerDevices(resource_name=resource, device_ids=["d"], topology=topology)
+
+    offer = pb.AllocatableResourcesResponse(
+        cpu_ids=[0, 1], devices=[devices("vendor.example/gpu", numa), devices("vendor.example/nic", 1)]
+    )
+    answer = parse_answers(pb.ListPodResourcesResponse(), offer)
+    assert {device.resource: device.numa for device in answer.allocatable_devices} == {
+        "vendor.example/gpu": 1 << NOWHERE,
+        "vendor.example/nic": 0b10,
+    }
+    assert answer.allocatable_cpus == 0b11
 
 
 # The wire format

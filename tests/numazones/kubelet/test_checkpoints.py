@@ -30,6 +30,7 @@ from numazones.kubelet.checkpoints import (
     parse_device_manager_state,
     parse_memory_manager_state,
 )
+from numazones.kubelet.machine import NOWHERE
 from numazones.kubelet.machine_state import Block, MemoryTable, NUMANodeState
 from tests.places import DATA
 
@@ -380,8 +381,7 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
             '{"machineState":{"x":{}}}',
             "machineState has the key 'x', which is not a NUMA",
         ),
-        (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[-1]}', r"machineState.0.cells must be an unsigned"),
-        (MEMORY_MANAGER_STATE, MACHINE % '{"cells":[99999999]}', "names NUMA node 99999999, which cannot"),
+        (MEMORY_MANAGER_STATE, MACHINE % '{"cells":["0"]}', r"machineState.0.cells must be an integer"),
         (
             MEMORY_MANAGER_STATE,
             MACHINE % '{"memoryMap":{"memory":{"total":1.5}}}',
@@ -400,8 +400,8 @@ MACHINE = '{"machineState":{"0":%s},"checksum":0}'
         ),
         (
             DEVICE_CHECKPOINT,
-            '{"Data":{"PodDeviceEntries":[{"DeviceIDs":{"-2":[]}}]}}',
-            r"Data.PodDeviceEntries\[0\].DeviceIDs has the key '-2', which is not a NUMA node id",
+            '{"Data":{"PodDeviceEntries":[{"DeviceIDs":{"x":[]}}]}}',
+            r"Data.PodDeviceEntries\[0\].DeviceIDs has the key 'x', which is not a NUMA node id",
         ),
         (
             DEVICE_CHECKPOINT,
@@ -416,3 +416,19 @@ def test_what_is_wrong_is_named(name: str, text: str, problem: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=problem) as wrong:
         parse(text.encode())
     assert str(wrong.value).startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("numa", [-1, -2, 70000])
+def test_devices_of_impossible_numa_nodes_are_read(numa: int) -> None:
+    devices = {numa: ("gpu-0",), 1: ("gpu-1",)}
+    state = DeviceManagerCheckpoint((PodDevices("uid", "main", "vendor.example/gpu", devices),))
+    (entry,) = parse_device_manager_state(dump_device_manager_state(state)).entries
+    assert entry.devices == devices
+    assert entry.numa_of() == {"gpu-0": 0 if numa == -1 else 1 << NOWHERE, "gpu-1": 0b10}
+
+
+def test_memory_state_of_a_numa_node_without_a_number_is_read() -> None:
+    node = NUMANodeState(0, {"memory": MemoryTable(0, 0, 0, 0, 0)}, cells=1 << NOWHERE)
+    state = MemoryManagerCheckpoint("Static", {-1: node})
+    text = dump_memory_manager_state(state).replace(str(NOWHERE).encode(), b"-1")
+    assert parse_memory_manager_state(text) == state
