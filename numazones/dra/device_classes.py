@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
-from numazones.apimachinery.cel.kubernetes_functions import Unsupported
+from numazones.apimachinery.cel.values import Unsupported
 from numazones.dra import fields
 from numazones.dra.claims import Configuration, configurations_of, expressions_of
 from numazones.dra.devices import PublishedDevice

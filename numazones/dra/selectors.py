@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from numazones.apimachinery.cel.environment import Compiled, Environment, InvalidExpression, type_text
-from numazones.apimachinery.cel.kubernetes_functions import Unsupported
-from numazones.apimachinery.cel.values import DefaultingMap, Failure, Value, semver, type_name
+from numazones.apimachinery.cel.values import DefaultingMap, Failure, Unsupported, Value, semver, type_name
 from numazones.dra.devices import LISTS, PublishedDevice
 
 _FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")

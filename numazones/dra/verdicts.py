@@ -6,7 +6,7 @@ selectors come first, and the first that is false ends the evaluation. An error 
 
 from collections.abc import Mapping
 
-from numazones.apimachinery.cel.kubernetes_functions import Unsupported
+from numazones.apimachinery.cel.values import Unsupported
 from numazones.dra.claims import Choice
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.rules import AllocatorRules

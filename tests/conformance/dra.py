@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from numazones.apimachinery.cel.kubernetes_functions import Unsupported
+from numazones.apimachinery.cel.values import Unsupported
 from numazones.apimachinery.quantity import Quantity, parse
 from numazones.apimachinery.taints import Toleration
 from numazones.dra.allocated import AllocatedDevices

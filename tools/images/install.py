@@ -6,7 +6,6 @@ Of the console scripts those named in the file ``programs`` stay; those of libra
 import compileall
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -41,8 +40,6 @@ if extensions.is_dir():
     from numazones.apimachinery.cel.environment import Environment
 
     Environment({}).compile("true")  # loads what it needs
-    if find_spec("numazones_apiserver"):
-        from numazones_apiserver.admission_policies import expressions  # noqa: F401 - loads what it needs
 
     loaded = {getattr(module, "__file__", None) for module in sys.modules.values()}
     for path in extensions.glob("*.so"):

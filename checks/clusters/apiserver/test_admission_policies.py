@@ -24,7 +24,7 @@ from numazones_apiserver.admission_policies.expressions import (
 )
 from numazones_apiserver.admission_policies.matching import Matcher
 from numazones_apiserver.admission_policies.review import CREATE, UPDATE, Review, User
-from numazones_apiserver.admission_policies.syntax import Variable, original_place, translation
+from numazones_apiserver.admission_policies.syntax import original_place, translation
 from numazones_apiserver.kinds import Kind
 from tests.places import ROOT
 
@@ -326,35 +326,35 @@ _REFUSED = {
     "a-map": ("{'op': 'add'}", "must evaluate to list(JSONPatch) but got map"),
     "unknown-function": ("[JSONPatch{op: exec('id')}]", "undeclared reference to 'exec'"),
     "unknown-name": ("[JSONPatch{op: __import__}]", "undeclared reference to '__import__'"),
-    "growing": (
-        f"[JSONPatch{{op: [{_LONG}]" + ".map(x, x + x + x + x)" * 12 + "[0]}]",
-        "could make too much of a value",
-    ),
-    "growing-lists": (
-        "[JSONPatch{value: [[1]]" + ".map(x, [x, x])" * 20 + "}]",
-        "could make too much of a value",
-    ),
     "growing-optionals": (
         "[JSONPatch{value: optional.of('a')" + ".optMap(x, x + x)" * 20 + "}]",
-        "could make too much of a value",
+        "optMap and optFlatMap more than 8 times",
     ),
-    "regular-expression": ("[JSONPatch{op: 'a'.find('b')}]", "undeclared reference to 'find'"),
+    "bytes-for-a-quantity": ("[JSONPatch{op: string(b'abc'.asInteger())}]", "no matching overload"),
 }
 # What is accepted and fails for every object.
 _FAILING = {
     "endless": (
-        f"{_TEN}.all(a, {_TEN}.all(b, {_TEN}.all(c, {_TEN}.all(d, {_TEN}.all(e, true))))) ? [JSONPatch{{op: 'x'}}] : []",
+        f"{_TEN}.all(a, {_TEN}.all(b, {_TEN}.all(c, {_TEN}.all(d, {_TEN}.all(e, {_TEN}.all(f, true)))))) ? [JSONPatch{{op: 'x'}}] : []",
         "actual cost limit exceeded",
     ),
     "endless-map": (
-        f"{_TEN}.map(a, {_TEN}.map(b, {_TEN}.map(c, {_TEN}.map(d, {_TEN}.map(e, JSONPatch{{op: 'x'}}))))).size() > 0 ? [JSONPatch{{}}] : []",
+        f"{_TEN}.map(a, {_TEN}.map(b, {_TEN}.map(c, {_TEN}.map(d, {_TEN}.map(e, {_TEN}.map(f, 'x')))))).size() > 0 ? [JSONPatch{{}}] : []",
         "actual cost limit exceeded",
     ),
-    "growing-replace": ("[JSONPatch{op: 'a'" + ".replace('a', 'aaaaaaaaaa')" * 20 + "}]", "makes too much"),
+    "growing-replace": (
+        "[JSONPatch{op: 'a'" + ".replace('a', 'aaaaaaaaaa')" * 20 + "}]",
+        "more than a million elements",
+    ),
     "growing-join": (
         f"[JSONPatch{{op: {_TEN}.map(x, 'a').join({_LONG})" + f".replace('a', {_LONG})" * 2 + "}]",
-        "makes too much",
+        "more than a million elements",
     ),
+    "growing": (
+        f"[JSONPatch{{op: [{_LONG}]" + ".map(x, x + x + x + x)" * 12 + "[0]}]",
+        "more than a million elements",
+    ),
+    "growing-lists": ("[JSONPatch{value: [[1]]" + ".map(x, [x, x])" * 20 + "}]", "too many values"),
     "no-operation": ("[JSONPatch{}]", "JSON Patch"),
     "no-such-operation": ("[JSONPatch{op: 'explode', path: '/data/a'}]", "JSON Patch"),
     "no-pointer": ("[JSONPatch{op: 'add', path: 'data', value: 'x'}]", "JSON Patch"),
@@ -381,21 +381,20 @@ _FAILING = {
         + "''])"
         + f".replace('a', {_LONG})"
         + "}]",
-        "makes too much",
+        "more than a million elements",
     ),
     "many-values": (
         "[JSONPatch{op: 'add', path: '/data', value: [[1, 2]]" + ".map(x, [x, x, x, x])" * 8 + "}]",
         "too many values",
     ),
     "overflow": ("[JSONPatch{op: string(9223372036854775807 + size(object.data))}]", "overflow"),
-    "division": ("[JSONPatch{op: string(1 / (size(object.data) - size(object.data)))}]", "divide by zero"),
+    "division": ("[JSONPatch{op: string(1 / (size(object.data) - size(object.data)))}]", "division by zero"),
     "wrong-function": ("[JSONPatch{op: object.data.startsWith('a') ? 'x' : 'y'}]", "no such overload"),
     "no-quantity": (
         "[JSONPatch{op: string(quantity(object.data.a).asInteger())}]",
-        "is not a Kubernetes quantity",
+        "quantities must match",
     ),
     "a-map-for-a-quantity": ("[JSONPatch{op: string(object.data.asInteger())}]", "no such overload"),
-    "bytes-for-a-quantity": ("[JSONPatch{op: string(b'abc'.asInteger())}]", "bytes are no quantity"),
 }
 
 
@@ -489,49 +488,23 @@ _TYPE = '"\\u0001type"'
         ("// Object{a: 1}\n1", None),
         ("object.Object{a: 1}", None),
         ("Object{a: 1", None),
-        (
-            "variables.v + variables.other + object.variables.v",
-            "variables.v() + variables.other + object.variables.v",
-        ),
-        ("variables . v", "variables . v()"),
-        ("a.replace('b', 'c').join(',')", "a.limitedReplace('b', 'c').join(',').limitedText()"),
-        ("'%s'.format(['a'])", "'%s'.format(['a']).limitedText()"),
-        ("replace('a')", None),
         ('{?"a": b[?"c"], "d": e}', '{?"a": (b[?"c"]).or(optional.none()), "d": e}'),
         ('{?"a": b.?c}', None),
     ],
 )
 def test_an_expression_is_put_into_terms_that_the_library_knows(text: str, expected: str | None) -> None:
-    found = translation(text, variables={"v": Variable("()")}, objects=True)
+    found = translation(text, objects=True)
     assert found.text == (expected if expected is not None else text)
     assert len(found.origins) == len(found.text) + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "weight"),
-    [
-        ("object.a + object.a", 1),
-        ("xs.map(x, x)", 1),
-        ("xs.map(x, x + x)", 2),
-        ("xs.map(x, x + x).map(y, y + y + y)", 6),
-        ("xs.map(x, [1].map(y, x + y + y))", 2),
-        ("xs.exists(x, x == x)", 1),
-        ("variables.v + variables.v", 10),
-        ("[variables.v, variables.v].map(x, x + x)", 20),
-        ("optional.of(a).optMap(x, x + x)", 2),
-    ],
-)
-def test_how_often_a_value_can_be_contained_in_a_result_is_known_beforehand(text: str, weight: int) -> None:
-    assert translation(text, variables={"v": Variable("()", 5)}, objects=False).weight == weight
-
-
 def test_objects_are_made_in_mutations_only() -> None:
-    assert translation("Object{a: 1}", variables={}, objects=False).text == "Object{a: 1}"
+    assert translation("Object{a: 1}", objects=False).text == "Object{a: 1}"
 
 
 @given(st.text(alphabet="Object{}[]().,:?'\"` variables.v_map+1\n\\", max_size=80))
 def test_places_in_a_translation_come_from_places_in_the_text(text: str) -> None:
-    found = translation(text, variables={"v": Variable("()")}, objects=True)
+    found = translation(text, objects=True)
     assert len(found.origins) == len(found.text) + 1
     assert list(found.origins) == sorted(found.origins)
     assert all(0 <= origin <= len(text) for origin in found.origins)

@@ -1,41 +1,82 @@
 """The expressions of one policy: compiled once, evaluated for every request it is for.
 
-The evaluator is Google's CEL runtime, whose checker gives the errors that kube-apiserver gives when a policy
-is written. What Kubernetes adds to the language is put in by ``syntax`` and ``functions``. An evaluation that
-goes on for long is given up: the runtime stops after 10,000 steps of comprehensions in all and refuses
-expressions nested deeper than 32 levels; here those are refused that could make very much of little.
+Language, functions and the limit on what an evaluation costs are those of ``numazones.apimachinery.cel``, as
+device selectors have them. Policies add variables, which are evaluated when they are first used, objects of
+any fields (``syntax``), and the authorizer: the server refuses nobody anything, so every check is allowed.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_math, ext_optional, ext_strings
-
-from numazones.errors import NumazonesError
-from numazones_apiserver.admission_policies.functions import AUTHORIZER, EvaluationLimits, declarations
-from numazones_apiserver.admission_policies.syntax import (
-    LIMIT,
-    REPLACE,
-    Translation,
-    Variable,
-    original_place,
-    translation,
+from numazones.apimachinery.cel.environment import Compiled, Environment, type_text
+from numazones.apimachinery.cel.environment import InvalidExpression as InvalidSource
+from numazones.apimachinery.cel.values import (
+    NO_OVERLOAD,
+    Duration,
+    Failure,
+    Lazy,
+    Opaque,
+    Optional,
+    Timestamp,
+    Uint,
+    Unsupported,
+    Value,
 )
+from numazones.errors import NumazonesError
+from numazones_apiserver.admission_policies.syntax import TYPE_KEY, Translation, original_place, translation
 
 BOOL = "bool"
 STRING = "string"
 OBJECT = "Object"
 PATCHES = "list(JSONPatch)"
-_ROOT_TYPES = {OBJECT: ("MAP", "Object"), PATCHES: ("LIST", "JSONPatch")}
-_OPTIONAL = "optional_type"
+_ROOT_TYPES = {OBJECT: ("map", "Object"), PATCHES: ("list", "JSONPatch")}
 _MAX_LENGTH = 32 * 1024
-_MAX_WEIGHT = 2**16
 _MAX_VALUES = 100_000
+_INT64 = range(-(2**63), 2**63)
 _PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_STATUS = re.compile(r"^[A-Z_]+: ")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# --- the authorizer --------------------------------------------------------------------------
+
+_AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
+    Opaque(f"kubernetes.authorization.{name}")
+    for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
+)
+_STEPS: Mapping[str, Mapping[Opaque, Value]] = {
+    "serviceAccount": {_AUTHORIZER: _AUTHORIZER},
+    "path": {_AUTHORIZER: _PATH},
+    "group": {_AUTHORIZER: _GROUP},
+    "resource": {_GROUP: _RESOURCE},
+    "subresource": {_RESOURCE: _RESOURCE},
+    "namespace": {_RESOURCE: _RESOURCE},
+    "name": {_RESOURCE: _RESOURCE},
+    "check": {_PATH: _DECISION, _RESOURCE: _DECISION},
+    "allowed": {_DECISION: True},
+    "errored": {_DECISION: False},
+    "reason": {_DECISION: ""},
+    "error": {_DECISION: ""},
+}
+"""Method → on which value → what it returns."""
+_RESULTS = {"allowed": "bool", "errored": "bool", "reason": "string", "error": "string"}
+_TEXTS = {**dict.fromkeys(_RESULTS, ""), "serviceAccount": "string, string"}
+_SIGNATURES = (
+    "jsonpatch.escapeKey(string) string",
+    *(f"dyn.{name}({_TEXTS.get(name, 'string')}) {_RESULTS.get(name, 'dyn')}" for name in _STEPS),
+)
+
+
+def _step(name: str) -> Any:
+    def take(value: Value, *_: Value) -> Value:
+        return _STEPS[name].get(value, NO_OVERLOAD) if isinstance(value, Opaque) else NO_OVERLOAD
+
+    return take
+
+
+_FUNCTIONS = {name: _step(name) for name in _STEPS}
 
 
 class InvalidExpression(NumazonesError):
@@ -52,17 +93,18 @@ class Program:
 
     text: str
     """As the policy has it."""
-    compiled: Any
+    compiled: Compiled
 
 
 class Evaluation:
     """The values of one request; variables are evaluated once, when they are needed."""
 
-    __slots__ = ("results", "values")
+    __slots__ = ("of_language", "values", "variables")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
-        self.results: dict[str, Any] = {}
+        self.of_language = {name: _from_json(value) for name, value in values.items()}
+        self.variables: dict[str, Lazy] = {}
 
 
 class Expressions:
@@ -74,18 +116,9 @@ class Expressions:
         Args:
             params: whether the policy has a ``paramKind``, and expressions may name ``params``.
         """
-        names = ["object", "oldObject", "request", "namespaceObject"] + ["params"] * params
-        self._names = {**dict.fromkeys(names, cel.Type.DYN), "authorizer": cel.Type.BYTES}
-        self._limits = EvaluationLimits()
-        self._functions: list[Any] = declarations(self._limits)
+        names = ["object", "oldObject", "request", "namespaceObject", "authorizer"] + ["params"] * params
+        self._environment = Environment(dict.fromkeys(names, "dyn"), _SIGNATURES, _FUNCTIONS, TYPE_KEY)
         self._variables: dict[str, Program] = {}
-        self._calls: dict[str, Variable] = {}
-        self._current: Evaluation | None = None
-        self._environment = self._new_environment()
-
-    def _new_environment(self) -> Any:
-        extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_math.ExtMath()]
-        return cel.NewEnv(variables=self._names, extensions=extensions, functions=self._functions)
 
     # --- compiling ----------------------------------------------------------------------------
 
@@ -96,135 +129,92 @@ class Expressions:
             InvalidExpression: it is no CEL, names what there is not, or has another type.
         """
         text = text.strip()
-        made, compiled, found = self._compiled(text, objects=any(one in _ROOT_TYPES for one in results))
-        if results and not any(_is_type(found, one, made) for one in results):
+        if len(text) > _MAX_LENGTH:
+            raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
+        translated = translation(text, objects=any(one in _ROOT_TYPES for one in results))
+        try:
+            compiled = self._environment.compile(translated.text)
+        except InvalidSource as error:
+            raise InvalidExpression(_with_place(str(error), text, translated)) from error
+        except Unsupported as error:
+            raise InvalidExpression(f"compilation failed: it uses {error}") from error
+        if results and not any(_is_type(compiled, one, translated) for one in results):
             wanted = results[0] if len(results) == 1 else f"one of [{' '.join(results)}]"
-            raise InvalidExpression(f"must evaluate to {wanted} but got {_cel_type(found)}")
+            raise InvalidExpression(f"must evaluate to {wanted} but got {type_text(compiled.type)}")
         return Program(text, compiled)
 
     def declare(self, name: str, text: str) -> None:
         """Make a variable known to what is compiled from now on; raises InvalidExpression."""
-        text = text.strip()
-        translated, compiled, found = self._compiled(text)
-        call = "()"
-        if found.startswith(_OPTIONAL):
-            # Functions of ours cannot return optional values: a list of none or one goes through them.
-            _, compiled, _ = self._compiled(f"[?{text}\n]")
-            call = "()[?0]"
-        self._calls[name] = Variable(call, translated.weight)
-        self._variables[name] = Program(text, compiled)
-
-        def value() -> Any:
-            return self._variable(name)
-
-        overload = cel.Overload(f"variable_{name}", compiled.return_type(), [], impl=value)
-        self._functions.append(cel.FunctionDecl(f"variables.{name}", [overload]))
-        self._environment = self._new_environment()
-
-    def _compiled(self, text: str, *, objects: bool = False) -> tuple[Translation, Any, str]:
-        """Return the translated text, the compiled program, and the library's name of its type."""
-        if len(text) > _MAX_LENGTH:
-            raise InvalidExpression(f"compilation failed: expression is longer than {_MAX_LENGTH} characters")
-        translated = translation(text, variables=self._calls, objects=objects)
-        if translated.weight > _MAX_WEIGHT:
-            raise InvalidExpression("compilation failed: the expression could make too much of a value")
-        try:
-            compiled = self._environment.compile(translated.text)
-            return translated, compiled, compiled.return_type().name()
-        except (RuntimeError, ValueError, TypeError) as error:
-            why = _without_status(str(error))
-            raise InvalidExpression(f"compilation failed: {_with_place(why, text, translated)}") from error
+        program = self.compile(text)
+        variables = {**self._environment.variables, f"variables.{name}": program.compiled.type}
+        self._environment = Environment(variables, _SIGNATURES, _FUNCTIONS, TYPE_KEY)
+        self._variables[name] = program
 
     # --- evaluating ---------------------------------------------------------------------------
 
     def evaluate(self, program: Program, evaluation: Evaluation) -> Any:
         """The result as plain values; raises FailedExpression."""
-        self._limits.made = 0
-        self._current = evaluation
+        for name in self._variables:
+            evaluation.variables.setdefault(name, Lazy(partial(self._variable, name, evaluation)))
         try:
-            return _result(program, evaluation.values)
+            return _plain(_evaluated(program, evaluation), [_MAX_VALUES])
         except _NoResult as error:
             raise FailedExpression(f"expression '{program.text}' resulted in error: {error}") from error
-        finally:
-            self._current = None
 
-    def _variable(self, name: str) -> Any:
-        """The value of a variable, for the expression that is being evaluated; raises ValueError."""
-        evaluation = self._current
-        assert evaluation is not None  # noqa: S101 - only the library calls this, within evaluate
-        if name not in evaluation.results:
-            try:
-                evaluation.results[name] = _carried(_result(self._variables[name], evaluation.values))
-            except _NoResult as error:
-                evaluation.results[name] = error
-        result = evaluation.results[name]
-        if not isinstance(result, _NoResult):
-            return result
-        raise ValueError(f'composited variable "{name}" fails to evaluate: {result}')
+    def _variable(self, name: str, evaluation: Evaluation) -> Value:
+        """The value of a variable, for the expression that uses it."""
+        value = _evaluated(self._variables[name], evaluation)
+        if isinstance(value, Failure):
+            return Failure(f'composited variable "{name}" fails to evaluate: {value.message}')
+        return value
 
 
 class _NoResult(Exception):
-    """Reason why an evaluation has no result."""
+    """Why an evaluation has no result."""
 
 
-def _result(program: Program, values: Mapping[str, Any]) -> Any:
+def _evaluated(program: Program, evaluation: Evaluation) -> Value:
+    variables = {f"variables.{name}": value for name, value in evaluation.variables.items()}
+    values = {**evaluation.of_language, **variables, "authorizer": _AUTHORIZER}
     try:
-        value = program.compiled.eval(data={**values, "authorizer": AUTHORIZER})
-        if value.type() == cel.Type.ERROR:
-            raise _NoResult(_reason(str(value.value())))
-        return _plain(value, [_MAX_VALUES])
-    except MemoryError as error:
-        raise _NoResult("the evaluation needs more memory than there is") from error
-    except RuntimeError as error:
-        raise _NoResult(_reason(str(error))) from error
-    except (TypeError, ValueError) as error:
-        raise _NoResult("the result is no plain value; orValue takes one out of an optional") from error
+        return program.compiled.program.evaluate(values)[0]
+    except Unsupported as error:
+        return Failure(f"the evaluation uses {error}")
 
 
-def _plain(value: Any, left: list[int]) -> Any:
-    """A value of the library as one of Python's; raises TypeError for an optional one.
-
-    The library has a function for this, which crashes the process when an optional value is in a map.
-    """
-    left[0] -= 1
-    if not left[0]:
-        raise _NoResult("the result holds too many values")
-    content = value.value()
-    match content:
-        case list():
-            return [_plain(one, left) for one in content]
-        case dict():
-            return {key: _plain(one, left) for key, one in content.items()}
-        case bytearray():
-            return bytes(content)
-        case _:
-            return content
-
-
-def _carried(value: Any) -> Any:
-    """A value that a function may return; raises _NoResult for a type."""
-    if isinstance(value, cel.Type):
-        raise _NoResult("a variable cannot hold a type")
+def _from_json(value: Any) -> Value:
+    """A value of the API as one of the language; a number beyond int64 is an error where it is used."""
+    if isinstance(value, dict):
+        return {key: _from_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return tuple(map(_from_json, value))
+    if type(value) is int and value not in _INT64:
+        return Failure(f"integer overflow: {value}")
     return value
 
 
-def _reason(message: str) -> str:
-    """Return the library's error in kube-apiserver's words where those are known."""
-    message = _without_status(message)
-    missing = re.match(r'Key not found in map : "?(.*?)"?$', message)
-    if missing is not None:
-        return f"no such key: {missing[1]}"
-    if message.startswith("Applying SELECT to non-message type"):
-        return "no such key: the value has no fields"
-    if message.startswith("Iteration budget exceeded"):
-        return "operation cancelled: actual cost limit exceeded"
-    return message.replace("No matching overloads found", "no such overload")
-
-
-def _without_status(message: str) -> str:
-    """A message of the library without its status codes, and with methods under their own names."""
-    message = re.sub(r" \[[A-Z_]+\]$", "", _STATUS.sub("", message))
-    return message.replace(REPLACE, "replace").replace(f".{LIMIT}()", "")
+def _plain(value: Value, left: list[int]) -> Any:
+    """A value of the language as one of Python's."""
+    left[0] -= 1
+    if not left[0]:
+        raise _NoResult("the result holds too many values")
+    match value:
+        case tuple():
+            return [_plain(one, left) for one in value]
+        case dict():
+            return {key: _plain(one, left) for key, one in value.items()}
+        case Failure():
+            raise _NoResult(value.message)
+        case Optional():
+            raise _NoResult("the result is no plain value; orValue takes one out of an optional")
+        case Timestamp():
+            return _EPOCH + timedelta(microseconds=int(value) // 1000)
+        case Duration():
+            return timedelta(microseconds=int(value) // 1000)
+        case Uint():
+            return int(value)
+        case _:
+            return value
 
 
 def _with_place(message: str, text: str, translated: Translation) -> str:
@@ -234,16 +224,12 @@ def _with_place(message: str, text: str, translated: Translation) -> str:
         return message
     line, column = original_place(text, translated, int(found[1]), int(found[2]))
     source = text.split("\n")[line - 1] if text else ""
-    return f"ERROR: <input>:{line}:{column}: {found[3]}\n | {source}\n | {'.' * (column - 1)}^"
+    place = f"ERROR: <input>:{line}:{column}: {found[3]}\n | {source}\n | {'.' * (column - 1)}^"
+    return f"compilation failed: {place}"
 
 
-def _cel_type(name: str) -> str:
-    """A type of the library by the name that the language has for it."""
-    return name.lower().replace("<", "(").replace(">", ")")
-
-
-def _is_type(found: str, wanted: str, made: Translation) -> bool:
+def _is_type(compiled: Compiled, wanted: str, made: Translation) -> bool:
     if wanted in _ROOT_TYPES:
         form, root = _ROOT_TYPES[wanted]
-        return found.partition("<")[0] == form and root in made.types
-    return _cel_type(found) == wanted
+        return compiled.type[0] == form and root in made.types
+    return compiled.type == (wanted,)

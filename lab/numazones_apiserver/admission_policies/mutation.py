@@ -16,9 +16,9 @@ import jsonpatch
 import jsonpointer
 
 from numazones.apimachinery import timestamp
+from numazones.apimachinery.quantity import Quantity
 from numazones.errors import NumazonesError
 from numazones_apiserver import errors, fieldsets
-from numazones_apiserver.admission_policies.functions import QUANTITY_MARK
 from numazones_apiserver.admission_policies.syntax import TYPE_KEY
 from numazones_apiserver.errors import Object, StatusError
 from numazones_apiserver.kinds import Kind
@@ -147,14 +147,14 @@ def _json(value: Any) -> Any:
             result = [_json(one) for one in value]
         case dict():
             result = {_key(key): _json(one) for key, one in value.items() if key != TYPE_KEY}
-        case bytes() if not value.startswith(QUANTITY_MARK):
+        case bytes():
             result = base64.b64encode(value).decode()
         case datetime():
             result = timestamp.format(value)
         case timedelta():
             result = f"{value.total_seconds():g}s"
         case _:
-            shown = "a quantity" if isinstance(value, bytes) else f"the type {value}"
+            shown = "a quantity" if isinstance(value, Quantity) else f"the value {value}"
             raise UnusablePatch(f"{shown} cannot be written as JSON; string makes a text of many values")
     return result
 

@@ -1,24 +1,17 @@
 """Expressions of admission policies, put into the terms that the CEL library knows.
 
-Kubernetes gives CEL three things of its own that no library has: objects made of any fields
-(``Object.spec{replicas: 3}``, ``JSONPatch{op: "add", …}``), variables that are evaluated when they are first
-used (``variables.name``), and a limit on what an evaluation may cost. Here a text becomes another one in
-which objects are maps that carry the name of their type, a variable is the call of a function, and whatever
-makes texts or lists longer goes through functions that keep count. Nothing is evaluated or judged: what is
-not understood is left as it is, and the library says what is wrong with it. Grammar: the CEL language
-definition (cel-spec).
+Kubernetes gives CEL objects made of any fields (``Object.spec{replicas: 3}``, ``JSONPatch{op: "add", …}``),
+which no checker knows. Here a text becomes another one in which objects are maps that carry the name of their
+type. Nothing is evaluated or judged: what is not understood is left as it is, and the checker says what is
+wrong with it. Grammar: the CEL language definition (cel-spec).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 TYPE_KEY = "\1type"
 """The key under which a map that was written as an object carries the name of its type."""
-LIMIT = "limitedText"
-"""The method that texts made of lists go through."""
-REPLACE = "limitedReplace"
-"""The method that stands for ``replace``."""
 
 _TYPES = ("Object", "JSONPatch")
 _TYPE_LITERAL = '"\\u0001type"'
@@ -34,7 +27,6 @@ _TOKEN = re.compile(
 )
 _RAW = re.compile(r"[bB]?[rR][bB]?(\"{3}.*?\"{3}|'{3}.*?'{3}|\"[^\"\n]*\"|'[^'\n]*')", re.DOTALL)
 _OPENING = {"(": ")", "[": "]", "{": "}"}
-_GROWING = ("map", "optMap", "optFlatMap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +38,6 @@ class Translation:
     """For every character the offset in the original text."""
     types: frozenset[str]
     """The first names of the types whose objects are made: ``Object``, ``JSONPatch``."""
-    weight: int
-    """How many times a value can be contained in the result, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """Name of the function that stands for a variable, and the weight of its result."""
-
-    call: str
-    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +61,22 @@ class _Edit:
     text: str
 
 
-def translation(expression: str, *, variables: Mapping[str, "Variable"], objects: bool) -> Translation:
-    """An expression in the library's terms.
+def translation(expression: str, *, objects: bool) -> Translation:
+    """An expression in the checker's terms.
 
     Args:
         expression: what the policy says.
-        variables: what may follow ``variables.``.
         objects: whether objects may be made, as in mutations.
     """
     reader = _Reader(expression)
-    edits = [*reader.limits(), *reader.variable_calls(variables), *reader.optional_entries()]
+    edits = list(reader.optional_entries())
     made: set[str] = set()
     if objects:
         for name, edit in reader.objects():
             made.add(name)
             edits.append(edit)
     text, origins = _edited(expression, edits)
-    return Translation(text, origins, frozenset(made) - {""}, reader.weight(variables))
+    return Translation(text, origins, frozenset(made) - {""})
 
 
 def _edited(expression: str, edits: Sequence[_Edit]) -> tuple[str, tuple[int, ...]]:
@@ -153,26 +134,6 @@ class _Reader:
             self._text(at - 1) == "?" and self._text(at - 2) != "."
         )
 
-    # --- variables ----------------------------------------------------------------------------
-
-    def variable_calls(self, variables: Mapping[str, Variable]) -> Iterator[_Edit]:
-        """``variables.a`` becomes ``variables.a()``."""
-        for name in self._uses(variables):
-            yield _Edit(name.end, 0, name.end, variables[name.text].call)
-
-    def _uses(self, variables: Mapping[str, Variable]) -> Iterator[_Token]:
-        """The names of variables where they are used."""
-        for at, token in enumerate(self.tokens):
-            if (
-                token.kind == "name"
-                and token.text == "variables"
-                and self._is_root(at)
-                and self._text(at + 1) == "."
-                and self._text(at + 2) in variables
-                and self._text(at + 3) != "("
-            ):
-                yield self.tokens[at + 2]
-
     # --- objects ------------------------------------------------------------------------------
 
     def objects(self) -> Iterator[tuple[str, _Edit]]:
@@ -227,36 +188,6 @@ class _Reader:
                 return at + 1
             at = self.closing.get(at, at) + 1
         return end + 1
-
-    # --- growth -------------------------------------------------------------------------------
-
-    def limits(self) -> Iterator[_Edit]:
-        """Texts that are made of others are counted; this is how little becomes much without a variable."""
-        for at, token in enumerate(self.tokens):
-            if not self._is_method(at):
-                continue
-            if token.text == "replace":
-                yield _Edit(token.start, 1, token.end, REPLACE)
-            elif token.text in ("join", "format") and at + 1 in self.closing:
-                end = self.tokens[self.closing[at + 1]].end
-                yield _Edit(end, 1, end, f".{LIMIT}()")
-
-    def weight(self, variables: Mapping[str, Variable]) -> int:
-        """Return how many times a value can occur in the result, at most.
-
-        A comprehension repeats what it is of as often as its body names the element; each of them may be of
-        what another one made, and a variable may be named several times.
-        """
-        weight = max(sum(variables[name.text].weight for name in self._uses(variables)), 1)
-        for at, token in enumerate(self.tokens):
-            if token.text in _GROWING and self._is_method(at) and at + 1 in self.closing:
-                element, end = self._text(at + 2), self.closing[at + 1]
-                weight *= max(sum(self._text(one) == element for one in range(at + 3, end)), 1)
-        return weight
-
-    def _is_method(self, at: int) -> bool:
-        """Return whether a name is a method that is called."""
-        return self.tokens[at].kind == "name" and self._text(at - 1) == "." and self._text(at + 1) == "("
 
 
 def original_place(expression: str, found: Translation, line: int, column: int) -> tuple[int, int]:

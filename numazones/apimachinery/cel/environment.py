@@ -12,7 +12,6 @@ from typing import Any
 
 from numazones.apimachinery.cel import declarations
 from numazones.apimachinery.cel.evaluation import InvalidLiteral, Program, program
-from numazones.apimachinery.cel.kubernetes_functions import Unsupported
 from numazones.apimachinery.cel.standard_functions import Function, no_overload
 from numazones.apimachinery.cel.syntax_tree import (
     Call,
@@ -26,7 +25,7 @@ from numazones.apimachinery.cel.syntax_tree import (
     decode,
     parts_of,
 )
-from numazones.apimachinery.cel.values import Failure, Value
+from numazones.apimachinery.cel.values import Failure, Unsupported, Value
 from numazones.errors import NumazonesError
 
 _MISSING = (
@@ -34,6 +33,8 @@ _MISSING = (
     "cel-expr-python"
 )
 _PREFIX, _SUFFIX = re.compile(r"^[A-Z_]+: "), re.compile(r" \[[A-Z_]+\]\s*$")
+_DOUBLING, _MOST_DOUBLINGS = re.compile(r"\bopt(?:Flat)?Map\b"), 8
+"""Macros that double what they are called on, so that a nest of them grows without end."""
 _ON_VALUES = re.compile(
     r"(\d+):(\d+)(: found no matching overload for )'(\w+)' applied to "
     r"'\(([^,)]*(?:\([^)]*\))?)(?:, )?([^']*)\)'"
@@ -61,11 +62,13 @@ class Compiled:
 class Environment:
     """The variables and functions that expressions of one place of the API may use."""
 
-    variables: Mapping[str, str]
-    """Name → type, in the words of ``declarations``; a name may have dots."""
+    variables: Mapping[str, str | Type]
+    """Name → type, in the words of ``declarations`` or as found by ``compile``; a name may have dots."""
     signatures: tuple[str, ...] = ()
     """Functions of this place alone, in the form of ``declarations``."""
     functions: Mapping[str, Function] = field(default_factory=dict)
+    object_key: str = ""
+    """The first key of maps that stand for objects, whose values may be of several types; empty: none do."""
     _exact: dict[str, list[declarations.Signature]] = field(default_factory=dict)
     """Functions that are declared here; the library knows the types of most only roughly."""
     _checker: Any = None
@@ -78,6 +81,8 @@ class Environment:
             InvalidExpression: it is no CEL, or names what there is not.
             Unsupported: Kubernetes knows what it uses, but it cannot be evaluated here.
         """
+        if len(_DOUBLING.findall(text)) > _MOST_DOUBLINGS:
+            raise Unsupported(f"optMap and optFlatMap more than {_MOST_DOUBLINGS} times")
         library = _library()
         if self._checker is None:
             self._checker = self._new_checker(library)
@@ -119,6 +124,24 @@ class Environment:
         variables = {name: types.of(kind) for name, kind in self.variables.items()}
         return library.NewEnv(variables=variables, extensions=extensions)
 
+    def _unlike(
+        self, checked: CheckedExpression, parts: list[tuple[Expression, bool]]
+    ) -> Iterable[tuple[int, str]]:
+        """Yield the parts of a literal whose type is not that of the first; ``dyn`` is none of the others.
+
+        Where maps stand for objects, the types of variables are not known as Kubernetes knows them: ``dyn``
+        may be any type there.
+        """
+        kinds = [(one, checked.type_of(one, unwrapped=optional)) for one, optional in parts]
+        if self.object_key:
+            kinds = [(one, kind) for one, kind in kinds if kind != ("dyn",)]
+        for one, kind in kinds[1:]:
+            if not _same_type(first := kinds[0][1], kind):
+                yield (
+                    checked.position(one),
+                    f"expected type '{type_text(first)}' but found '{type_text(kind)}'",
+                )
+
     def _has_two_variables(self, text: str) -> bool:
         try:
             parsed = decode(self._checker.compile(text, disable_check=True).serialize())
@@ -148,6 +171,8 @@ class Environment:
         """Note types of Kubernetes, which the library forgets of what functions return."""
         for part in parts_of(node):
             self._refine(checked, part)
+        if self._is_object(node):
+            checked.note_type(node, ("map", ("string",), ("dyn",)))
         if not isinstance(node, Call) or "dyn" not in str(checked.type_of(node)):
             return
         kinds = [checked.type_of(one) for one in node.values]
@@ -156,6 +181,11 @@ class Environment:
         elif found := self._matching(node.function, kinds):
             element = next((kind[1] for kind in kinds if kind[0] == "list" and len(kind) > 1), ("dyn",))
             checked.note_type(node, _declared(found.result, element))
+
+    def _is_object(self, node: Expression) -> bool:
+        if not self.object_key or not isinstance(node, MapLiteral) or not node.entries:
+            return False
+        return node.entries[0][0] == Constant("string", self.object_key)
 
     def _matching(self, name: str, kinds: list[Type]) -> declarations.Signature | None:
         return next((one for one in self._exact.get(name, ()) if _fits(kinds, one)), None)
@@ -168,9 +198,9 @@ class Environment:
                 case Call("matches", _, arguments) if isinstance(arguments[-1], Constant):
                     if isinstance(self._matches("", arguments[-1].value), Failure):
                         yield checked.position(arguments[-1]), "invalid matches argument"
-                case Call(name, target, _) if len(self._exact.get(name, ())) > 1 and name not in _OPERANDS:
+                case Call(name, target, _) if name in self._exact and name not in _OF_LIBRARY:
                     kinds = [checked.type_of(one) for one in node.values]
-                    if name not in _STANDARD and not self._matching(name, kinds):
+                    if not self._matching(name, kinds):
                         yield (
                             checked.positions.get(identity, 0),
                             _no_overload(name, kinds, member=bool(target)),
@@ -181,11 +211,11 @@ class Environment:
                         yield checked.positions.get(identity, 0), _no_overload(name, kinds, member=False)
                 case ListLiteral(elements, optional) if identity not in free:
                     pairs = [(one, at in optional) for at, one in enumerate(elements)]
-                    yield from _unlike(checked, pairs)
-                case MapLiteral("", entries):
+                    yield from self._unlike(checked, pairs)
+                case MapLiteral("", entries) if not self._is_object(node):
                     keys = [(key, False) for key, _, _ in entries if not isinstance(key, str)]
-                    yield from _unlike(checked, keys)
-                    yield from _unlike(checked, [(value, optional) for _, value, optional in entries])
+                    yield from self._unlike(checked, keys)
+                    yield from self._unlike(checked, [(value, optional) for _, value, optional in entries])
 
 
 _NUMBERS = ("int", "uint", "double")
@@ -199,9 +229,9 @@ _OPERANDS = {
     "_%_": ("int", "uint"),
 }
 """Operator → types that it takes: the library also lets pass others next to one that is not known."""
+_OF_LIBRARY = (*_OPERANDS, "contains", "size", "string")
+"""What the library has in other forms, too."""
 _MACROS = ("all", "exists", "existsOne", "exists_one", "transformList", "transformMap", "transformMapEntry")
-_STANDARD = ("contains", "size", "string")
-"""Functions of Kubernetes that the library has in other forms, too."""
 _IDENTIFIER = str.maketrans(dict.fromkeys(" .[]{}<>-@!", "_"))
 
 
@@ -218,13 +248,26 @@ class _Types:
             **{short: kinds.AbstractType(name) for short, name in declarations.TYPES.items()},
         }  # fmt: skip
 
-    def of(self, name: str) -> Any:
+    def of(self, name: str | Type) -> Any:
         """Return a type: ``[x]`` is a list of x, ``{x}`` a map from strings to x."""
+        if not isinstance(name, str):
+            return self._of_checked(name)
         if name[0] in "[{":
             inner = self.of(name[1:-1])
             kinds = self.library.Type
             return kinds.List(inner) if name[0] == "[" else kinds.Map(kinds.STRING, inner)
         return self.known[name]
+
+    def _of_checked(self, kind: Type) -> Any:
+        """The type that an expression was found to have."""
+        name, *parts = kind
+        inner = [self.of(part) for part in parts if isinstance(part, tuple)]
+        if name == "list":
+            return self.library.Type.List(*inner)
+        if name == "map":
+            return self.library.Type.Map(*inner)
+        short = next((it for it, full in declarations.TYPES.items() if full == name), str(name))
+        return self.known.get(short, self.known["dyn"])
 
 
 def _library() -> ModuleType:
@@ -242,15 +285,6 @@ def _format_arguments(checked: CheckedExpression) -> set[int]:
     return {identity for identity, node in checked.ids.items() if any(node is one for one in lists)}
 
 
-def _unlike(checked: CheckedExpression, parts: list[tuple[Expression, bool]]) -> Iterable[tuple[int, str]]:
-    """Yield a part of a literal whose type is not that of the first; ``dyn`` is none of the others."""
-    kinds = [(one, checked.type_of(one, unwrapped=optional)) for one, optional in parts]
-    first = next((kind for _, kind in kinds), None)
-    for one, kind in kinds[1:]:
-        if first is not None and not _same_type(first, kind):
-            yield checked.position(one), f"expected type '{type_text(first)}' but found '{type_text(kind)}'"
-
-
 def _fits(kinds: list[Type], signature: declarations.Signature) -> bool:
     """Whether a call with values of these types meets a signature."""
     wanted = [*([signature.target] if signature.target else []), *signature.parameters]
@@ -258,7 +292,7 @@ def _fits(kinds: list[Type], signature: declarations.Signature) -> bool:
 
 
 def _assignable(kind: Type, wanted: str) -> bool:
-    if kind[0] in _ANYTHING or wanted == "T":
+    if kind[0] in _ANYTHING or wanted in ("T", "dyn"):
         return True
     if wanted.startswith("["):
         element = kind[1] if len(kind) > 1 else ("dyn",)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from numazones.apimachinery.cel import costs
-from numazones.apimachinery.cel.kubernetes_functions import KUBERNETES, Unsupported
+from numazones.apimachinery.cel.kubernetes_functions import KUBERNETES
 from numazones.apimachinery.cel.standard_functions import (
     ABSENT,
     STANDARD,
@@ -33,11 +33,12 @@ from numazones.apimachinery.cel.syntax_tree import (
 from numazones.apimachinery.cel.values import (
     NO_OVERLOAD,
     NONE,
-    OBJECT_TYPE,
     Failure,
+    Lazy,
     Optional,
     TypeValue,
     Uint,
+    Unsupported,
     Value,
 )
 
@@ -97,7 +98,7 @@ class Program:
         """Return the value, or the failure, and what the evaluation cost.
 
         Raises:
-            numazones.apimachinery.cel.kubernetes_functions.Unsupported: it came to something that this
+            numazones.apimachinery.cel.values.Unsupported: it came to something that this
             evaluation does not know.
         """
         state = _State(dict(values), limit)
@@ -121,7 +122,7 @@ def program(root: Expression, functions: Mapping[str, Function]) -> Program:
 
     Raises:
         InvalidLiteral: a literal cannot be converted.
-        numazones.apimachinery.cel.kubernetes_functions.Unsupported: it uses what is not known here.
+        numazones.apimachinery.cel.values.Unsupported: it uses what is not known here.
     """
     return Program(_Compiler({**STANDARD, **KUBERNETES, **functions}).part(root).run)
 
@@ -166,7 +167,8 @@ class _Compiler:
 
         def run(state: _State) -> Value:
             state.cost += cost
-            return state.values[name]
+            value = state.values[name]
+            return value.value() if type(value) is Lazy else value
 
         return _Part(run, attribute=True)
 
@@ -196,17 +198,17 @@ class _Compiler:
 
         return _Part(run)
 
-    def _map(self, node: MapLiteral) -> _Part:
+    def _map(self, node: MapLiteral) -> _Part:  # noqa: C901 - one check per kind of entry
         entries = [
             (_constant(key) if isinstance(key, str) else self.part(key), self.part(value), optional)
             for key, value, optional in node.entries
         ]
-        base = {OBJECT_TYPE: node.type_name} if node.type_name else {}
-        cost = costs.STRUCT if node.type_name else costs.MAP
+        if node.type_name:
+            raise Unsupported(f"an object of the type {node.type_name}")
         literal = all(key.constant and value.constant and not optional for key, value, optional in entries)
 
         def run(state: _State) -> Value:
-            found: dict[Value, Value] = dict(base)
+            found: dict[Value, Value] = {}
             for key_part, value_part, optional in entries:
                 key, value = key_part.run(state), value_part.run(state)
                 failed = next((one for one in (key, value) if isinstance(one, Failure)), None)
@@ -224,7 +226,7 @@ class _Compiler:
                     return NO_OVERLOAD
                 elif value.present:
                     found[key] = value.value
-            state.cost += cost
+            state.cost += costs.MAP
             return found
 
         return _constant(_value_of(_Part(run))) if literal else _Part(run)
@@ -306,6 +308,8 @@ def _applied(function: Function, runs: list[_Run], cost: costs.Cost | None) -> _
                 break
         result = function(*values) if failed is None else failed
         state.cost += 1 if cost is None else cost(values, result)
+        if state.cost > state.limit:
+            raise _CostExceeded
         return result
 
     return run

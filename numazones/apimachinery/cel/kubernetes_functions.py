@@ -18,6 +18,7 @@ from numazones.apimachinery.cel.values import (
     Failure,
     Network,
     Semver,
+    Unsupported,
     Value,
     equal,
     normalised_semver,
@@ -29,10 +30,6 @@ from numazones.errors import NumazonesError
 _NANO = 10**9
 _INT64 = range(-(2**63), 2**63)
 _MAX_INCLUDED = 48
-
-
-class Unsupported(NumazonesError):
-    """An expression uses what Kubernetes has and this evaluation has not; the message names it."""
 
 
 def _of(kind: type, name: str, function: Callable[..., Value]) -> Function:

@@ -21,6 +21,7 @@ from numazones.apimachinery.cel.values import (
     Timestamp,
     TypeValue,
     Uint,
+    Unsupported,
     Value,
     compare,
     equal,
@@ -33,12 +34,19 @@ Function = Callable[..., Value]
 _NANO = 10**9
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _MAX_UINT64 = 2**64
+_MOST_MADE = 2**20
 _INT64_EDGE = 2.0**63
 
 
 def no_overload(name: str) -> Failure:
     """Return the error of a function that does not take such values."""
     return Failure(f"no such overload: {name}")
+
+
+def _bounded(size: int) -> None:
+    """Refuse to make a text or list that no use of the language needs; Kubernetes has no such bound."""
+    if size > _MOST_MADE:
+        raise Unsupported("a text or list of more than a million elements")
 
 
 # --- operators -------------------------------------------------------------------------------
@@ -72,7 +80,10 @@ def _add(left: Value, right: Value) -> Value:  # noqa: PLR0911 - a line per type
         return _uint(int(left) + int(right), "unsigned integer overflow")
     if kind is Duration:
         return Duration(int(left) + int(right))
-    if kind in (float, str, bytes, tuple):
+    if kind is float:
+        return left + right
+    if kind in (str, bytes, tuple):
+        _bounded(len(left) + len(right))
         return left + right
     return NO_OVERLOAD if kind is bool else no_overload("_+_")
 
@@ -390,10 +401,14 @@ def _last_index_of(text: Value, part: Value, last: Value = None) -> Value:
 def _join(parts: Value, separator: str = "") -> Value:
     if type(parts) is not tuple or not all(type(part) is str for part in parts):
         return no_overload("join")
+    total = sum(map(len, parts)) + len(separator) * len(parts)
+    _bounded(total)
     return separator.join(parts)
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> Value:
+    found = text.count(old) if count < 0 else min(count, text.count(old))
+    _bounded(len(text) + found * (len(new) - len(old)))
     return text.replace(old, new, count)
 
 
@@ -588,14 +603,8 @@ def _slice(values: Value, start: Value, end: Value) -> Value:
 
 
 def _range(length: Value) -> Value:
-    return (
-        tuple(range(length))
-        if length <= _MAX_RANGE
-        else Failure("operation cancelled: actual cost limit exceeded")
-    )
-
-
-_MAX_RANGE = 10**6
+    _bounded(length)
+    return tuple(range(length))
 
 
 def _sets(name: str, holds: Callable[[tuple[Value, ...], tuple[Value, ...]], bool]) -> Function:

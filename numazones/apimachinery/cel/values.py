@@ -7,14 +7,19 @@ absorb the error of one side when the other side decides.
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numazones.apimachinery.quantity import Quantity
+from numazones.errors import NumazonesError
 
 Value = Any
 """A value of CEL."""
+
+
+class Unsupported(NumazonesError):
+    """An expression uses what Kubernetes has and this evaluation has not; the message names it."""
 
 
 class Failure:
@@ -109,6 +114,31 @@ class URL:
     query: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that only functions of its place of the API understand."""
+
+    name: str
+    """The name of its type."""
+
+
+class Lazy:
+    """A variable that is evaluated when it is first used."""
+
+    __slots__ = ("_evaluate", "_value")
+
+    def __init__(self, evaluate: Callable[[], Value]) -> None:
+        self._evaluate: Callable[[], Value] | None = evaluate
+        self._value: Value = None
+
+    def value(self) -> Value:
+        """Return the value, or its failure."""
+        if self._evaluate is not None:
+            evaluate, self._evaluate = self._evaluate, None
+            self._value = evaluate()
+        return self._value
+
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAMES: Mapping[type, str] = {
@@ -137,23 +167,27 @@ _NUMBERS = frozenset({int, Uint, float})
 _STRICT = frozenset({Quantity, Semver, ipaddress.IPv4Address, ipaddress.IPv6Address, Network, URL})
 """Types of Kubernetes, whose comparison with another type is an error rather than false."""
 _ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
+_MOST_COMPARISONS = 100_000
 _INT64 = range(-(2**63), 2**63)
 
 
 def type_name(value: Value) -> str:
     """Return the name of a value's type."""
-    if isinstance(value, dict):
-        return str(value.get(OBJECT_TYPE) or "map")
+    if isinstance(value, Opaque):
+        return value.name
     return _NAMES[type(value)]
 
 
-OBJECT_TYPE = "\0type"
-"""The key of an object's type in the map that stands for it."""
-
-
-def equal(left: Value, right: Value) -> bool | Failure:  # noqa: PLR0911 - a line per type
+def equal(left: Value, right: Value) -> bool | Failure:
     """Return ``left == right``."""
+    return _equal(left, right, [_MOST_COMPARISONS])
+
+
+def _equal(left: Value, right: Value, budget: list[int]) -> bool | Failure:  # noqa: PLR0911 - a line per type
     kind, other = type(left), type(right)
+    budget[0] -= 1
+    if not budget[0]:
+        raise Unsupported("the comparison of values as large as these")
     if kind in _NUMBERS and other in _NUMBERS:
         return bool(left == right)
     if kind in _STRICT:
@@ -162,15 +196,15 @@ def equal(left: Value, right: Value) -> bool | Failure:  # noqa: PLR0911 - a lin
     if kind is tuple:
         if other is not tuple or len(left) != len(right):
             return False
-        return all(equal(one, two) is True for one, two in zip(left, right, strict=True))
+        return all(_equal(one, two, budget) is True for one, two in zip(left, right, strict=True))
     if isinstance(left, dict):
         if not isinstance(right, dict) or len(left) != len(right):
             return False
-        return all(key in right and equal(value, right[key]) is True for key, value in left.items())
+        return all(key in right and _equal(value, right[key], budget) is True for key, value in left.items())
     if kind is Optional:
         if other is not Optional or left.present != right.present:
             return False
-        return not left.present or equal(left.value, right.value) is True
+        return not left.present or _equal(left.value, right.value, budget) is True
     return kind is other and bool(left == right)
 
 
