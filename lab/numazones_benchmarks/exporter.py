@@ -46,9 +46,11 @@ from numazones_client.resources import DEFINITIONS, NAMESPACES, NODES, NUMAZONES
 from numazones_exporter.lease import RENEWALS_PER_DURATION
 from numazones_exporter.options import Options
 from numazones_simulator import clock, machine_tree
+from numazones_simulator.background import background
 from numazones_simulator.kubelet.kubelet import SimulatedKubelet
 from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
+from numazones_simulator.machine_load import MachineLoad
 from numazones_simulator.node_spec import NodeSpec, configuration, node_object
 
 NODE = "worker-0"
@@ -56,6 +58,8 @@ SHAPE = machines.MachineShape(sockets=2, numa_per_socket=4, cores_per_numa=16)
 LATE_PODS = 3
 SCRAPES = 20
 READS = ("get", "list", "watch")
+QUEUES = 1000
+"""Interrupts of the machine whose use is measured; they are read once an interval, here at each scrape."""
 MANY, CHANGES = 5000, 200
 """For how many nodes the API server's part is computed, and with how many changes a second."""
 CYCLE_SECONDS = 60
@@ -176,6 +180,13 @@ async def measure(*, pods: int, cycles: int, interval: float) -> dict[str, Any]:
             async with exporter(folder, tree, server.url, interval, cgroups) as (process, url):
                 await ready(http, url)
                 reading = await idle_figures(process, http, url, server, cycles=cycles, interval=interval)
+            load = MachineLoad(kubelet.spec.machine, folder, queues=QUEUES)
+            async with (
+                background(load.run(lambda: (kubelet.node, kubelet.pods))),
+                exporter(folder, tree, server.url, interval) as (process, url),
+            ):
+                await ready(http, url)
+                using = await idle_figures(process, http, url, server, cycles=cycles, interval=interval)
     return {
         "numa_nodes": len(kubelet.spec.machine.numa_nodes),
         "cpus": len(kubelet.spec.machine.cpus),
@@ -184,6 +195,7 @@ async def measure(*, pods: int, cycles: int, interval: float) -> dict[str, Any]:
         **figures,
         "seconds_from_file_to_objects": round(latency, 3),
         "with_cgroups": reading,
+        "with_usage": using,
         "cpu_ms_with_cgroups": round(reading["cpu_ms_per_idle_cycle"] + reading["cpu_ms_per_scrape"], 2),
         "api_per_change": churn,
         "api_of_5000_nodes": of_many_nodes(figures["api_per_idle_cycle"], churn, server),

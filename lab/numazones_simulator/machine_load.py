@@ -29,13 +29,15 @@ _PERIOD = 1.0
 class MachineLoad:
     """The counters of one machine, and the files that show them."""
 
-    def __init__(self, machine: Machine, directory: Path) -> None:
+    def __init__(self, machine: Machine, directory: Path, *, queues: int = _QUEUES) -> None:
         """Write nothing yet; ``directory`` has the machine's ``sys`` and ``proc``."""
         self._machine = machine
+        self._queue_count = queues
         self._directory = directory
         self._busy = dict.fromkeys(cpuset.ids(machine.all_cpus), 0.0)
         """CPU → seconds."""
         self._seconds = 0.0
+        self._written: dict[str, str] = {}
         self._pages = dict.fromkeys(machine.by_numa, 0.0)
 
     async def run(self, holdings: Callable[[], tuple[Node, Iterable[Pod]]]) -> None:
@@ -46,7 +48,11 @@ class MachineLoad:
             now = clock()
             self.advance(now - before, *holdings())
             before = now
-            await asyncio.to_thread(self.write)
+            writing = asyncio.ensure_future(asyncio.to_thread(self.write))
+            try:
+                await asyncio.shield(writing)
+            finally:
+                await writing  # a thread cannot be cancelled, and the directory may be removed next
             await asyncio.sleep(_PERIOD)
 
     def advance(self, seconds: float, node: Node, pods: Iterable[Pod]) -> None:
@@ -68,6 +74,9 @@ class MachineLoad:
     def write(self) -> None:
         """Write the files; each is replaced whole, as a reader of the kernel's sees it."""
         for name, text in self._files():
+            if self._written.get(name) == text:
+                continue
+            self._written[name] = text
             path = self._directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}.tmp")
@@ -104,7 +113,8 @@ class MachineLoad:
     def _queues(self) -> dict[int, int]:
         """Interrupt number → the CPU that it is sent to."""
         cpus = list(self._busy)
-        return {24 + queue: cpus[(2 * queue + 1) * len(cpus) // (2 * _QUEUES)] for queue in range(_QUEUES)}
+        count = self._queue_count
+        return {24 + queue: cpus[(2 * queue + 1) * len(cpus) // (2 * count)] for queue in range(count)}
 
     def _interrupts(self, queues: Mapping[int, int]) -> str:
         cpus = list(self._busy)
