@@ -25,6 +25,7 @@ lock:  ## renew requirements.txt from all pyproject.toml, and tools/audit-tools.
 	$(BIN)/python -m tools.locked | $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file requirements.txt -
+	$(BIN)/python -m tools.locked demo > requirements-demo.txt
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file tools/audit-tools.txt tools/audit-tools.in
@@ -40,7 +41,7 @@ format: venv  ## let ruff rewrite what it can
 types: venv
 	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
-	  tools/sbom.py tools/style.py tools/wheels.py
+	  tools/sbom.py tools/slim.py tools/style.py tools/wheels.py
 
 imports: venv
 	$(BIN)/lint-imports
@@ -104,8 +105,14 @@ MINUTES ?= 10
 chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…, DEFECT=… puts one in
 	$(BIN)/python -m checks.clusters.chaos $(SEED) $(MINUTES) $(if $(DEFECT),--defect $(DEFECT))
 
-demo: venv  ## a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl
-	$(BIN)/numazones-simulator demo
+# What the demo needs is a part of the environment; the other targets add the rest.
+DEMO := $(VENV)/.demo
+$(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
+	test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
+	@touch $@
+
+demo: $(DEMO)  ## a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl
+	exec $(BIN)/numazones-simulator demo
 
 docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)

@@ -6,6 +6,7 @@ image. Run as a program, it prints what the lock is made from (``make lock``).
 """
 
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -94,7 +95,32 @@ def locked(names: AbstractSet[str]) -> str:
     return "".join(found[name] for name in sorted(names))
 
 
+DEMO = ("exporter", "operator", "kubectl", "simulator")
+"""Extras whose programs the demo runs."""
+_BUILDING = frozenset({"hatchling", "editables", "pip"})
+_PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+def demo() -> str:
+    """Return requirements-demo.txt: the entries of the lock that the demo needs, on any Python."""
+    names = set(_BUILDING)
+    for python in _PYTHONS:
+        environment = {"python_version": python, "python_full_version": f"{python}.0"}
+        names |= needed([*DEMO], environment=environment)
+        for text in requires("hatchling") or ():
+            names.add(canonicalize_name(Requirement(text).name))
+    return locked({name for name in names if name in _locked_names()})
+
+
+def _locked_names() -> set[str]:
+    text = (ROOT / "requirements.txt").read_text()
+    return {canonicalize_name(name) for name in re.findall(r"^(\S+?)==", text, re.MULTILINE)}
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["demo"]:
+        print(demo(), end="")
+        sys.exit()
     for one in DISTRIBUTIONS:
         for text in (*project(one)["dependencies"], *chain(*extras_of(one).values())):
             if Requirement(text).name not in DISTRIBUTIONS:

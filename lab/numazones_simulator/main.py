@@ -369,8 +369,14 @@ def _run(work: Callable[[Path], Awaitable[None]], directory: Path | None = None)
     async def until_signalled(scratch: Path) -> None:
         working = asyncio.ensure_future(work(scratch))
         loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            if not working.cancelling():
+                click.echo("\nEnding the programs and removing everything.", err=True)
+            working.cancel()
+
         for number in ending_signals():
-            loop.add_signal_handler(number, working.cancel)
+            loop.add_signal_handler(number, end)
         with contextlib.suppress(asyncio.CancelledError):
             await working
 

@@ -17,7 +17,7 @@ from typing import Self
 
 from numazones.errors import NumazonesError
 
-_PATIENCE = 5.0
+_PATIENCE = 1.5
 _QUOTED_LINES = 8
 
 
