@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from numazones.api.rebalance import RebalancePolicy
 from numazones_client import Client
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.control_plane import control_plane
@@ -16,6 +18,7 @@ from tests.kubectl.recorded_day import recorded_day
 from tests.kubectl.small_cluster import cluster, pod_body, written
 from tests.places import ROOT
 
+POLICIES = sorted((ROOT / "docs" / "examples" / "policies").glob("*.yaml"))
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 
 
@@ -53,8 +56,16 @@ def test_write_a_plan() -> None:
     data = ROOT / "tests/data/rebalance"
     said = run("write_a_plan.py", data / "dump.json", data / "policy.yaml", "2026-10-31T12:00:00+00:00")
     first, move = said.splitlines()
-    assert first == "shape large x1: 0 fit now, 1 after 1 evictions"
+    assert first == "shape large x1: 0 now, 1 after 1 eviction"
     assert move == "  default/web: worker-1 (1,) -> worker-2 (0,)"
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda path: path.stem)
+def test_a_sample_policy_can_be_planned_with(policy: Path) -> None:
+    RebalancePolicy.from_api(yaml.safe_load(policy.read_text()), strict=True)
+    said = run("write_a_plan.py", ROOT / "tests/data/kubectl/dump.json", policy, "2026-11-20T12:00:00+00:00")
+    goal = {"make-room": "pod team/trainer", "keep-room": "shape large", "align": "align pods"}[policy.stem]
+    assert said.startswith(goal)
 
 
 async def test_watch_zones(tmp_path: Path) -> None:
