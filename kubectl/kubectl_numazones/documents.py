@@ -9,6 +9,7 @@ meaning.
 from typing import Any
 
 from kubectl_numazones.commands.aligned import AlignedDocument
+from kubectl_numazones.commands.clean import CleanDocument
 from kubectl_numazones.commands.doctor import DoctorDocument
 from kubectl_numazones.commands.fit import FitDocument
 from kubectl_numazones.commands.idle import IdleDocument
@@ -39,6 +40,7 @@ DOCUMENTS: dict[str, Any] = {
     "sweep": SweepDocument,
     "doctor": DoctorDocument,
     "gate": GateDocument,
+    "clean": CleanDocument,
     "replay": ReplayDocument,
     "size": SizeDocument,
 }

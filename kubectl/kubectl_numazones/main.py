@@ -60,6 +60,7 @@ _COMMANDS = {
     "record": _Command("record", "Record a live node for a bug report; replay reads it."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
     "gate": _Command("gate", "Show who waits at the scheduling gate, and open it without the operator."),
+    "clean": _Command("clean", "List pods that kubelets rejected, and delete those that were replaced."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
     "version": _Command("version", "Print the version."),
 }

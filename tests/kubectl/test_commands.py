@@ -534,3 +534,33 @@ def test_why_on_a_node_says_where_its_free_devices_are(run: Run, tmp_path: Path)
     shown = run("why", "claims", "-n", "team", "--node", "worker-1", "-f", dump).output
     assert "scheduler: it claims devices by resourceClaims" in shown
     assert "has free gpu.example: 1 on NUMA node 0, 1 on NUMA node 1; alignment is not guaranteed" in shown
+
+
+def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: Path) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "team", "uid": "rs"},
+        "spec": {"replicas": 1},
+    }
+    items = cluster()
+    for name, phase in (("bad", "Failed"), ("good", "Running")):
+        rejection = {"reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
+        items.append(
+            {
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "team", "uid": name, "ownerReferences": [owner]},
+                "spec": {"nodeName": "worker-1", "containers": [{"name": "main"}]},
+                "status": {"phase": phase, **(rejection if phase == "Failed" else {})},
+            }
+        )
+    path = written(tmp_path / "dump.json", items)
+    without = run("clean", "--rejected", "-n", "team", "-f", path).stdout
+    assert "team/bad" in without
+    assert "its ReplicaSet is gone, or was not read" in without
+    path = written(tmp_path / "dump.json", [*items, replica_set])
+    found = json.loads(run("clean", "--rejected", "-n", "team", "-f", path, "-o", "json").stdout)["items"]
+    assert {one["name"]: one["replaced"] for one in found}["bad"] is True
+    assert "deletes pods of a live cluster" in str(run("clean", "--rejected", "--yes", "-f", path).exception)
+    assert "say what to clean: --rejected" in str(run("clean", "-f", path).exception)

@@ -43,6 +43,7 @@ ASKED: dict[str, tuple[object, ...]] = {
     **{command: (*arguments, "-f", DUMP) for command, arguments in READERS.items()},
     "why, of several pods": ("why", "-A", "-f", DUMP),
     "replay": ("replay", RECORDING),
+    "clean": ("clean", "--rejected", "-A", "-f", DUMP),
 }
 """What is asked for each document; ``gate`` and ``idle`` need more than a dump, and are tested there."""
 ANSWERED = sorted(set(DOCUMENTS) - {"gate", "idle"})
