@@ -226,9 +226,7 @@ async def test_without_the_official_client_a_kubeconfig_is_rejected_with_the_cur
     monkeypatch.setitem(sys.modules, "kubernetes.aio.config", None)
     monkeypatch.delitem(sys.modules, "numazones_client.official_kubeconfig", raising=False)
     monkeypatch.delattr(numazones_client, "official_kubeconfig", raising=False)
-    with pytest.raises(
-        ConfigError, match=r"needs the package kubernetes.*pip install '\.\[kubeconfig\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"needs the package kubernetes.*pip install '\.\[kubeconfig\]'"):
         await load(kubeconfig(tmp_path / "config"))
 
 
