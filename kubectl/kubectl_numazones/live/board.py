@@ -68,12 +68,13 @@ def _misaligned(seen: ClusterView) -> Iterator[tuple[str, list[PodAlignment]]]:
 
 
 def plans_of(seen: ClusterView) -> list[Planned]:
-    """Return the recommendations in the cluster, and what would help each waiting pod beside them."""
+    """Return the recommendations, and plans for the waiting pods that no recommendation in force places."""
     made = [
         Planned(str((item.get("spec") or {}).get("goal") or ""), recommendation=item) for item in seen.made
     ]
     policy = policy_of(RebalancePolicySpec(), {})
-    goals: Sequence[Goal] = list(pending_goals(seen.situation.cluster.pending.values()))
+    waiting = seen.situation.cluster.pending.values()
+    goals: Sequence[Goal] = list(pending_goals(pod for pod in waiting if not seen.recommendations([pod])))
     found = (
         Planned(title(goal), what_if(goal, seen.situation, policy, effort=_EFFORT))
         for goal in goals[:_MAX_GOALS]

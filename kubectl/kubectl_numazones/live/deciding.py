@@ -14,10 +14,7 @@ from numazones_client import Client
 
 _SAID_SECONDS = 12.0
 """So long an answer stays on the screen."""
-_NO_PLAN = (
-    "this is no plan of the operator: those under Plans with a phase can be approved or rejected, and a "
-    "RebalancePolicy has them proposed"
-)
+_NO_PLAN = "Only the operator's plans can be approved or rejected. Create a RebalancePolicy to get one."
 _NO_CLUSTER = "nothing can be decided here: this is a dump, or the cluster has not been read yet"
 
 

@@ -319,7 +319,7 @@ def plan_line(item: Planned) -> Line:
         tally_of(item.goal, report.after),
         report.evictions,
         Text("found here", "cyan") if first else Text("none", "dim"),
-        report.reason if first is None else f"{first.pod.full_name} → {first.node}",
+        report.reason if first is None else f"{first.pod.full_name} → {first.target}",
     )
     return Line(item.goal, cells(PLAN_COLUMNS, row), lambda: _plan_details(item.goal, report))
 
@@ -327,8 +327,8 @@ def plan_line(item: Planned) -> Line:
 _PLANNED: tuple[Column[tuple[int, PlannedMove]], ...] = (
     Column("PLAN", lambda row: str(row[0])),
     Column("POD", lambda row: row[1].pod.full_name),
-    Column("FROM", lambda row: row[1].pod.node),
-    Column("TO", lambda row: row[1].node),
+    Column("FROM", lambda row: str(row[1].source)),
+    Column("TO", lambda row: str(row[1].target)),
     Column("WHY", lambda row: row[1].why),
 )
 
