@@ -10,10 +10,13 @@ PRESENT := $(wildcard $(SOURCES))
 .PHONY: help venv lock lint format types imports style tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
   chart plugin clean
 
-help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+help:  ##0 list the targets
+	@echo "Times are for two cores."
+	@awk -F':.*##' '/^[a-z-]+:.*##[0-9] / { group = substr($$2, 1, 1); lines[group] = lines[group] sprintf("  make %-15s %s\n", $$1, substr($$2, 3)) } \
+	  END { split("Try it|Change it|Check it|Generate|Build and release", titles, "|"); \
+	    for (i = 1; i in titles; i++) printf "\n%s\n%s", titles[i], lines[i] }' $(MAKEFILE_LIST)
 
-venv: $(STAMP)  ## .venv with everything; console scripts in .venv/bin
+venv: $(STAMP)  ##2 .venv with everything; console scripts in .venv/bin (a few minutes, 1.1 GB)
 
 PROJECTS := pyproject.toml models/pyproject.toml lab/pyproject.toml
 
@@ -21,7 +24,7 @@ $(STAMP): requirements.txt $(PROJECTS) tools/make-venv
 	tools/make-venv $(VENV)
 	@touch $@
 
-lock:  ## renew requirements.txt from all pyproject.toml, and tools/audit-tools.txt
+lock:  ##4 renew requirements.txt from all pyproject.toml, and tools/audit-tools.txt
 	$(BIN)/python -m tools.locked | $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file requirements.txt -
@@ -30,11 +33,11 @@ lock:  ## renew requirements.txt from all pyproject.toml, and tools/audit-tools.
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file tools/audit-tools.txt tools/audit-tools.in
 
-lint: venv types imports style  ## ruff, mypy, import contracts, style of texts
+lint: venv types imports style  ##2 ruff, mypy, import contracts, style of texts
 	$(BIN)/ruff check $(PRESENT)
 	$(BIN)/ruff format --check $(PRESENT)
 
-format: venv  ## let ruff rewrite what it can
+format: venv  ##2 let ruff rewrite what it can
 	$(BIN)/ruff check --fix-only $(PRESENT)
 	$(BIN)/ruff format $(PRESENT)
 
@@ -46,10 +49,10 @@ types: venv
 imports: venv
 	$(BIN)/lint-imports
 
-style: venv  ## words and phrases to rewrite in texts that people read; ARGS=--lower after corrections
+style: venv  ##2 words and phrases to rewrite in texts that people read; ARGS=--lower after corrections
 	$(BIN)/python -m tools.style $(ARGS)
 
-tools: venv  ## the programs that tests start, in .cache/tools
+tools: venv  ##3 the programs that tests start, in .cache/tools
 	tools/test-tools "$(CURDIR)/.cache"
 
 # Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
@@ -59,15 +62,15 @@ BUSY := -n $(shell nproc)
 WAITING := -n $(shell expr 2 \* $$(nproc))
 ALL := --hypothesis-profile=all
 
-test: venv lint  ## lint, and all tests that start no cluster, program or browser; ARGS="-k name"
+test: venv lint  ##2 lint, and all tests that start no cluster, program or browser; ARGS="-k name" (a few minutes)
 	$(PYTEST) $(BUSY) --processor-budget=300 tests checks/clusters/simulator/test_predictions_come_true.py $(ARGS)
 	@echo "Not run: all examples of the laws, all vectors, clusters, programs, pages and docs. \`make check\` runs them, or one row each:"
 	@echo "  make check-laws check-clusters check-programs check-seen"
 
-check: check-laws check-clusters check-programs check-seen  ## everything that make test leaves out, row by row
+check: check-laws check-clusters check-programs check-seen  ##3 everything that make test leaves out, row by row (long: run rows)
 
 # Coverage makes every line some three times as slow, so it is measured over the quick tests.
-check-laws: venv  ## all examples of the laws, all vectors, exhaustive search, fuzz corpus, coverage of the library
+check-laws: venv  ##3 all examples of the laws, all vectors, exhaustive search, fuzz corpus, coverage of the library
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 checks/laws $(ARGS)
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 -m hypothesis tests $(ARGS)
 	rm -f .coverage .coverage.*
@@ -77,32 +80,32 @@ check-laws: venv  ## all examples of the laws, all vectors, exhaustive search, f
 
 # Alone: the more it shares the processor, the more pods are overtaken in ways that its witnesses cannot tell.
 LOOP := checks/clusters/operator/test_closed_loop.py
-check-clusters: venv tools  ## operator end to end, simulator, API server, extender, plugin against a cluster, chaos
+check-clusters: venv tools  ##3 operator end to end, simulator, API server, extender, plugin against a cluster, chaos
 	$(PYTEST) $(ALL) $(LOOP) $(ARGS)
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=480 --ignore=$(LOOP) checks/clusters $(ARGS)
 
-check-programs: venv tools  ## the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
+check-programs: venv tools  ##3 the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=360 checks/programs $(ARGS)
 
-check-seen: venv tools  ## what people see: the commands of the docs, pages in a browser, dashboards, benchmarks
+check-seen: venv tools  ##3 what people see: the commands of the docs, pages in a browser, dashboards, benchmarks
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=360 checks/seen $(ARGS)
 
-laws: venv  ## look for counterexamples to the laws, with other random examples each time
+laws: venv  ##3 look for counterexamples to the laws, with other random examples each time
 	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws tests checks $(ARGS)
 
 # Both tools are for this alone, and atheris has wheels for Linux on x86-64 only: they are no part of the environment.
-fuzz: venv  ## look for input that breaks a parser; TARGET=name (default all), MINUTES=1 for each
+fuzz: venv  ##3 look for input that breaks a parser; TARGET=name (default all), MINUTES=1 for each
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r checks/laws/fuzz/requirements.txt
 	$(BIN)/python -m checks.laws.fuzz.run $(TARGET) --minutes $(or $(MINUTES),1) $(ARGS)
 
-mutation: venv  ## test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
+mutation: venv  ##3 test the tests: change a MODULE in small ways, each of which should fail some test (default all that matter most)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/mutation.txt
 	$(BIN)/python tools/mutation.py $(MODULE) $(ARGS)
 
 SEED ?= $(shell echo $$RANDOM)
 MINUTES ?= 10
 
-chaos: venv  ## real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…, DEFECT=… puts one in
+chaos: venv  ##3 real programs under random traffic and faults, and what broke a rule; SEED=…, MINUTES=…, DEFECT=… puts one in
 	$(BIN)/python -m checks.clusters.chaos $(SEED) $(MINUTES) $(if $(DEFECT),--defect $(DEFECT))
 
 # What the demo needs is a part of the environment; the other targets add the rest.
@@ -111,16 +114,16 @@ $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
 	test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
 	@touch $@
 
-demo: $(DEMO)  ## a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl
+demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 2 more, 250 MB)
 	exec $(BIN)/numazones-simulator demo
 
-docs: venv  ## the documentation as a site, in build/site; ARGS=serve shows it while you write
+docs: venv  ##1 the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)
 
-audit: venv  ## known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
+audit: venv  ##3 known vulnerabilities of what is locked, and the workflows linted; needs npm, the first PyPI itself
 	tools/audit .cache/audit
 
-sbom: venv  ## the wheels and their bills of materials (CycloneDX), in dist
+sbom: venv  ##5 the wheels and their bills of materials (CycloneDX), in dist
 	for folder in $(dir $(PROJECTS)); do \
 	  (cd $$folder && "$(CURDIR)/$(BIN)/python" -m hatchling build --target wheel --directory "$(CURDIR)/dist") || exit; \
 	done
@@ -128,32 +131,32 @@ sbom: venv  ## the wheels and their bills of materials (CycloneDX), in dist
 	  $(BIN)/python -m tools.sbom dist/$$name-*.whl > dist/$${name/_/-}.cdx.json || exit; \
 	done
 
-pictures: venv  ## the pictures of the demo in docs/assets, from a demo that runs; needs chromium
+pictures: venv  ##4 the pictures of the demo in docs/assets, from a demo that runs; needs chromium
 	$(BIN)/python -m tools.pictures
 
-crds: venv  ## write crds/ and their reference page from numazones/api
+crds: venv  ##4 write crds/ and their reference page from numazones/api
 	$(BIN)/python tools/generate_crds.py
 
-reference: venv  ## write docs/reference/: commands, rights and tables of metrics, from programs and manifests
+reference: venv  ##4 write docs/reference/: commands, rights and tables of metrics, from programs and manifests
 	$(BIN)/python -m tools.generate_reference
 
-dashboards: venv  ## write manifests/grafana from tools/dashboards
+dashboards: venv  ##4 write manifests/grafana from tools/dashboards
 	$(BIN)/python -m tools.dashboards manifests/grafana
 
-version:  ## make VERSION that of project, chart and manifests
+version:  ##5 make VERSION that of project, chart and manifests
 	@test -n "$(VERSION)" || { echo "say which: make version VERSION=X.Y.Z" >&2; exit 2; }
 	sed -i -E 's/^version = ".*"/version = "$(VERSION)"/; /^dependencies = / s/==[^"]*/==$(VERSION)/g' $(PROJECTS)
 	sed -i -E 's/^(version|appVersion): .*/\1: $(VERSION)/' manifests/chart/Chart.yaml
 	sed -i -E '/name: numazones-/ {n; s/(newTag: ).*/\1$(VERSION)/}' $(wildcard manifests/*/kustomization.yaml)
 
-images: venv  ## build the images of exporter, operator and simulator; needs buildah and mmdebstrap; ARCHITECTURE=arm64
+images: venv  ##5 build the images of exporter, operator and simulator; needs buildah and mmdebstrap; ARCHITECTURE=arm64 (15 min)
 	ARCHITECTURE=$(ARCHITECTURE) tools/images/build
 
-chart: venv  ## the Helm chart as an archive, in dist; ARGS="--registry ghcr.io/OWNER" says where its images are
+chart: venv  ##5 the Helm chart as an archive, in dist; ARGS="--registry ghcr.io/OWNER" says where its images are
 	$(BIN)/python -m tools.package_chart dist $(ARGS)
 
-plugin: venv  ## kubectl numazones for krew, in .cache/krew: archives and manifest; ARGS="--uri … --homepage …" for a release
+plugin: venv  ##5 kubectl numazones for krew, in .cache/krew: archives and manifest; ARGS="--uri … --homepage …" for a release
 	$(BIN)/python -m tools.krew.build .cache/krew $(ARGS)
 
-clean:  ## remove what the other targets made
+clean:  ##2 remove what the other targets made
 	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
