@@ -60,7 +60,7 @@ def follow(sentence: str, body: Object, where: str, nodes: Nodes) -> tuple[Objec
 
 
 def replacement_runs(sentence: str, where: str, before: Nodes, after: Nodes) -> bool:
-    """Whether a pod comes back to its node if the advice says that it does so after the waiting one."""
+    """Return whether a pod returns to its node if the advice says that it does after the waiting one."""
     found = BACK_LATER.search(sentence)
     if found is None:
         return True
@@ -68,7 +68,7 @@ def replacement_runs(sentence: str, where: str, before: Nodes, after: Nodes) -> 
 
 
 def runs(body: Object, where: str, nodes: Nodes) -> bool:
-    """Whether a scheduler may choose the node, and its kubelet then runs the pod."""
+    """Return whether a scheduler may choose the node, and its kubelet then runs the pod."""
     node = nodes[where]
     seen = ClusterNode.from_api(node.node()).with_pods(map(ClusterPod.from_api, node.pods.values()))
     pod = ClusterPod.from_api(body)
@@ -162,7 +162,7 @@ _ACTIONS: dict[re.Pattern[str], Callable[[Mapping[str, str], Object, str, Nodes]
 
 
 def objects_of(nodes: Nodes, pods: list[Object]) -> Iterator[Object]:
-    """What ``kubectl get`` prints of all that numazones reads of the nodes, and of the pods that wait."""
+    """Yield what ``kubectl get`` prints of all that numazones reads of the nodes and the waiting pods."""
     yield from installed(nodes.values())
     for node in nodes.values():
         yield {**node.node(), "kind": "Node"}

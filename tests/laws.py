@@ -1,4 +1,4 @@
-"""How many examples a law tries: its own number in ``make check-laws``, at most 25 in ``make test``."""
+"""Numbers of examples per law: its own in ``make check-laws``, at most 25 in ``make test``."""
 
 from hypothesis import settings
 

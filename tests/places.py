@@ -1,4 +1,4 @@
-"""Where tests find the repository and the data that they share."""
+"""Paths of the repository and of the data that tests share."""
 
 from pathlib import Path
 

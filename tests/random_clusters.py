@@ -78,7 +78,7 @@ class SimulatedNode:
             self.books = self.books.remove(uid)
 
     def published(self) -> Sequence[PublishedObject]:
-        """What agents of its model publish of it."""
+        """Return what agents of its model publish of it."""
         return () if self._simulation is None else self._simulation.published(self.spec, self.plugin)
 
     def node(self) -> Object:

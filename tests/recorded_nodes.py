@@ -29,7 +29,7 @@ class Recorded:
 
     @property
     def directory(self) -> Path:
-        """What the whole recording shares."""
+        """Return the directory that the whole recording shares."""
         return self.cluster / self.name
 
     @property

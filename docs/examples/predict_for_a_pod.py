@@ -1,4 +1,4 @@
-"""Where would this pod be admitted?
+"""Predict where a pod would be admitted.
 
     python docs/examples/predict_for_a_pod.py DUMP.json POD.yaml
 

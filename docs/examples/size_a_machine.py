@@ -1,4 +1,4 @@
-"""How many such pods fit on a machine of two NUMA nodes with 32 cores and 256 GiB each?
+"""Count the pods that fit on a machine of two NUMA nodes with 32 cores and 256 GiB each.
 
 python docs/examples/size_a_machine.py CPUS GIB
 """

@@ -23,7 +23,7 @@ class Difference:
 
 
 def compared_steps(scenario: Mapping[str, Any]) -> int:
-    """How many steps of a scenario are reliable."""
+    """Return the number of reliable steps of a scenario."""
     steps = len(scenario.get("steps", []))
     if scenario.get("nondeterministic"):
         return min(steps, int(scenario.get("nondeterministicFrom", 0)))

@@ -203,7 +203,7 @@ def rules_of(line: Scenario) -> AllocatorRules:
 
 
 def allocated_of(line: Scenario, rules: AllocatorRules) -> AllocatedDevices:
-    """What claims hold before a scenario."""
+    """Return what claims hold before a scenario."""
     given = line.get("allocatedState")
     if not given:
         claims = map(DeviceClaim.from_api, line.get("allocatedClaims") or ())
@@ -223,7 +223,7 @@ def _key(body: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _state(line: Scenario, allocated: AllocatedDevices) -> dict[str, Any]:
-    """What claims hold, as the vectors have it: shares by their ids."""
+    """Return what claims hold, in the vectors' format: shares by their ids."""
     shares = [
         {**_named(one.device), "shareID": one.share}
         for body in line["allocatedClaims"]

@@ -36,7 +36,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 class Result(NamedTuple):
-    """What a comparison of one tree, or of one scenario, showed."""
+    """The result of a comparison of one tree, or of one scenario."""
 
     name: str
     verdict: str

@@ -1,4 +1,4 @@
-"""Whose decisions the vectors hold: one entry per placement model.
+"""Placement models with vectors: one entry per model.
 
 A model replays a scenario of its own schema and says what differs from the recorded outcome; all
 vectors agree on the frame (``id``, ``steps``, ``nondeterministic``, ``nondeterministicFrom``).
@@ -16,7 +16,7 @@ Scenario = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How the scenarios of one placement model are replayed and compared."""
+    """The replay and comparison of one placement model's scenarios."""
 
     replay: Callable[[Scenario], dict[str, Any]]
     """The scenario with this model's outcome; whatever outcome it came with is dropped."""

@@ -61,7 +61,7 @@ def replay(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Difference]:
-    """What differs between a recorded scenario and its replay."""
+    """Yield the differences between a recorded scenario and its replay."""
     name = str(expected.get("id"))
     for path, theirs, ours in comparison.unequal("", _frame(expected), _frame(actual)):
         yield Difference(name, None, path, theirs, ours)

@@ -30,7 +30,7 @@ SHOWN = ("numazones_node_resident_memory", "numazones_node_confined_containers")
 
 
 class Group(NamedTuple):
-    """What the files of one container's group say."""
+    """Contents of the files of one container's group."""
 
     cpus: set[int]
     mems: set[int]
@@ -183,7 +183,7 @@ def machine(case: dict[str, Any]) -> Machine:
 
 
 def shown(case: dict[str, Any], root: Path) -> dict[str, float]:
-    """What the exporter shows of a tree of these files."""
+    """Return the metrics that the exporter shows for a tree of these files."""
     for path, text in case["control_groups"].items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -201,7 +201,7 @@ def shown(case: dict[str, Any], root: Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("case", WITH_GROUPS, ids=lambda case: case["id"])
 def test_groups_have_the_cpus_and_the_memory_nodes_that_the_kubelet_gave(case: dict[str, Any]) -> None:
-    """What podresources list, what the runtime made and so what the alignment is reckoned from, agree."""
+    """Podresources, the runtime's groups and so the source of the alignment agree."""
     assert differences(case) == []
 
 

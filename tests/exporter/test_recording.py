@@ -1,4 +1,4 @@
-"""What the exporter sends to be recorded: what placement depends on, and only where it is wanted."""
+"""Tests of what the exporter sends to be recorded: only inputs of placement, only where it is enabled."""
 
 import io
 import json

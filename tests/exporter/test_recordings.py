@@ -33,7 +33,7 @@ def cpus(text: str) -> set[int]:
 
 
 class RawFiles:
-    """What the recording's files say, read as plain JSON and text."""
+    """Contents of the recording's files, read as plain JSON and text."""
 
     def __init__(self, recorded: Recorded) -> None:
         self.nodes = sorted(

@@ -1,4 +1,4 @@
-"""What the memory of pods with exclusive CPUs is: local where their CPUs are, else remote; metrics of it."""
+"""Memory of pods with exclusive CPUs: local if it is where their CPUs are, else remote; its metrics."""
 
 import logging
 from pathlib import Path

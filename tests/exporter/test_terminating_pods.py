@@ -1,4 +1,4 @@
-"""How soon the node is read again while pods leave it."""
+"""Tests of how soon the node is read again while pods terminate."""
 
 from numazones_exporter.observation import NodePod, Observation, PodResources, PodResourcesAnswer
 from numazones_exporter.terminating_pods import FIRST_PAUSE, MAX_PAUSE, TerminatingPods

@@ -1,4 +1,4 @@
-"""What a token is bound to, and what is said where its Node is gone."""
+"""Tests of what a token is bound to, and of the message when its Node is gone."""
 
 import base64
 import json

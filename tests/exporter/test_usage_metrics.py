@@ -1,4 +1,4 @@
-"""What CPUs and memory do: seconds by kind of CPU, memory by NUMA node, interrupts on exclusive CPUs."""
+"""CPU seconds by kind of CPU, memory by NUMA node, interrupts on exclusive CPUs."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the sources say together: who holds what, what has ended, what contradicts."""
+"""The combined view of the sources: who holds what, what has ended, what contradicts."""
 
 import json
 from dataclasses import replace

@@ -26,7 +26,7 @@ _UNITS = {
 
 
 def amount(text: object) -> Fraction:
-    """What a quantity amounts to."""
+    """Return the amount of a quantity."""
     written = str(text)
     digits = written.rstrip("kKmMGTi")
     return Fraction(digits) * _UNITS[written[len(digits) :]]
@@ -73,7 +73,7 @@ def guaranteed(body: Mapping[str, Any]) -> bool:
 
 
 def managed(body: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Fraction]:
-    """What one container asks the managers for."""
+    """Return what one container requests from the managers."""
     asked = {name: value for name, value in _limits(part).items() if "/" in name}
     if guaranteed(body):
         asked |= {name: value for name, value in _requests(part).items() if is_bytes(name)}
@@ -86,7 +86,7 @@ def managed(body: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Fract
 def total(
     body: Mapping[str, Any], of: Callable[[Mapping[str, Any]], Mapping[str, Fraction]]
 ) -> dict[str, Fraction]:
-    """What a pod asks for at its peak: init containers run one by one, beside the sidecars before them."""
+    """Return a pod's peak request: init containers run one by one, next to the sidecars before them."""
     sidecars: dict[str, Fraction] = {}
     peak: dict[str, Fraction] = {}
     for part in body["spec"].get("initContainers") or ():
@@ -105,7 +105,7 @@ def total(
 
 
 def scheduled(body: Mapping[str, Any]) -> dict[str, Fraction]:
-    """What the scheduler counts for a pod."""
+    """Return what the scheduler counts for a pod."""
     found = total(body, _requests)
     overall = body["spec"].get("resources")
     return {**found, **_requests(body["spec"])} if overall else found
@@ -113,7 +113,7 @@ def scheduled(body: Mapping[str, Any]) -> dict[str, Fraction]:
 
 @dataclass
 class Share:
-    """What one pod holds on a node."""
+    """Resources that one pod holds on a node."""
 
     body: Mapping[str, Any]
     cpus: set[int] = field(default_factory=set)
@@ -126,7 +126,7 @@ class Share:
         return f"{metadata['namespace']}/{metadata['name']}"
 
     def held(self, resource: str) -> int:
-        """How much it holds of a resource, in CPUs, bytes or devices."""
+        """Return how much it holds of a resource, in CPUs, bytes or devices."""
         if resource == "cpu":
             return len(self.cpus)
         sizes = [size for kind, _, size in self.blocks if kind == resource]
@@ -193,11 +193,11 @@ class RawNode:
         return self._cpus.get(numas, set())
 
     def without_topology(self, resource: str) -> bool:
-        """Whether it is a resource whose devices tell of no NUMA nodes."""
+        """Return whether it is a resource whose devices have no NUMA nodes."""
         return resource in self.devices and not any(self.devices[resource].values())
 
     def capacity(self, resource: str, numas: Numas) -> int:
-        """How much pods could get there on an empty node."""
+        """Return how much pods could get there on an empty node."""
         if resource == "cpu":
             return len(self.allocatable_cpus & self.cpus(numas))
         if is_bytes(resource):
@@ -230,7 +230,7 @@ class Moment:
         return other
 
     def free(self, resource: str, numas: Numas) -> int:
-        """How much one container could still get there: CPUs, bytes or devices."""
+        """Return how much one container could still get there: CPUs, bytes or devices."""
         if resource == "cpu":
             return len(self.free_cpus & self.node.cpus(numas))
         if is_bytes(resource):
@@ -266,7 +266,7 @@ class Moment:
         return self.sick.union(*(share.devices for share in self.shares.values()))
 
     def held(self, uid: str, resource: str, numas: Numas) -> int:
-        """How much a pod holds of a resource on NUMA nodes, blocks of memory that reach beyond them whole."""
+        """Return what a pod holds of a resource on NUMA nodes; blocks of memory across them count whole."""
         share = self.shares[uid]
         if resource == "cpu":
             return len(share.cpus & self.node.cpus(numas))
@@ -280,7 +280,7 @@ class Moment:
         )
 
     def unrequested(self, resource: str) -> Fraction:
-        """What the scheduler has left of a resource."""
+        """Return what the scheduler has left of a resource."""
         allocatable = self.node.body["status"]["allocatable"]
         used = sum(
             (scheduled(share.body).get(resource, Fraction(0)) for share in self.shares.values()), Fraction(0)

@@ -1,4 +1,4 @@
-"""What each command says about a small cluster, and its exit code."""
+"""Tests of what each command says about a small cluster, and of its exit code."""
 
 import json
 import re

@@ -38,7 +38,7 @@ GIB = 1 << 30
 
 
 def count_of_fit(node: ClusterNode, shape: Shape) -> int:
-    """How many copies ``fit`` places on a node."""
+    """Return how many copies ``fit`` places on a node."""
     nodes, pod = {node.name: node}, pod_of_shape(shape)
     return len(answers.place(pod, nodes, answers.forecast_of(pod, nodes), most=10_000))
 

@@ -1,4 +1,4 @@
-"""What is said before a kubelet or a machine goes down, and whether its cures work."""
+"""Tests of warnings before a kubelet or a machine goes down, and of their cures."""
 
 import json
 from collections.abc import Callable

@@ -29,7 +29,7 @@ def cases() -> list[dict[str, Any]]:
 
 
 class Lies(NamedTuple):
-    """How what a pod holds lies."""
+    """The placement of what a pod holds."""
 
     alignment: str
     remote_cpus: int

@@ -28,7 +28,7 @@ Held = dict[tuple[str, str], tuple[frozenset[int], frozenset[str]]]
 
 
 def said_by_kubelet(node: Path) -> Held:
-    """What the kubelet itself listed when the recording ended."""
+    """Return what the kubelet itself listed when the recording ended."""
     listed = pb.ListPodResourcesResponse.FromString((node / "podresources_list.pb").read_bytes())
     held = {
         (f"{pod.namespace}/{pod.name}", container.name): (

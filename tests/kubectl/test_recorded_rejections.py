@@ -86,7 +86,7 @@ def numas_in(text: str) -> Numas:
 
 
 def shows(text: str, exact: Fraction | int) -> bool:
-    """Whether a figure stands for an amount: plain ones exactly, others rounded down to a tenth."""
+    """Return whether a figure stands for an amount: plain ones exactly, others rounded down to a tenth."""
     unit = Fraction(amount(f"1{text.lstrip('0123456789.')}"))
     shown = amount(text)
     return bool(shown == exact or (unit > 1 and 0 <= exact - shown < unit / 10))
@@ -263,7 +263,7 @@ class Reader:
         self.shortfall(shortfall, node)
 
     def scheduler(self, text: str, node: str) -> None:
-        """What the scheduler has against a node."""
+        """Check what the scheduler has against a node."""
         for part in text.split("; "):
             lack = re.fullmatch(r"Insufficient (\S+): (\S+) asked, (\S+) free", part)
             if lack is None:
@@ -275,7 +275,7 @@ class Reader:
             self.true(lack[3], free, text)
 
     def zones(self, node: str, text: str) -> None:
-        """Where a node would put the pod."""
+        """Check where a node would put the pod."""
         moment, given = self.moments[node], given_to(self.decided(node), self.moments[node].node)
         near = {numa for numa, cpus in moment.node.cpus_of.items() if cpus & given.cpus}
         near |= {numa for _, numas, size in given.blocks for numa in numas if size}
@@ -315,7 +315,7 @@ class Reader:
         self.holders(holders, moment)
 
     def step(self, container: str | None, name: str) -> tuple[Mapping[str, Fraction], Moment]:
-        """What is asked for when hints are made for a container (or the pod), and the node then."""
+        """Return what is requested when hints are made for a container (or the pod), and the node then."""
         moment = self.moments[name]
         if container is None:
             return raw_cluster.total(self.body, lambda part: raw_cluster.managed(self.body, part)), moment
@@ -350,7 +350,7 @@ class Reader:
     def merged(
         self, text: str, asked: Mapping[str, Fraction], moment: Moment, *, policy: TopologyManager
     ) -> None:
-        """What was made of the hints."""
+        """Check the result of merging the hints."""
         best = merge(asked, moment, policy)
         where = "any NUMA node" if best.affinity is None else None
         match = re.fullmatch(
@@ -365,7 +365,7 @@ class Reader:
             assert match[1] == where, text
 
     def alignment(self, word: str, mine: Share, moment: Moment) -> None:
-        """What is said of a pod that has all it holds of one NUMA node."""
+        """Check what is said of a pod that holds everything on one NUMA node."""
         used = {numa for numa, cpus in moment.node.cpus_of.items() if mine.cpus & cpus}
         used |= {numa for _, numas, size in mine.blocks if size for numa in numas}
         near = [moment.node.devices[kind][one] for kind, one in mine.devices]
@@ -373,7 +373,7 @@ class Reader:
             assert word == "aligned"
 
     def holders(self, text: str, moment: Moment) -> None:
-        """Who holds what, NUMA node by NUMA node."""
+        """Check who holds what, NUMA node by NUMA node."""
         rows = set()
         head, *lines = text.splitlines() or [""]
         starts = [head.index(title) for title in ("POD", "DEVICES", "ALIGNMENT")] if lines else []
@@ -428,7 +428,7 @@ class Reader:
     # What was missing
 
     def shortfall(self, text: str, name: str) -> None:
-        """What a pod came nearest to on a node, and what was lacking there."""
+        """Check what a pod came closest to on a node, and what was lacking there."""
         decision, node = self.decided(name), self.moments[name].node
         if node.scope == "pod" and decision.reason == "TopologyAffinityError":
             asked, moment = self.step(None, name)
@@ -592,7 +592,7 @@ class Reader:
         assert asked["cpu"] % moment.node.threads
 
     def binds(self, text: str | None, moment: Moment) -> None:
-        """How memory in use binds NUMA nodes."""
+        """Check how memory in use binds NUMA nodes."""
         if text is None:
             return
         told = re.findall(rf"({_NUMAS}) (by itself|together)", text)
@@ -651,7 +651,7 @@ class Reader:
 
 
 def scarcest(lacks: Mapping[str, tuple[Fraction, Fraction]]) -> str:
-    """Of what is lacking that of which the smallest share is there, of equals the first by name."""
+    """Return the resource with the smallest share available; of equals the first by name."""
     return min(lacks, key=lambda name: (lacks[name][1] / lacks[name][0], name), default="")
 
 
@@ -661,7 +661,7 @@ def share(lacks: Mapping[str, tuple[Fraction, Fraction]]) -> Fraction:
 
 
 def given_to(admission: Admission, node: RawNode) -> Share:
-    """What an admission gave to a pod."""
+    """Return what an admission gave to a pod."""
     given = Share({"metadata": {"namespace": "", "name": "newcomer"}, "spec": {"containers": []}})
     for part in admission.containers.values():
         given.cpus |= set(cpuset.ids(part.cpus))

@@ -30,7 +30,7 @@ def cases() -> list[dict[str, Any]]:
 
 @dataclass
 class Said:
-    """What the findings say, by pod."""
+    """Findings by pod."""
 
     refusals: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)

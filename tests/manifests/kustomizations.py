@@ -114,7 +114,7 @@ _MERGED_BY = {"containers": "name", "env": "name", "volumes": "name", "volumeMou
 
 
 def facts(objects: Iterable[dict[str, Any]]) -> Facts:
-    """What some objects say, so that two lots of them can be compared."""
+    """Return what some objects say, so that two sets of them can be compared."""
     found: Facts = {}
     for item in objects:
         path = (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])

@@ -24,7 +24,7 @@ def loaded(program: str) -> set[str]:
 
 
 def declared() -> dict[str, str]:
-    """What type checkers see: public name → module."""
+    """Return what type checkers see: public name → module."""
     block = next(
         node for node in ast.parse(Path(numazones.__file__).read_text()).body if isinstance(node, ast.If)
     )
@@ -68,7 +68,7 @@ def public_things() -> Iterator[Documented]:
 
 
 def methods(name: str, thing: Any) -> Iterator[Documented]:
-    """What a class defines itself for others to call; properties have no parameters."""
+    """Yield what a class itself defines for callers; properties have no parameters."""
     for part, inner in vars(thing).items() if inspect.isclass(thing) else ():
         function = inner.__func__ if isinstance(inner, classmethod | staticmethod) else inner
         if not part.startswith("_") and inspect.isfunction(function):

@@ -71,7 +71,7 @@ class LatePublisher(SimulatedZonePublisher):
 
 
 async def runs(client: Client, name: str) -> bool:
-    """Whether a pod of the namespace ``default`` runs."""
+    """Return whether a pod of the namespace ``default`` runs."""
     body = await client.get(PODS, name, namespace="default")
     return bool((body.get("status") or {}).get("phase") == "Running")
 
@@ -156,7 +156,7 @@ class Loop:
         await self.client.create(PODS, body, namespace=namespace, subresource="binding")
 
     async def runs(self, name: str) -> bool:
-        """Whether a pod runs."""
+        """Return whether a pod runs."""
         return await runs(self.client, name)
 
     async def run_on(self, node: str, name: str) -> None:
@@ -174,7 +174,7 @@ class Loop:
         return {item["metadata"]["name"]: item.get("status") or {} for item in found}
 
     async def verdict(self, name: str) -> str:
-        """What is published about a pod; empty if nothing is."""
+        """Return what is published about a pod; empty if nothing is."""
         return str((await self.predictions()).get(name, {}).get("verdict", ""))
 
 
@@ -224,7 +224,7 @@ def pod_body(
 
 
 async def metrics(operator: Operator) -> dict[str, float]:
-    """What an operator's /metrics shows: series → value."""
+    """Return the series of an operator's /metrics: series → value."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{operator.port}/metrics") as answer,

@@ -14,7 +14,7 @@ class Injected(Exception):
 
 
 def mentions(value: Any, mark: str, depth: int = 2) -> bool:
-    """Whether a value is an object whose name has a mark, or holds one."""
+    """Return whether a value is an object whose name has a mark, or holds one."""
     if isinstance(value, str):
         return mark in value and len(value) < 60
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""How often a leader writes its Lease while nothing happens, and when it has to."""
+"""Tests of how often an idle leader writes its Lease, and when it must."""
 
 import asyncio
 from typing import Any

@@ -68,7 +68,7 @@ def test_pods_wait_until_they_are_bound_or_gone_and_gates_are_kept_whatever_is_a
 
 
 async def message_about(setting: OfflinePipeline, name: str) -> str:
-    """What the event on a pod that fits nowhere says."""
+    """Return the event's message on a pod that fits nowhere."""
     await setting.renew()
     pod = setting.state.pending[f"uid-{name}"]
     setting.pipeline.verdict_events.take_verdict(pod, setting.published[name], before="")

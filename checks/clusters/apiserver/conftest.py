@@ -115,7 +115,7 @@ def definition(plural: str = "widgets", kind: str = "Widget", group: str = GROUP
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """Body, status and headers of one answer."""
 
     code: int
     body: Any

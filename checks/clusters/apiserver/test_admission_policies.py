@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - tables of cases read by rows
-"""What the embedded server promises of admission policies beyond the contract: order, versions, and hostile expressions."""
+"""Admission policies on the embedded server beyond the contract: order, versions, hostile expressions."""
 
 import copy
 import random

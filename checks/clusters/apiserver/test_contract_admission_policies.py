@@ -74,7 +74,7 @@ async def eventually(api: Any, ask: Callable[[], Awaitable[Any]], done: Callable
 
 
 def is_known(answer: Any) -> bool:
-    """Whether the server knows the schema of the kind, without which policies cannot mutate objects."""
+    """Return whether the server knows the kind's schema, without which policies cannot mutate objects."""
     return bool(answer.code != 503)
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - tables of cases read by rows
-"""What a CustomResourceDefinition demands of its objects: types, bounds, defaults, unknown fields."""
+"""CustomResourceDefinitions and their objects: types, bounds, defaults, unknown fields."""
 
 import copy
 from typing import Any

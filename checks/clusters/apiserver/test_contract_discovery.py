@@ -1,4 +1,4 @@
-"""What clients learn about the API: discovery, OpenAPI, version."""
+"""Tests of discovery, OpenAPI and the version, from which clients learn about the API."""
 
 from typing import Any
 

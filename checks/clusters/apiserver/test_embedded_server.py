@@ -1,4 +1,4 @@
-"""What the embedded server adds for tests, and what a cluster's controllers do in it."""
+"""Tests of what the embedded server adds for tests, and of a cluster's controllers in it."""
 
 import asyncio
 import contextlib

@@ -26,7 +26,7 @@ Free = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What a machine is held to; seconds."""
+    """Deadlines that a machine must meet, in seconds."""
 
     lag: float = 5.0
     """What a program may need from hearing of something to acting on it."""
@@ -57,7 +57,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Moment:
-    """What really was the case on the nodes from a time on."""
+    """The true state of the nodes from a time on."""
 
     t: float
     free: Free
@@ -174,7 +174,7 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
 
 
 def _is_eviction(event: Event) -> bool:
-    """Whether a pod was evicted, or deleted by the operator, which is to ask for its eviction instead."""
+    """Return whether a pod was evicted, or deleted by the operator, which must evict it instead."""
     if event["resource"] != "pods":
         return False
     deleted: bool = event["client"] == _OPERATOR and event["verb"] == "delete"
@@ -201,7 +201,7 @@ def _allows(policy: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
 def _gains(
     plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, policy: Any, world: World, t: float
 ) -> bool:
-    """Whether the moves that are left would raise what the goal counts."""
+    """Return whether the moves that are left would raise what the goal counts."""
     placements = plan["spec"].get("placements") or ()
     if placements:
         lists = _waiting(placements, world, t - world.pace.lag)
@@ -215,7 +215,7 @@ def _gains(
 def _makes_room(
     plan: Mapping[str, Any], pod: Mapping[str, Any], at: Moment, waiting: Sequence[tuple[int, str]]
 ) -> bool:
-    """Whether pods that wait, with CPUs and node, all find room after the moves and did not before."""
+    """Return whether pods that wait, with CPUs and node, all find room after the moves and did not before."""
     return (
         bool(waiting)
         and not _all_placed(at.free, [cpus for cpus, _node in waiting])
@@ -275,7 +275,7 @@ def _take(zones: dict[str, int], cpus: int) -> bool:
 
 
 def _all_placed(at: Free, sizes: Iterable[int]) -> bool:
-    """Whether all fit somewhere as it is, the largest first where it fits most tightly."""
+    """Return whether all fit somewhere as it is, the largest first where it fits most tightly."""
     zones = [cpus for node in at.values() for cpus in node.values()]
     for size in sorted(sizes, reverse=True):
         fitting = [cpus for cpus in zones if cpus >= size]
@@ -400,7 +400,7 @@ def _rank(order: Sequence[str], phase: str) -> int:
 
 
 class _ZoneOrder:
-    """What zones say that are Ready was once the case, and not before what they said last."""
+    """The rule that Ready zones show a past true state, and never one older than they showed before."""
 
     def __init__(self, final: World) -> None:
         self._moments = final.moments

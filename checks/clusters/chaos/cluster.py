@@ -112,7 +112,7 @@ class WatchedServer(ApiServer):
 
 
 class Cluster:
-    """What the driver acts on."""
+    """The cluster as the driver acts on it."""
 
     def __init__(
         self,

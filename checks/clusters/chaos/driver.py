@@ -289,7 +289,7 @@ class Driver:
     # The course of things
 
     def _has_plan(self, phase: str) -> bool:
-        """Whether a plan is in a phase."""
+        """Return whether a plan is in a phase."""
         events = self._history.events
         for event in events[self._read :]:
             if event["kind"] == "object" and event["resource"] == "rebalancerecommendations":

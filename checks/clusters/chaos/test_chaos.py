@@ -39,7 +39,7 @@ def runs(cluster: Cluster, app: str) -> bool:
 
 
 async def people_at_rest(cluster: Cluster) -> Driver:
-    """Who acts on a cluster that has come to rest."""
+    """Return a driver for a cluster that has come to rest."""
     people = Driver(cluster, random.Random(SEED), print)
     await people.calm(patience=PATIENT.promised)
     return people

@@ -19,7 +19,7 @@ __all__ = ["node"]  # the fixture
 
 
 async def readiness(node: SimulatedNode) -> set[str]:
-    """What the condition Ready says on the zones."""
+    """Return the texts of the condition Ready on the zones."""
     return {
         condition["status"]
         for zone in await node.zones()

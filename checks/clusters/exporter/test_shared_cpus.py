@@ -64,7 +64,7 @@ async def outcomes(operator: str) -> dict[tuple[str, str], float]:
 
 
 async def plugin(kubeconfig: Path, *arguments: str) -> str:
-    """What the plugin prints."""
+    """Return what the plugin prints."""
     done = await asyncio.to_thread(
         subprocess.run,
         [str(Path(sys.executable).with_name("kubectl-numazones")), *arguments, f"--kubeconfig={kubeconfig}"],

@@ -33,7 +33,7 @@ from tests.support.page.clusters import TIME, dump
 
 @pytest.fixture(autouse=True)
 def _told_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said after a decision goes by itself after seconds, in which a busy machine may not look."""
+    """Disable the timer that hides the message about a decision: a busy machine may look too late."""
     monkeypatch.setattr(deciding, "_SAID_SECONDS", 3600.0)
 
 

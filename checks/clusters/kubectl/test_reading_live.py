@@ -1,4 +1,4 @@
-"""What commands read of a live cluster while it changes."""
+"""Tests of commands that read a live cluster while it changes."""
 
 import copy
 from pathlib import Path

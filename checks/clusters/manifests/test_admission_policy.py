@@ -1,4 +1,4 @@
-"""What the admission policy rejects, on a real API server, with the tokens that it makes."""
+"""Tests of what the admission policy rejects, on a real API server, with tokens that it issued."""
 
 import json
 from typing import Any
@@ -116,7 +116,7 @@ def test_an_exporter_writes_its_own_nodes_objects(cluster: Cluster) -> None:
 
 
 def forged(cluster: Cluster) -> dict[str, tuple[dict[str, Any], str]]:
-    """What a thief could try with the token of node-a's exporter → why it is rejected."""
+    """Map what a thief could try with the token of node-a's exporter to why it is rejected."""
     not_ours = "the exporter of node node-a may not write {}: its name and spec must be those of this node"
     wrong_spec = cluster.zone("node-a-numa-7", node="node-a", numa_id=7)
     wrong_spec["spec"]["nodeName"] = "node-b"

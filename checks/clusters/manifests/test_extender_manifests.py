@@ -46,7 +46,7 @@ def run_openssl(script: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the guide's commands make."""
+    """Create the certificates with the commands of the guide."""
     folder = tmp_path_factory.mktemp("certificates")
     run_openssl(block("sh", containing="openssl"), folder)
     return folder
@@ -80,7 +80,7 @@ def configuration() -> dict[str, Any]:
 
 
 def options(arguments: list[str], folder: Path) -> OperatorOptions:
-    """What the operator makes of a container's arguments, with the Secret's folder where it is here."""
+    """Return the options that the operator parses from a container's arguments, with the local Secret."""
     mounted = [argument.replace("/etc/numazones/tls", str(folder)) for argument in arguments]
     with main.make_context("numazones-operator", mounted) as ctx:
         values, _ = settings.values_and_origins(ctx)

@@ -1,4 +1,4 @@
-"""What a ResourceQuota says of pods that wait at the gate, on a real kube-apiserver.
+"""ResourceQuotas and pods that wait at the gate, on a real kube-apiserver.
 
 They count from the moment they are made, with all that they request, and being released changes nothing.
 """

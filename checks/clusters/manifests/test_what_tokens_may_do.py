@@ -1,4 +1,4 @@
-"""What a thief of each program's token may not do, by the rules shipped and by a real API server's word."""
+"""Tests that a thief of a program's token is limited, by the shipped rules and by a real API server."""
 
 import json
 import time

@@ -83,7 +83,7 @@ def forget_models() -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was to be seen of a cluster with a node of the model's and one of a kubelet's."""
+    """Observations of a cluster with one node of the third model and one of a kubelet."""
 
     dump: Path
     predictions: dict[str, dict[str, Any]]
@@ -127,7 +127,7 @@ async def observe(folder: Path) -> Seen:
 
 
 async def is_verified(operator: Operator, number: int) -> bool:
-    """Whether what was predicted of so many of the model's pods came true."""
+    """Return whether what was predicted of so many of the model's pods came true."""
     return (await metrics(operator)).get(RIGHT) == number
 
 
@@ -136,7 +136,7 @@ async def is_predicted(loop: Loop, name: str) -> bool:
 
 
 async def dumped(client: Client) -> list[dict[str, Any]]:
-    """What is there, with the model's own objects."""
+    """Return the objects of the cluster, including the model's own."""
     kinds = {kind.kind: Resource.of_kind(kind) for kind in models.model("pinned").objects}
     kinds |= {"Node": NODES, "Pod": PODS, "NUMAZone": NUMAZONES, "Namespace": NAMESPACES}
     return [

@@ -1,4 +1,4 @@
-"""What several rooms of the operator's tests share."""
+"""Fixtures that several folders of the operator's tests share."""
 
 import shutil
 

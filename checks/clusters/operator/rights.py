@@ -1,4 +1,4 @@
-"""Which rights the manifests grant, and which the operator uses, by its own client and by kopf."""
+"""Rights that the manifests grant, and rights that the operator uses through its own client and kopf."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +20,7 @@ _VERBS = {"post": "create", "patch": "patch", "delete": "delete"}
 
 
 def granted_rights(*folders: str, role: str = "", but: str = "") -> set[Right]:
-    """What the manifests of some folders grant; by one role alone, or by all but one."""
+    """Return the rights that the manifests of some folders grant; of one role only, or of all but one."""
     rights = set()
     for folder in folders:
         for document in yaml.safe_load_all((MANIFESTS / folder / "rbac.yaml").read_text()):

@@ -1,4 +1,4 @@
-"""What an operator costs an API server while nothing happens, and what it logs while there is none."""
+"""The load of an idle operator on an API server, and its log while there is none."""
 
 import logging
 from collections import Counter
@@ -46,7 +46,7 @@ class Requests:
         await eventually(lambda: wanted <= self.counted, what="kopf follows what people write")
 
     def of(self, method: str) -> dict[str, int]:
-        """How many there were of a method, by path."""
+        """Return the number of requests with a method, by path."""
         return {path: number for (used, path), number in self.counted.items() if used == method}
 
 

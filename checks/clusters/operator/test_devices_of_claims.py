@@ -18,7 +18,7 @@ NODE = "strict"
 
 
 async def told(loop: Loop, numa: int) -> dict[str, Any]:
-    """What a zone says of such devices."""
+    """Return what a zone shows of such devices."""
     zone = await loop.client.get(NUMAZONES, f"{NODE}-numa-{numa}")
     found: dict[str, Any] = (zone.get("status") or {}).get("dynamicResources") or {}
     return found

@@ -91,7 +91,7 @@ async def messages(loop: Loop, reason: str) -> list[str]:
 
 
 def memo_for(loop: Loop) -> handlers.Memo:
-    """What handlers need, without an operator around them."""
+    """Return what handlers need, without an operator around them."""
     intent = Intent(loop.client, made_for_changed=lambda _: None)
     readiness = Readiness(loop.client, Inputs(intent))
     main_loop, config = asyncio.get_running_loop(), ClusterConfig(server=loop.server.url)
@@ -365,7 +365,7 @@ async def test_a_namespace_that_opts_in_to_a_gate_that_is_off_gets_an_event(tmp_
 
 
 async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
-    """What kopf's users would do: ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
+    """Users of kopf would run ``kopf run -m numazones_operator.handlers``, with a memo of their own."""
     async with closed_loop(tmp_path) as loop:
         ours = replace(memo_for(loop), identity="runner", gates=True)
         intent = ours.intent

@@ -1,4 +1,4 @@
-"""What people may write into their objects commands no terminal and fills no scrape, event or page."""
+"""Tests that text in people's objects controls no terminal and floods no scrape, event or page."""
 
 import re
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What people see: predictions and events through kubectl, as the guide shows them."""
+"""Predictions and events that people see through kubectl, as in the guide."""
 
 import json
 import os

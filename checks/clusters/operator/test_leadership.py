@@ -57,7 +57,7 @@ class Candidate(Leadership):
         return held
 
     def at_answer(self) -> None:
-        """What happens while the answer to a try is under way."""
+        """Run what happens while the answer to a try is under way."""
 
     async def _note(self) -> None:
         self.notes.append((self._identity, True))

@@ -84,7 +84,7 @@ async def cluster(
 
 
 async def shows(loop: Loop, free: Sequence[int]) -> bool:
-    """Whether zones that are Ready show so many free CPUs."""
+    """Return whether zones that are Ready show so many free CPUs."""
     found = []
     for zone in await loop.client.list(NUMAZONES):
         status = zone.get("status") or {}

@@ -104,7 +104,7 @@ def full_disk() -> None:
 
 
 async def holds(loop: Loop, cpus: int) -> bool:
-    """Whether zones show that pods hold so many CPUs."""
+    """Return whether zones show that pods hold so many CPUs."""
     amounts = [
         int(amount["assigned"])
         for zone in await loop.client.list(NUMAZONES)

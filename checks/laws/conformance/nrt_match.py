@@ -1,4 +1,4 @@
-"""What ``topology_match`` says of the vectors' steps, to be compared with the real filter.
+"""Verdicts of ``topology_match`` on the vectors' steps, to compare with the real filter.
 
 The filter was given a NodeResourceTopology that was exact at that moment, as our exporter would publish it.
 """
@@ -20,7 +20,7 @@ ALWAYS = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
 def verdicts(scenario: Mapping[str, Any]) -> Iterator[bool | None]:
-    """Whether the filter lets the pod of each step pass; None where a step admits no pod."""
+    """Yield whether the filter lets the pod of each step pass; None where a step admits no pod."""
     node = reading.node(scenario)
     allocatable = _allocatable(scenario)
     for step in scenario["steps"]:

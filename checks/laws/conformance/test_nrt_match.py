@@ -1,4 +1,4 @@
-"""What NodeResourceTopologyMatch says, as its real filter said it."""
+"""Tests of NodeResourceTopologyMatch against verdicts of the real filter."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def wrong(scenarios: Path, said: Path) -> tuple[Counter[bool], list[tuple[str, int]]]:
-    """How many verdicts are right, and which scenario and step the others are of."""
+    """Return how many verdicts are right, and the scenario and step of each of the others."""
     real = {(line["id"], line["step"]): line["own"] for line in lines(said)}
     found: Counter[bool] = Counter()
     others = []

@@ -1,4 +1,4 @@
-"""What is fuzzed: a parser with its law, and inputs to begin with."""
+"""Targets of fuzzing: a parser with its law, and initial inputs."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an exporter that was taken over can read of the kubelet's directory, by the kernel's own word."""
+"""Files of the kubelet's directory that a compromised exporter can read, according to the kernel."""
 
 import ctypes
 import gc
@@ -239,7 +239,7 @@ def test_where_the_other_process_has_ended_the_cure_is_said(opener: FileOpener, 
 
 
 def test_the_other_process_starts_before_anything_large_is_loaded() -> None:
-    """What is in memory then, both processes keep for good."""
+    """Both processes keep forever what is in memory then."""
     large = {"aiohttp", "asyncio", "email", "google", "importlib.metadata", "logging", "pydantic", "ssl"}
     program = (
         "import sys\n"

@@ -61,7 +61,7 @@ def denied(name: str) -> Callable[[Path], None]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is missing, and what is said of it."""
+    """A missing source, and the message about it."""
 
     change: Callable[[Path], None] | None = None
     config: dict[str, Any] | None = None
@@ -177,7 +177,7 @@ async def exporting(folder: Path, plane: ControlPlane, case: Case) -> AsyncItera
 
 
 async def doctors_readings(plane: ControlPlane) -> list[dict[str, Any]]:
-    """What doctor finds wrong with what exporters read."""
+    """Return doctor's findings about what exporters read."""
     done = await asyncio.to_thread(
         subprocess.run,
         [str(PROGRAMS / "kubectl-numazones"), "doctor", "-o", "json", f"--kubeconfig={plane.kubeconfig}"],

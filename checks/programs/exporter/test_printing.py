@@ -68,7 +68,7 @@ def test_the_console_script_works_without_an_api_server(sample: Recorded) -> Non
 
 
 def test_a_recorded_node_is_shown_without_http_and_operator_libraries(sample: Recorded) -> None:
-    """What a small image may leave out, and what costs memory on every node."""
+    """Small images can leave these libraries out, and they cost memory on every node."""
     program = (
         "import sys; from numazones_exporter.main import main; main(standalone_mode=False);"
         "print(sorted({'aiohttp', 'kopf', 'kubernetes', 'psutil', 'structlog'} & set(sys.modules)))"

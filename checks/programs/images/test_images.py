@@ -1,4 +1,4 @@
-"""How images are made, from the lock and nothing else; and what is in those that have been built."""
+"""Tests that images are made from the lock alone, and of the contents of those that have been built."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""What every command has to bear: bad dumps, small terminals, Ctrl-C, readers that go; no traceback, ever."""
+"""Bad dumps, small terminals, Ctrl-C and closed pipes: no command ever shows a traceback."""
 
 import copy
 import json

@@ -104,7 +104,7 @@ def whole() -> list[dict[str, Any]]:
 
 
 def places(items: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where values are in nested lists and mappings."""
+    """Yield the paths of all values in nested lists and mappings."""
     for key, value in items.items() if isinstance(items, dict) else enumerate(items):
         yield (*path, key)
         if isinstance(value, dict | list):
@@ -132,7 +132,7 @@ def damaged(items: list[Any], draw: random.Random) -> tuple[list[Any], str]:
 
 
 def ends_well(result: Result, what: object) -> bool:
-    """Whether a command answered; else it says in one line what is wrong."""
+    """Return whether a command answered; else it says in one line what is wrong."""
     error = result.exception
     if error is None:
         codes: set[object] = {None, 0, 1, 2}

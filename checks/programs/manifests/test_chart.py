@@ -59,7 +59,7 @@ def template(home: Path, *options: str, hooks: bool = False) -> dict[Key, Object
 
 
 def is_hook(item: Object) -> bool:
-    """Whether Helm makes an object only for something, such as helm test."""
+    """Return whether Helm makes an object only for something, such as helm test."""
     return "helm.sh/hook" in (item["metadata"].get("annotations") or {})
 
 

@@ -1,4 +1,4 @@
-"""What holds for every kustomization of the project, and that its components go together."""
+"""Rules that every kustomization of the project follows; combinations of its components."""
 
 import random
 import re
@@ -64,7 +64,7 @@ CHOICES = [
 
 
 def beyond(plain: Facts, extended: Facts) -> Facts:
-    """What a component adds; what was there without it must be as it was."""
+    """Return what a component adds; everything that was there without it must be unchanged."""
     assert {path: extended.get(path) for path in plain} == plain
     return {path: fact for path, fact in extended.items() if path not in plain}
 
@@ -84,14 +84,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 
 @pytest.fixture(scope="module")
 def added(plain: Facts, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
-    """What each component adds by itself."""
+    """Return what each component adds by itself."""
     folder = tmp_path_factory.mktemp("alone")
     return {component: beyond(plain, facts_with([component], folder)) for component in COMPONENTS}
 
 
 @pytest.fixture(scope="module")
 def expected(plain: Facts, added: dict[str, Facts]) -> Callable[[Sequence[str]], Facts]:
-    """What some components must come to: what each adds by itself, and nothing else."""
+    """Return the expected result of some components: what each adds by itself, and nothing else."""
 
     def sum_of(components: Sequence[str]) -> Facts:
         found = dict(plain)
@@ -116,7 +116,7 @@ TOGETHER = 5
 
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str]], Facts]:
-    """What some components, in their order, come to."""
+    """Build kustomizations of some components, in their order."""
 
     @cache
     def batch(number: int) -> list[Facts]:

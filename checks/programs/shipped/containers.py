@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class FileSystem:
-    """What a container finds, beside the pod's mounts."""
+    """Files that a container sees, apart from the pod's mounts."""
 
     root: Path
     binds: tuple[tuple[str, str, bool], ...]
@@ -171,7 +171,7 @@ class Pod:
 
     @property
     def log(self) -> Path:
-        """What the container has said."""
+        """Return the file with the container's output."""
         return self.folder / "log"
 
     @property
@@ -226,7 +226,7 @@ class Pod:
         return empty
 
     def spec(self, files: FileSystem, program: str) -> dict[str, Any]:
-        """What ``enter.py`` is told.
+        """Return the arguments of ``enter.py``.
 
         Raises:
             AssertionError: the manifest asks for what is not done here; a test must not pass over it.
@@ -256,7 +256,7 @@ def confined(
     binds: Iterable[tuple[str, str, bool]],
     environment: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What ``enter.py`` is told, with the mounts that every container has; makes the mount points."""
+    """Return the arguments of ``enter.py``, with the mounts of every container; create the mount points."""
     every = [*files.binds, *((f"/dev/{name}", f"/dev/{name}", True) for name in DEVICES)]
     every += [("/proc", "/proc", True), *binds]
     # A mount hides what was mounted in its folder before it: a checkout in /tmp comes after /tmp.
@@ -277,7 +277,7 @@ def confined(
 
 
 def _beneath(root: Path, mounts: Iterable[tuple[str, str, bool]], target: Path) -> Path:
-    """Where a container's path lies on this machine, with some of its mounts made."""
+    """Return the path on this machine of a container's path, given some of its mounts."""
     folder, place = "/", root
     for source, mounted, _ in mounts:
         if target.is_relative_to(mounted):
@@ -340,7 +340,7 @@ async def tls(listening: socket.socket, context: ssl.SSLContext, url: str) -> As
 
 
 def can_isolate() -> str:
-    """Why containers cannot be run here; empty where they can."""
+    """Return why containers cannot run here; empty if they can."""
     if os.name != "posix" or not sys.platform.startswith("linux"):
         return "containers are a matter of Linux"
     if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""What the demo tells, read from what it prints and records."""
+"""The demo's story, read from what it prints and records."""
 
 import re
 from pathlib import Path

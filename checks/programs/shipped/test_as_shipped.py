@@ -285,7 +285,7 @@ async def configz(recording: Recording, network: Network, context: ssl.SSLContex
 
 
 async def apply(folder: Path, server: str, authority: Path) -> None:
-    """What the guides tell people to do."""
+    """Apply a folder as the guides tell people to."""
     kubectl = shutil.which("kubectl")
     assert kubectl, "rendered() has skipped already"
     access = [f"--server={server}", f"--certificate-authority={authority}", f"--token={TOKEN}"]
@@ -356,7 +356,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def constraints(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What the kernel says of a process."""
+    """Return the kernel's view of a process's constraints."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 

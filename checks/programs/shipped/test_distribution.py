@@ -199,7 +199,7 @@ def test_the_wheels_of_the_sdist_are_the_wheels(wheels: Wheels, sdist: Path, tmp
 
 
 def test_distributions_share_a_version_and_need_each_other_alone() -> None:
-    """What else a program needs is in its extra: ``tools.locked`` relies on it."""
+    """Everything else that a program needs is in its extra: ``tools.locked`` relies on it."""
     same = version("numazones")
     for name in DISTRIBUTIONS:
         declared = project(name)

@@ -1,4 +1,4 @@
-"""What people and hooks run is what CI runs, and the version is in one place."""
+"""Tests that people, hooks and CI run the same commands, and that the version is in one place."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What is released can be built again, is listed, and is made by a workflow that nobody else can change."""
+"""Tests that releases are reproducible, listed, and made by a workflow that nobody else can change."""
 
 import hashlib
 import json

@@ -207,7 +207,7 @@ def test_prometheus_scrapes_the_cluster_and_ends_with_it() -> None:
 
 
 def answered(question: str) -> bool:
-    """Whether a Prometheus has data for a query."""
+    """Return whether a Prometheus has data for a query."""
     try:
         with urllib.request.urlopen(question, timeout=5) as answer:  # noqa: S310 - of this machine
             return bool(json.load(answer)["data"]["result"])

@@ -16,7 +16,7 @@ LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sourc
 
 
 class _Requests(HTMLParser):
-    """What a browser would fetch by itself to show a page."""
+    """Requests that a browser would make by itself to show a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,5 +40,5 @@ async def test_the_guides_pictures_of_live_are_real(
 
 
 def _text(svg: str) -> list[tuple[str, str]]:
-    """Where which text stands; colours and ids may differ between releases of Textual."""
+    """Return where each text stands; colours and ids may differ between releases of Textual."""
     return re.findall(r'<text [^>]*x="([\d.]+)"[^>]*>(.*?)</text>', svg)

@@ -62,7 +62,7 @@ def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def queries() -> Iterator[tuple[str, str, str]]:
-    """Where, query, and why it may be empty, of every panel and every variable."""
+    """Yield place, query, and why it may be empty, for every panel and every variable."""
     for name, dashboard in DASHBOARDS.items():
         for panel in panels(dashboard):
             for target in panel["targets"]:
@@ -349,7 +349,7 @@ async def ask(session: aiohttp.ClientSession, url: str, query: str) -> list[Any]
 
 
 def questions() -> dict[str, str]:
-    """What has to have data: where it stands → query. Of rules it is every metric that they name."""
+    """Map the place of each query that must have data to the query; for rules, every metric they name."""
     left = {where: filled(query) for where, query, _ in queries() if title_of(where) not in EMPTY_PANELS}
     recorded = {rule["record"] for group in RULES for rule in group["rules"] if "record" in rule}
     named = {

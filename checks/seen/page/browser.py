@@ -16,7 +16,7 @@ Open = Callable[..., Page]
 
 
 def serious(page: Page) -> list[str]:
-    """What axe-core finds on a page that keeps people out."""
+    """Return what axe-core finds on a page that keeps people out."""
     found = Axe().run(page).response["violations"]
     return [
         f"{item['id']}: {node['html']} {node['failureSummary']}"

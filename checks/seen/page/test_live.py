@@ -75,7 +75,7 @@ async def test_a_page_whose_operator_goes_says_so(tmp_path: Path, chromium: Brow
 
 
 def watched(page: Page) -> tuple[list[str], list[str]]:
-    """What the page asks for, and what its scripts complain about, as it happens."""
+    """Record the page's requests and the errors of its scripts as they happen."""
     requests: list[str] = []
     complaints: list[str] = []
     page.on("request", lambda request: requests.append(request.url))

@@ -1,4 +1,4 @@
-"""What is read over the network: the Node, its pods, and the running kubelet's configuration in both ways."""
+"""Sources that are read over the network: Node, pods, and the kubelet's configuration in both ways."""
 
 import ssl
 from collections.abc import AsyncIterator

@@ -139,7 +139,7 @@ async def test_a_socket_that_nobody_listens_on_is_named(socket: Path, reader: So
 
 
 def leave_behind(path: Path) -> None:
-    """What a kubelet that was killed leaves: a socket that rejects connections."""
+    """Leave a socket that rejects connections, as a killed kubelet does."""
     with closing(sockets.socket(sockets.AF_UNIX)) as listener:
         listener.bind(str(path))
 

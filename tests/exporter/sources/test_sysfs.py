@@ -519,6 +519,6 @@ def test_directories_count_even_without_files_that_are_read(tmp_path: Path, miss
 
 
 def _reading(machine: Path) -> tuple[Hardware, list[str]]:
-    """What is read of a machine's tree, and what is wrong with it, wherever the tree is."""
+    """Return what is read of a machine's tree, and what is wrong with it, wherever the tree is."""
     reading = SysfsReader(machine / "sys", machine / "proc").read()
     return reading.value, [one.message.replace(str(machine), "") for one in reading.problems]

@@ -1,4 +1,4 @@
-"""What the simulator's commands say: whole lines in a pipe, broken ones on a terminal."""
+"""Output of the simulator's commands: whole lines in a pipe, wrapped ones on a terminal."""
 
 import io
 

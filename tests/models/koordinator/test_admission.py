@@ -1,4 +1,4 @@
-"""What koord-scheduler decides about a pod and a node, rule by rule; every rule has reference vectors too."""
+"""Decisions of koord-scheduler about a pod and a node, rule by rule; every rule also has vectors."""
 
 import json
 
@@ -29,7 +29,7 @@ POLICIES = ("", "BestEffort", "Restricted", "SingleNUMANode")
 
 
 def amounts(admission: Admission) -> dict[int, dict[str, int]]:
-    """What is recorded per NUMA node, in whole units."""
+    """Return what is recorded per NUMA node, in whole units."""
     return {
         numa: {name: amount // 10**9 for name, amount in given.items()}
         for numa, given in admission.numa_resources

@@ -1,4 +1,4 @@
-"""Which CPUs a bound pod gets."""
+"""Tests of which CPUs a bound pod gets."""
 
 import pytest
 from hypothesis import given

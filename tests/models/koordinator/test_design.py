@@ -1,4 +1,4 @@
-"""Where koord-scheduler keeps what its design documents promise, and where it does not."""
+"""Promises of koord-scheduler's design documents that it keeps, and those that it does not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What holds for every machine and every sequence of pods."""
+"""Laws for every machine and every sequence of pods."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ def tried(node: Node, asked: Pod) -> Admission | None:
 
 
 def check_given(admission: Admission) -> None:
-    """What a pod is given was free, is enough, and fits the policies."""
+    """Check that what a pod is given was free, is enough, and fits the policies."""
     before, outcome = admission.before, admission.outcome
     assert admission.cpus & ~before.free_cpus() == 0
     request = admission.request

@@ -246,7 +246,7 @@ def test_devices_don_t_matter_where_the_plugin_does_not_ask_for_them_or_the_pod_
 
 
 def defects(target: Node, *pods: Pod) -> str:
-    """What the explanation of the last pod says of defects."""
+    """Return what the explanation of the last pod says of defects."""
     for one in pods:
         admission = admit(target, one)
         target = admission.node

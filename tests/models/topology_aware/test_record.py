@@ -1,4 +1,4 @@
-"""What is written down of a followed node, and reading it again."""
+"""Tests of the record of a followed node, and of reading it again."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What the policy makes of a container's resources and annotations."""
+"""The policy's view of a container's resources and annotations."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where a container's devices are, and how well pools suit that."""
+"""Locations of a container's devices, and how well pools suit them."""
 
 import pytest
 

@@ -36,7 +36,7 @@ SAMPLE = DATA / "conformance/sample.jsonl.gz"
 
 
 def advised(node: Node, pod: Pod, around: NodeContext | None = None, **movable: str) -> list[Advice]:
-    """What is advised about a pod on a node whose pods have the names given by UID."""
+    """Return the advice about a pod on a node whose pods have the names given by UID."""
     allocatable = {"cpu": 100_000, "memory": 1 << 40, "vendor/gpu": 9}
     pods = [
         ClusterPod(namespace, name, uid, node="worker", phase="Running", admission=_as_it_came(node, uid))

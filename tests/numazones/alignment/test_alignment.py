@@ -1,4 +1,4 @@
-"""How what pods hold lies: together on one NUMA node, across several, or away from a device or memory."""
+"""Alignment of what pods hold: on one NUMA node, across several, or away from a device or memory."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ MACHINE = building.machine()
 
 
 def held(*containers: Holder) -> alignment.PodAlignment:
-    """How it lies that a pod's containers hold this."""
+    """Return the alignment of a pod whose containers hold this."""
     whole = replace(containers[0], containers=containers)
     occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,), distances=distances_of(MACHINE))
     (found,) = alignment.alignments(occupancy)
@@ -32,7 +32,7 @@ def held(*containers: Holder) -> alignment.PodAlignment:
 
 
 def holder(cpus: int = 0, memory: tuple[int, ...] = (), **devices: tuple[int, ...]) -> Holder:
-    """What one container holds; devices by the masks of the NUMA nodes that they are near."""
+    """Return what one container holds; devices by the masks of the NUMA nodes that they are near."""
     parts = tuple(
         HeldDevices(name.replace("_", "/"), tuple(f"{name}-{number}" for number in range(len(masks))), masks)
         for name, masks in devices.items()
@@ -122,7 +122,7 @@ def admitted(node: Node, pod: Pod) -> Node:
 
 
 def possible(node: Node, pod: Pod) -> tuple[bool, bool]:
-    """Whether the node could hold the pod aligned: if it were empty, and as it is."""
+    """Return whether the node could hold the pod aligned: if it were empty, and as it is."""
     tried = alignable.trials(node, pod)
     return tried.empty.admitted, tried.now is not None and tried.now.admitted
 

@@ -174,7 +174,7 @@ def test_field_names_are_written_as_kubernetes_writes_them(name: str, expected: 
 
 
 class Undecided(APIModel):
-    """What a structural schema cannot say."""
+    """The reason why a structural schema cannot decide."""
 
     value: int | str = Field(default=0, description="Either.")
 

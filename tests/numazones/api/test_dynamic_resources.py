@@ -1,4 +1,4 @@
-"""What zones say of devices that claims get, and what containers hold of these."""
+"""Zones and the devices that claims get; containers and what they hold of these."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ VERSION = "v1.36.2"
 
 
 def exported(recorded: Recorded) -> Node:
-    """What the exporter's zones say about a node; without an API server they lack the kubelet's version."""
+    """Return the exporter's zones of a node; without an API server they lack the kubelet's version."""
     result = CliRunner().invoke(main, [*recorded.flags(), "-o", "json"])
     assert result.exit_code == 0, result.output
     zones = json.loads(result.stdout)["items"]

@@ -1,4 +1,4 @@
-"""What known readers of NodeResourceTopology do with its zones, up to where they fail.
+"""Models of known readers of NodeResourceTopology, with its zones, up to where they fail.
 
 scheduler-plugins (903da7df): NodeResourceTopologyMatch takes the number in a zone's name for a place in
 arrays of its own, 64 long or as long as the list; policy, scope and limit from attributes; and, where its

@@ -1,4 +1,4 @@
-"""What the API server makes of a spec: a real one (1.36) stored the same for pods of all these kinds."""
+"""Defaults that the API server sets: a real one (1.36) stored the same for pods of all these kinds."""
 
 from collections.abc import Mapping
 from typing import Any

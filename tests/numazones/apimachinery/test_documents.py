@@ -1,4 +1,4 @@
-"""What others write is measured before it is read, and ordinary documents are read."""
+"""Tests that foreign input is measured before it is read, and that ordinary documents are read."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What a kubelet that starts takes for a pod's requests and limits."""
+"""A restarting kubelet's view of a pod's requests and limits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is said of pods whose devices are still to be allocated: where free ones are, where CPUs would be."""
+"""Messages on pods whose devices are still to be allocated: free devices, possible CPUs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whose a pod is, named as people know it."""
+"""Owners of pods, by the names that people know."""
 
 import pytest
 

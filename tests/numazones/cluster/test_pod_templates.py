@@ -1,4 +1,4 @@
-"""Where pod templates stand in workloads, what they are called, and how many pods they make."""
+"""Pod templates in workloads: where they stand, their names, and how many pods they make."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which rejected pods their owner has replaced."""
+"""Rejected pods that their owner has replaced."""
 
 from typing import Any
 

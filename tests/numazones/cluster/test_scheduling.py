@@ -1,4 +1,4 @@
-"""Which nodes the default scheduler passes over, with its own words for it."""
+"""Nodes that the default scheduler rules out, with its own words for it."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def allocated(
     expression: str = f'device.driver == "{GPU}"',
     **devices: Any,
 ) -> Outcome:
-    """What one claim gets on a node with these slices."""
+    """Return what one claim gets on a node with these slices."""
     one = DeviceClass.from_api(device_class("gpus", expression))
     return allocate(
         Place(NODE),

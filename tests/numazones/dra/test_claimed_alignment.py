@@ -1,4 +1,4 @@
-"""How the devices lie that pods hold through claims, beside their CPUs."""
+"""Alignment of the devices that pods hold through claims with their CPUs."""
 
 from dataclasses import replace
 from typing import Any

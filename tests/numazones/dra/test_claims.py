@@ -1,4 +1,4 @@
-"""What ResourceClaims have been allocated, and what they promise of NUMA nodes."""
+"""Allocations of ResourceClaims, and what they promise of NUMA nodes."""
 
 from typing import Any
 

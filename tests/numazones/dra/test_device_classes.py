@@ -1,4 +1,4 @@
-"""Which devices a DeviceClass means, and for which expressions that is not known."""
+"""Devices that a DeviceClass selects, and expressions for which that is unknown."""
 
 import pytest
 

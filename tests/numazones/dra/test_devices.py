@@ -1,4 +1,4 @@
-"""What ResourceSlices say: the NUMA node of a device, and which slices make up a pool."""
+"""Contents of ResourceSlices: the NUMA node of a device, and which slices make up a pool."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which of the devices that a kubelet lists for a container the container uses."""
+"""Devices that a container uses, of those that a kubelet lists for it."""
 
 from typing import Any
 

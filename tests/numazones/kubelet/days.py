@@ -93,7 +93,7 @@ def play(start: Node, arrivals: Sequence[Pod]) -> tuple[list[Admission], Node]:
 
 
 def fit(containers: Sequence[Mapping[str, Any]], amounts: Mapping[str, str]) -> bool:
-    """Whether a pod may have these amounts as a whole: API servers refuse less than its containers ask for.
+    """Return whether a pod may have these totals: API servers refuse less than its containers request.
 
     A kubelet that was told to divide less among them would keep the CPUs for ever.
     """

@@ -39,7 +39,7 @@ def slow_merge(manager: TopologyManager, lists: Sequence[Sequence[Hint]]) -> Hin
 
 
 def better(manager: TopologyManager, candidate: Hint, best: Hint, need: int) -> bool:
-    """Whether a candidate replaces the best so far."""
+    """Return whether a candidate replaces the best so far."""
     assert candidate.affinity is not None
     assert best.affinity is not None
     if candidate.preferred != best.preferred:

@@ -91,7 +91,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 def told(found: Node, newcomer: Pod) -> Any:
-    """What a verdict tells of a node."""
+    """Return what a verdict says about a node."""
     kind = PodKind.of(replace(ClusterPod("default", "new", "new"), admission=newcomer))
     assert kind is not None
     return ask(kind, ClusterNode("n", allocatable={}).with_state(found))

@@ -1,4 +1,4 @@
-"""Which CPUs are taken. Tables are worked out by hand from the rules; laws hold on any machine."""
+"""Tests of which CPUs are taken. Tables are worked out by hand from the rules; laws hold on any machine."""
 
 import pytest
 from hypothesis import given, settings

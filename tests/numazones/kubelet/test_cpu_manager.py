@@ -192,7 +192,7 @@ def test_options_say_how_cpus_are_chosen(options: dict[str, str], strategy: Pack
 
 
 def test_caches_are_kept_together_if_asked_for() -> None:
-    """Of 4 CPUs that share a cache 3 are left, of another all, which the option takes."""
+    """Three of 4 CPUs that share a cache are left, and all of another cache, which the option takes."""
     hardware = machine(1, cores=8, threads=1, cores_per_uncore_cache=4)
     for options, given in (({}, "1-4"), ({"prefer-align-cpus-by-uncorecache": "true"}, "4-7")):
         start = node(hardware, policy="none", memory="None", cpu_options=options)

@@ -1,4 +1,4 @@
-"""What a decision says about itself."""
+"""Tests of a decision's explanation."""
 
 import pytest
 

@@ -114,7 +114,7 @@ def test_an_eviction_threshold_in_percent_counts_to_the_byte() -> None:
 
 
 def test_a_share_that_a_running_kubelet_has_accepted_is_right() -> None:
-    """Of memory that the kernel counts otherwise for the machine than for its NUMA nodes."""
+    """Covers memory that the kernel counts differently for the machine than for its NUMA nodes."""
     reserved = [{"numaNode": 0, "limits": {"memory": "2Gi"}}]
     config = configuration(evictionHard={"memory.available": "5%"}, reservedMemory=reserved)
     assert MemoryManager.start(config.accepted, machine()).static

@@ -124,7 +124,7 @@ def test_what_earlier_containers_of_the_pod_were_given_counts_already() -> None:
 
 
 def test_cpus_that_an_init_container_hands_on_count_once_and_are_kept_for_the_pod() -> None:
-    """Of 7 CPUs that may be assigned 3 are, two of them by two containers; of 8, 3 or 4."""
+    """Three of 7 assignable CPUs are assigned, two of them by two containers; of 8, 3 or 4."""
     handed_on = pod(
         "old",
         container("app", 2, "1Mi", vendor_on0="1"),

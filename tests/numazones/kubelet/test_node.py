@@ -23,7 +23,7 @@ DEVICES = gpus((0,), (1,))
 
 
 def snapshot(state: Node) -> dict[str, Any]:
-    """What ``restore`` needs of a node."""
+    """Return what ``restore`` needs of a node."""
     return {
         "default_cpus": state.cpus.default,
         "cpu_assignments": state.cpus.assignments,

@@ -1,4 +1,4 @@
-"""What a node says to a pod that is bound to it: managers first, then the node as a whole."""
+"""A node's answer to a pod that is bound to it: managers first, then the node as a whole."""
 
 from dataclasses import replace
 from typing import Any

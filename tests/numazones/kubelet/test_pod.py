@@ -1,4 +1,4 @@
-"""What admission reads out of a pod."""
+"""Tests of what admission reads out of a pod."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a restart would do: whether the kubelet starts, and which pods it admits again."""
+"""Effects of a restart: whether the kubelet starts, and which pods it admits again."""
 
 from dataclasses import replace
 from typing import Any

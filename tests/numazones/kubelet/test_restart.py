@@ -34,7 +34,7 @@ def scenarios() -> list[dict[str, Any]]:
 
 
 def written(node: Node) -> tuple[CPUManagerCheckpoint, MemoryManagerCheckpoint, DeviceManagerCheckpoint]:
-    """What the three files say, through their bytes."""
+    """Return the contents of the three files, read from their bytes."""
     return (
         checkpoints.parse_cpu_manager_state(
             checkpoints.dump_cpu_manager_state(state_files.cpu_manager_state(node))

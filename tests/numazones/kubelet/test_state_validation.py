@@ -27,7 +27,7 @@ Files = tuple[CPUManagerCheckpoint | None, MemoryManagerCheckpoint | None]
 
 
 def files(node: Node) -> Files:
-    """What the kubelet has written down."""
+    """Return the files that the kubelet has written."""
     config, cpus = node.config, node.cpus
     return (
         CPUManagerCheckpoint(config.cpu_manager_policy, cpus.default, cpus.assignments, cpus.pods),

@@ -1,4 +1,4 @@
-"""What differs between releases of the kubelet."""
+"""Differences between releases of the kubelet."""
 
 from typing import Any
 

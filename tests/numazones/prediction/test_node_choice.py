@@ -1,4 +1,4 @@
-"""Which node a pod goes to, by each way of choosing."""
+"""The node that a pod goes to, by each way of choosing."""
 
 from collections.abc import Iterable
 from dataclasses import replace

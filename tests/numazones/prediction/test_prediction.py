@@ -1,4 +1,4 @@
-"""Where a pod would be admitted, why not elsewhere, which node first: as people and programs read it."""
+"""Predictions of admission, reasons and the first node, as people and programs read them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

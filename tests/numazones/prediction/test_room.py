@@ -1,4 +1,4 @@
-"""How many more pods of a shape fit: counted one by one, told by amounts where these suffice."""
+"""Number of further pods of a shape that fit: counted one by one, or by amounts where these suffice."""
 
 from dataclasses import replace
 

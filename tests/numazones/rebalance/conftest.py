@@ -98,7 +98,7 @@ def situation(nodes: Iterable[ClusterNode], *, now: datetime = NOW, **surroundin
 
 @dataclass(frozen=True)
 class Builders:
-    """What tests build clusters with."""
+    """Builders of clusters for tests."""
 
     node: Callable[..., ClusterNode] = node
     pod: Callable[..., ClusterPod] = pod

@@ -1,4 +1,4 @@
-"""Whose waiting pods count, and whom plans may evict for them."""
+"""Owners whose waiting pods count, and pods that plans may evict for them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods a plan may draw on, and what is said about the others."""
+"""Pods that a plan may draw on, and what is said about the others."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What nothing would come of: approvals and rejections in every state of a plan."""
+"""Decisions without effect: approvals and rejections in every state of a plan."""
 
 from datetime import UTC, datetime
 

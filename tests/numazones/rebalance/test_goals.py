@@ -1,4 +1,4 @@
-"""What goals count on one node, and what bounds them by amounts alone."""
+"""Counts of goals on one node, and their bounds by amounts alone."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How many evictions a plan may ask for, and which limit stops it."""
+"""Limits on the evictions of a plan, and which one stops it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Why a running pod is not aligned, in sentences, and what would help: only what was tried on a copy."""
+"""Reasons why a running pod is not aligned, in sentences, and cures: only what was tried on a copy."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -161,7 +161,7 @@ def test_nothing_is_said_of_a_pod_that_is_aligned(build: Any) -> None:
 @settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_advice_holds_when_it_is_followed(build: Any, seed: int) -> None:
-    """What it says of an eviction, or of a new pod on the same node, is what then happens."""
+    """The result of an eviction, or of a new pod on the same node, is the one that the advice names."""
     draw = random.Random(seed)
     node = build.node("n1", policy="best-effort", cpus=5)
     pods = [build.pod(f"p{number}", draw.choice([1, 2, 3])) for number in range(8)]

@@ -1,4 +1,4 @@
-"""What plans look like: vectors of the specification, targets, affinity, order, limits, hysteresis."""
+"""Tests of plans: vectors of the specification, targets, affinity, order, limits, hysteresis."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whom kube-scheduler preempts on a node, and on which of several nodes."""
+"""Pods that kube-scheduler preempts on a node, and the node that it chooses among several."""
 
 from typing import Any
 

@@ -91,7 +91,7 @@ def moved(pod: ClusterPod, node: str, **parts: Any) -> Move:
 
 
 def holds(situation: Situation, *moves: Move, before: int = -1, after: int = 0) -> str:
-    """Why a plan that is to free n1 does not hold; empty if it does."""
+    """Return why a plan that must free n1 does not hold; empty if it does."""
     proof = prove(Plan(moves, before, after), Vacate("n1"), situation, Policy())
     assert proof.holds == (not proof.reason)
     return proof.reason

@@ -28,7 +28,7 @@ def waiting(build: Builders, cpus: int) -> ClusterPod:
 
 
 def advised(wanted: ClusterPod, node: ClusterNode, situation: Situation) -> tuple[Advice, ...]:
-    """What is said about the pods of a node, with the rules that keep pods from moving."""
+    """Return the advice on the pods of a node, with the rules that keep pods from moving."""
 
     def objection(pod: ClusterPod) -> str:
         return next((one.message for one in why_not(pod, situation, ONE)), "")

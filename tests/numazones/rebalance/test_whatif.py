@@ -1,4 +1,4 @@
-"""What a policy would do to a dump."""
+"""Tests of what a policy would do to a dump."""
 
 from datetime import datetime
 from typing import Any

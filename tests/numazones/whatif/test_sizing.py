@@ -1,4 +1,4 @@
-"""How many machines: what comes out works, and no bound is above it."""
+"""Numbers of machines: the result works, and no bound is above it."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What variants of an experiment differ in, as people write it."""
+"""Differences between variants of an experiment, as people write them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What arrives and leaves: the same in the same run, whatever the settings."""
+"""Arrivals and departures: the same in the same run, whatever the settings."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who creates the pods that kubelets reject, and never more of them than can be shown."""
+"""Creators of the pods that kubelets reject, and never more of them than can be shown."""
 
 import pytest
 from prometheus_client import CollectorRegistry

@@ -1,4 +1,4 @@
-"""Which of our admission policies count as in force, by the manifests that are shipped."""
+"""Our admission policies that count as in force, by the shipped manifests."""
 
 from collections.abc import Callable
 from copy import deepcopy

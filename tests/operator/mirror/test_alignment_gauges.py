@@ -1,4 +1,4 @@
-"""How what pods hold lies, in gauges by node and by owner: few owners by name, and none left out."""
+"""Alignment gauges by node and by owner: few owners by name, and none left out."""
 
 from collections.abc import Mapping
 

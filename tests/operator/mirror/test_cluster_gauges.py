@@ -1,4 +1,4 @@
-"""What gauges show of a node."""
+"""Tests of the gauges of a node."""
 
 from numazones.cluster.cluster import ClusterNode
 from numazones.prediction.room import FittingPods

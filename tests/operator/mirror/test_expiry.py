@@ -1,4 +1,4 @@
-"""What time alone changes of a node is noticed, a few nodes at a time."""
+"""Changes of a node that time alone makes are noticed, a few nodes at a time."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ class Setting(OfflinePipeline):
         self.state.pods.put(pod)
 
     def look(self) -> list[tuple[str, str]]:
-        """What is posted now, after the exporter has written the zones."""
+        """Return what is posted now, after the exporter has written the zones."""
         self.exported(self.kubelet)
         self.told.clear()
         self.shared.look()

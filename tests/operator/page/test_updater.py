@@ -1,4 +1,4 @@
-"""When the page's documents are brought up to date, and how much of the event loop that takes."""
+"""Times at which the page's documents are updated, and how much of the event loop that takes."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which changes a viewer is sent who has seen a version of the page's documents."""
+"""Changes that a viewer who has seen a version of the page's documents is sent."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which changes of a verdict become events on a pod, and when."""
+"""Changes of a verdict that become events on a pod, and when."""
 
 from typing import Any
 

@@ -215,7 +215,7 @@ class Execution:
 
     @property
     def settings(self) -> Policy:
-        """What the policy asks for."""
+        """Return what the policy asks for."""
         return policy_of(self.wanted.spec, {})
 
     def plan(self, *progress: str | dict[str, Any], **spec: Any) -> Recommendation:
@@ -282,7 +282,7 @@ def move(name: str, source: str = "n1", target: str = "n2") -> dict[str, Any]:
 
 
 def placement(name: str, node: str) -> dict[str, Any]:
-    """What a plan has for a pod that waits."""
+    """Return a plan's entry for a waiting pod."""
     return {
         "pod": {"namespace": "default", "name": name, "uid": f"uid-{name}"},
         "target": {"node": node, "numaIDs": [1]},

@@ -23,7 +23,7 @@ async def carry_on(here: Execution) -> str:
 
 
 def counted(here: Execution) -> dict[str, float]:
-    """What is not 0 among the counters of moves, gains and evictions, by their last labels."""
+    """Return the nonzero counters of moves, gains and evictions, by their last labels."""
     kinds = (here.metrics.moves, here.metrics.gain, here.metrics.evicted)
     return {
         ",".join((sample.name.removeprefix("numazones_rebalance_"), *sample.labels.values())): sample.value

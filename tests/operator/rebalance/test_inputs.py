@@ -1,4 +1,4 @@
-"""What rebalancing reads beside the cluster: templates as the API server makes pods of them, and the past."""
+"""Inputs of rebalancing apart from the cluster: templates, as the API server defaults them, and the past."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What people ask for, as it is reported object by object."""
+"""Reports, object by object, on what people ask for."""
 
 from typing import Any
 

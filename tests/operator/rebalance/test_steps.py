@@ -35,7 +35,7 @@ BLOCKED = "blocked by PodDisruptionBudget default/b: needs 2 healthy pods, has 1
 
 
 def last(advance: StatusUpdate | None) -> dict[str, Any]:
-    """What is known of the mover now, without what is empty."""
+    """Return what is known of the mover now, without empty values."""
     assert advance is not None
     return advance.progress[-1].model_dump(mode="json", exclude={"pod"}, exclude_defaults=True)
 

@@ -1,4 +1,4 @@
-"""How right predictions were: what explains a wrong one, and when that is known."""
+"""Accuracy of predictions: what explains a wrong one, and when that is known."""
 
 from dataclasses import replace
 from typing import Any

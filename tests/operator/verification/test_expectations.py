@@ -1,4 +1,4 @@
-"""What is expected of kubelets beyond their managers, and of nodes on which pods were just rejected."""
+"""Expectations of kubelets beyond their managers, and of nodes that just rejected pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What counts as an outcome, what as a miss, and what admissions add to the kubelet-like counters."""
+"""Outcomes, misses, and what admissions add to the kubelet-like counters."""
 
 import logging
 from typing import Any
@@ -147,7 +147,7 @@ def test_alignment_is_counted_as_the_kubelet_counts_it(
 
 
 class Events:
-    """What happened to the pods of a node, in order."""
+    """Events of the pods of a node, in order."""
 
     def __init__(self) -> None:
         self.since = SinceSnapshot()

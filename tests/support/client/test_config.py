@@ -1,4 +1,4 @@
-"""Where the API server is and who asks: pods, kubeconfigs, tokens, certificates, plugins."""
+"""Address and credentials of the API server: pods, kubeconfigs, tokens, certificates, plugins."""
 
 import asyncio
 import base64

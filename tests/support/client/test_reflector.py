@@ -86,7 +86,7 @@ class Server:
 
 
 class Restarts(list[str]):
-    """Why watches ended."""
+    """Reasons why watches ended."""
 
     def count_restart(self, resource: str, reason: str) -> None:
         assert resource == WIDGETS.full_name

@@ -1,4 +1,4 @@
-"""What the client asks for, and what it makes of the answers."""
+"""Requests of the client, and how it reads the answers."""
 
 import json
 from typing import Any

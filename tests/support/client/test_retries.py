@@ -1,4 +1,4 @@
-"""What is repeated, how long is waited, and what is not repeated."""
+"""Requests that are retried or not, and the waits between them."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the page is told, against what the library says of the same objects."""
+"""Documents of the page against the library's results on the same objects."""
 
 import json
 from typing import Any

@@ -162,7 +162,7 @@ def ended(client: socket.socket) -> bool:
 def test_connections_that_are_held_open_do_not_keep_others_from_being_answered(
     program: Program, sent: bytes
 ) -> None:
-    """Of four times as many as are kept the oldest end, and none has a thread."""
+    """Four times as many connections as are kept: the oldest end, and none has a thread."""
     with program.running() as port, contextlib.ExitStack() as held:
         threads = threading.active_count()
         clients = []

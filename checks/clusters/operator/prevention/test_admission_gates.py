@@ -63,7 +63,7 @@ async def bound(loop: Loop, number: int) -> list[str]:
 
 
 async def are_released(operator: Operator, number: int, *, reason: str) -> bool:
-    """Whether so many releases are counted: they are when the API server has answered."""
+    """Return whether so many releases are counted: they are when the API server has answered."""
     return (await metrics(operator))[
         f'numazones_admission_gates_released_total{{reason="{reason}"}}'
     ] == number
@@ -376,7 +376,7 @@ async def test_who_may_not_lead_any_more_releases_nobody(tmp_path: Path) -> None
 
 
 async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_kubelet_astray() -> None:
-    """What it frees may be given to an init container, on a NUMA node that has too little for the app."""
+    """CPUs that it frees may go to an init container, on a NUMA node that has too little for the app."""
     cluster = Cluster("a")
     gates = offline_gates(cluster)
     cluster.pod("stays", cpu=18, nodeName="a")

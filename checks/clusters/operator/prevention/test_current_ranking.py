@@ -1,4 +1,4 @@
-"""What room is kept for under ``--placement shapes``: given shapes, or those that policies and pods name."""
+"""Shapes that ``--placement shapes`` keeps room for: given shapes, or those that policies and pods name."""
 
 from pathlib import Path
 from typing import Any

@@ -122,7 +122,7 @@ class Stage:
         ]
 
     async def one_runs(self, name: str) -> bool:
-        """Whether one pod of an owner runs; zones show it before its status does."""
+        """Return whether one pod of an owner runs; zones show it before its status does."""
         phases = [(item.get("status") or {}).get("phase") for item in await self.pods_of(name)]
         return phases.count("Running") == 1
 
@@ -505,7 +505,7 @@ async def crowded(directory: Path, **template: Any) -> AsyncIterator[Stage]:
 
 
 async def _left_no_trace(loop: Loop, name: str) -> bool:
-    """Whether a pod is gone, and no zone shows it."""
+    """Return whether a pod is gone, and no zone shows it."""
     held = {
         one["pod"]
         for zone in await loop.client.list(NUMAZONES)

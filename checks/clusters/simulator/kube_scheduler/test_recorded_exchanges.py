@@ -70,7 +70,7 @@ CASES: Mapping[str, Bound] = {
 
 
 class Recording:
-    """What was sent, answered and said in one case."""
+    """Requests, answers and messages of one case."""
 
     def __init__(self, path: Path) -> None:
         records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -170,7 +170,7 @@ def _distinct(items: Any) -> list[Any]:
 
 
 def _shape(body: Body) -> Any:
-    """What of a request does not depend on UIDs, versions, or which of equal nodes was chosen."""
+    """Return the part of a request that does not depend on UIDs, versions, or a choice among equal nodes."""
     pod = body.get("Pod")
     names = body.get("NodeNames")
     nodes = body.get("Nodes")
@@ -192,7 +192,7 @@ def _shape(body: Body) -> Any:
 
 
 def _spec(pod: Body) -> Any:
-    """What both API servers write into a spec."""
+    """Return what both API servers write into a spec."""
     spec = pod["spec"]
     return spec["containers"][0]["resources"], spec.get("priority"), spec["schedulerName"]
 

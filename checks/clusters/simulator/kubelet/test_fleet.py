@@ -40,7 +40,7 @@ def pod(name: str, *, cpus: str, memory: str = "1Gi", node: str = "") -> dict[st
 
 
 class Cluster:
-    """What the tests do with a running cluster."""
+    """A running cluster with the actions that tests need."""
 
     def __init__(self, client: Client, fleet: Fleet, server: ApiServer) -> None:
         self.client, self.fleet, self.server = client, fleet, server

@@ -79,7 +79,7 @@ def recorded_outcome(expected: dict[str, Any]) -> tuple[str | None, str | None, 
 
 
 def held(kubelet: SimulatedKubelet, uid: str) -> dict[str, Any]:
-    """What podresources would tell of the pod, as the recording writes it; devices by NUMA node."""
+    """Return what podresources would list for the pod, in the recording's format; devices by NUMA node."""
     pod = next(pod for pod in kubelet.pods if pod.uid == uid)
     containers = podresources.listed(kubelet.node, [pod]).pod_resources[0].containers
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What clients see when a simulated kubelet's socket ends: what those of a real one see when it does."""
+"""Clients' view when a simulated kubelet's socket ends: the same as with a real kubelet."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What the operator reads: answers of the API server, objects of users, requests of kube-scheduler."""
+"""Fuzz targets of the operator: answers of the API server, objects of users, requests of kube-scheduler."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What people hand to kubectl numazones: dumps, recordings, policies, kubeconfigs."""
+"""Fuzz targets of kubectl numazones: dumps, recordings, policies, kubeconfigs."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""What the other placement models read: annotations and objects of Koordinator and of NRI's policy."""
+"""Fuzz targets of the other placement models: annotations and objects of Koordinator and NRI's policy."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the exporter reads of a node: sysfs, control groups, the kubelet's files and answers."""
+"""Fuzz targets of the exporter: sysfs, control groups, the kubelet's files and answers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the real topology-aware policy decided, replayed."""
+"""Replay of decisions of the real topology-aware policy."""
 
 import gzip
 import json

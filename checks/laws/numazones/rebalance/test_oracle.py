@@ -124,7 +124,7 @@ class Oracle:
                 yield (*spots[:index], placed, *spots[index + 1 :])
 
     def fits_after(self, spot: Spot, then: ClusterPod) -> bool:
-        """Whether both fit on the node that one has left, the pending pod first."""
+        """Return whether both fit on the node that one has left, the pending pod first."""
         first = self.work.pending_pod
         if first is None or self.target is ReplacementTarget.OTHER:
             return False

@@ -39,7 +39,7 @@ def busy(kind: Kind) -> tuple[SimulatedKubelet, list[dict[str, Any]]]:
 
 
 async def exported(kubelet: SimulatedKubelet, pods: list[dict[str, Any]], directory: Path) -> list[NUMAZone]:
-    """What ``numazones-exporter --once`` says of the node."""
+    """Return the zones that ``numazones-exporter --once`` prints for the node."""
     tree = machine_tree.write(kubelet.spec.machine, directory)
     KubeletFiles(directory / "kubelet").write(kubelet.node)
     (directory / "configz.json").write_text(json.dumps({"kubeletconfig": kubelet.spec.configuration}))

@@ -1,4 +1,4 @@
-"""What the entry point names; the rules are loaded when a node shows the model."""
+"""Target of the entry point; the rules are loaded when a node shows the model."""
 
 from numazones.placement.model import Model, ObjectKind, labels_of, on_demand, runtime_verdict
 

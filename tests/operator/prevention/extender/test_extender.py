@@ -828,7 +828,7 @@ async def test_a_pod_that_the_mirror_never_shows_is_forgotten_after_a_minute() -
 
 
 async def test_a_rejection_is_counted_as_sampled_where_a_node_was_left_out_that_fits() -> None:
-    """Of fewer than 100 nodes nothing is sampled: the scheduler's own filters took the others away."""
+    """Below 100 nodes the scheduler samples nothing: its own filters removed the others."""
     cluster = Cluster("full", "free", unknown=UnknownNodes.REJECT)
     cluster.pod("there", cpu=SPREAD - 4, nodeName="full")
     pod = cluster.pod("p", cpu=20)

@@ -170,7 +170,7 @@ async def test_all_recordings_are_answered_as_kube_scheduler_demands(shared: Pat
 
 
 def lines_of(path: Path, kind: str) -> int:
-    """How many records of a kind a recording has."""
+    """Return how many records of a kind a recording has."""
     return sum(json.loads(line)["kind"] == kind for line in path.read_text().splitlines())
 
 
@@ -188,7 +188,7 @@ async def test_requests_over_tls_are_answered_to_the_scheduler_whose_certificate
 
 
 async def test_a_scheduler_without_a_certificate_gets_no_answer_and_no_binding(tmp_path: Path) -> None:
-    """What kube-scheduler then says was recorded: its connection is reset."""
+    """A recording shows what kube-scheduler then says: its connection is reset."""
     path = KEPT / "tls-no-client-cert.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
     said = {record["note"] for record in records if record["kind"] == "api-event"}
