@@ -53,7 +53,7 @@ async def test_changed_allocatable_devices_wake_within_seconds(offer: tuple[Know
         assert await wakeups.wait(HOUR) == {INTERVAL}
 
 
-async def test_a_kubelet_that_does_not_answer_does_not_wake_but_a_change_in_the_meantime_does() -> None:
+async def test_silent_kubelet_does_not_wake_but_a_change_meanwhile_does() -> None:
     kubelet = Kubelet()
     async with watched(kubelet) as wakeups:
         await asyncio.sleep(1)

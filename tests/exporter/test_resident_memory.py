@@ -26,7 +26,7 @@ def test_a_pods_home_is_where_its_exclusive_cpus_are() -> None:
     assert homes(holders, building.machine()) == {"a": 0b11, "b": 0b01}
 
 
-def test_memory_is_local_or_remote_and_pods_with_more_than_a_tenth_elsewhere_are_counted() -> None:
+def test_pods_with_over_a_tenth_of_memory_remote_are_counted() -> None:
     found = resident_memory(
         {"a": 0b01, "b": 0b01, "c": 0b11, "gone": 0b01},
         {

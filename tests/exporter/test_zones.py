@@ -271,7 +271,7 @@ def test_a_zone_bound_to_others_has_no_headroom_for_memory_of_its_own() -> None:
     assert [item.exclusive_cpus if item else None for item in headroom] == [2, 4]
 
 
-def test_a_pod_that_the_api_server_does_not_list_yet_is_recognised_by_what_it_holds() -> None:
+def test_pod_missing_from_the_api_server_is_recognised_by_resources() -> None:
     found = observation(
         cpu_manager=cpu_state(a={"c": "2,6"}, gone={"c": "3,7"}),
         podresources=offer(a=(container("c", "2,6"),)),
@@ -435,7 +435,7 @@ def test_a_device_without_topology_is_listed_once_and_counted_nowhere() -> None:
     assert second.devices == ()
 
 
-def test_a_device_of_a_numa_node_that_the_machine_does_not_have_is_not_lost() -> None:
+def test_device_of_a_nonexistent_numa_node_is_not_lost() -> None:
     found = observation(
         devices=DeviceManagerCheckpoint((), {"r": ("d",)}), podresources=offer(KnownDevice("r", "d", 1 << 9))
     )
@@ -610,7 +610,7 @@ def of_two_pods(**parts: Any) -> dict[str, Any]:
     }
 
 
-def test_a_cpu_that_the_kubelet_gave_to_two_pods_has_a_condition_of_its_own() -> None:
+def test_cpu_assigned_to_two_pods_gets_its_own_condition() -> None:
     found = observation(**of_two_pods())
     assert condition(found, "Ready")[:2] == ("True", "Complete")
     assert condition(found, "Consistent")[:2] == ("True", "SourcesAgree")
@@ -629,7 +629,7 @@ def test_without_the_pods_of_the_node_none_is_called_the_younger() -> None:
     assert "delete ns/pod-b to end that" in text
 
 
-def test_a_cpu_that_came_back_while_another_pod_holds_it_counts_as_the_kubelet_counts_it() -> None:
+def test_returned_cpu_held_by_another_pod_counts_as_in_kubelet() -> None:
     """The kubelet takes it for free, so the next pod may be given it."""
     ended = of_two_pods(podresources=offer(a=(container("c", "2,6"),)))  # b is not yet out of the file
     released = of_two_pods(
@@ -741,7 +741,7 @@ def test_the_order_of_entries_in_state_files_changes_nothing(order: list[str]) -
     assert described(order) == described(["a", "b", "c"])
 
 
-def test_a_zone_of_64_cpus_with_8_devices_and_30_containers_stays_below_8_kib() -> None:
+def test_full_zone_of_64_cpus_stays_below_8_kib() -> None:
     cpus = tuple(CPU(cpu, cpu % 32, 0, 0, 0) for cpu in range(64))
     machine = Machine(cpus, (NUMANode(0, 256 * GIB, ((2048, 512), (1048576, 4)), (10,)),))
     names = [f"{number:08}-1234-1234-1234-123456789abc" for number in range(30)]

@@ -106,9 +106,7 @@ def test_the_document_has_every_pod_and_what_it_holds(run: Run, dump: Path) -> N
     assert [it["node"] for it in document["unknown"]] == ["worker-9"]
 
 
-def test_by_owner_their_pods_are_counted_the_owner_with_the_most_that_are_not_first(
-    run: Run, dump: Path
-) -> None:
+def test_owner_with_the_most_misaligned_pods_is_listed_first(run: Run, dump: Path) -> None:
     header, *rows, summary, _ = run("aligned", "-A", "--by", "owner", "-f", dump).output.splitlines()
     assert re.split(r" {3,}", header) == [
         "OWNER",
@@ -131,9 +129,7 @@ def test_by_owner_their_pods_are_counted_the_owner_with_the_most_that_are_not_fi
     assert names.splitlines() == ["replicaset/batch", "replicaset/router"]
 
 
-def test_the_document_by_owner_has_every_owner_and_one_for_each_pod_that_nobody_owns(
-    run: Run, tmp_path: Path
-) -> None:
+def test_document_by_owner_lists_every_owner_and_each_bare_pod(run: Run, tmp_path: Path) -> None:
     objects = best_effort_cluster()
     for body in objects:
         if body["metadata"]["name"] == "db-1":

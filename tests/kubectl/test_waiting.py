@@ -123,7 +123,7 @@ HOST = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["worker-8"
         ([], True, ""),
     ],
 )
-def test_a_pod_that_was_released_to_nodes_that_are_gone_has_to_be_made_anew(
+def test_pod_released_to_deleted_nodes_must_be_recreated(
     run: Run, tmp_path: Path, terms: list[Object], *, released: bool, said: str
 ) -> None:
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}

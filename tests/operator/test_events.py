@@ -39,7 +39,7 @@ def test_beyond_the_rate_events_are_dropped_and_counted_until_there_is_room_agai
     assert [poster.post(), poster.post()] == [True, False]
 
 
-async def test_events_are_posted_in_order_and_those_that_the_server_refuses_are_lost_and_counted() -> None:
+async def test_events_are_posted_in_order_and_rejected_ones_are_counted() -> None:
     class Server:
         def __init__(self) -> None:
             self.messages: list[str] = []
@@ -60,9 +60,7 @@ async def test_events_are_posted_in_order_and_those_that_the_server_refuses_are_
     assert (poster.writes("ok"), poster.writes("403")) == (2, 1)
 
 
-def test_an_event_on_an_object_without_a_namespace_is_kept_in_default_and_fits_the_limits_of_the_api() -> (
-    None
-):
+def test_event_on_cluster_scoped_object_goes_to_default_within_limits() -> None:
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n" * 253, "uid": "u", "labels": {}}}
     about = object_reference(body)
     assert about == {"apiVersion": "v1", "kind": "Node", "name": "n" * 253, "uid": "u"}

@@ -18,7 +18,7 @@ def setting() -> OneNodePipeline:
     return OneNodePipeline()
 
 
-def test_a_binding_is_predicted_before_the_node_counts_the_pod_and_after_it_counts_earlier_ones(
+def test_binding_is_predicted_with_earlier_pods_but_without_itself(
     setting: OneNodePipeline,
 ) -> None:
     # Each zone has 30 CPUs for pods: the third pod of 20 finds no zone.
@@ -49,7 +49,7 @@ def test_a_binding_from_before_the_first_list_is_not_predicted(setting: OneNodeP
     assert setting.outcomes() == {}
 
 
-def test_pods_wait_until_they_are_bound_or_gone_and_gates_are_kept_whatever_is_asked_for(
+def test_pods_wait_until_bound_or_gone_and_gates_stay(
     setting: OneNodePipeline,
 ) -> None:
     waiting = setting.pod("a")
@@ -76,7 +76,7 @@ async def message_about(setting: OfflinePipeline, name: str) -> str:
     return str(list(queue._queue)[-1]["message"])
 
 
-async def test_a_pod_in_whose_way_others_are_is_told_that_preemption_does_not_help_and_what_may() -> None:
+async def test_blocked_pod_gets_a_cure_other_than_preemption() -> None:
     setting = OfflinePipeline()
     setting.add_node()
     for name in ("a", "b"):

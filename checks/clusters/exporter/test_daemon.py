@@ -566,7 +566,7 @@ async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is
             assert condition["status"] != "True"
 
 
-async def test_a_kubelet_that_is_not_there_is_said_by_zones_and_does_not_have_the_exporter_restarted(
+async def test_missing_kubelet_shows_in_zones_without_restarting_the_exporter(
     node: SimulatedNode,
 ) -> None:
     """A restart would not bring it back, and waiting to be started again would be waiting after it is."""

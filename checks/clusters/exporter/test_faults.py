@@ -50,7 +50,7 @@ def of_another_version(path: Path) -> None:
 
 @pytest.mark.parametrize("harm", [torn, removed, empty, of_another_version])
 @pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
-async def test_a_state_file_that_is_harmed_makes_no_zone_wrong_and_is_read_once_it_is_whole(
+async def test_damaged_state_file_makes_no_zone_wrong(
     node: SimulatedNode, name: str, harm: Callable[[Path], None]
 ) -> None:
     await node.admit("first", cpus=2)
@@ -135,7 +135,7 @@ async def test_a_numa_node_that_goes_offline_makes_the_node_unknown_until_it_is_
         await until(lambda: is_ready(node, assigned=["2", "6"]))
 
 
-async def test_definitions_that_are_older_than_the_exporter_are_named_with_the_cure_and_waited_for(
+async def test_outdated_definitions_are_named_with_the_cure_and_awaited(
     node: SimulatedNode,
 ) -> None:
     definition = crd.crd(NUMAZone)

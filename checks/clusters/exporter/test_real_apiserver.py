@@ -275,9 +275,7 @@ async def test_the_exporter_of_one_node_cannot_publish_another(node: Node) -> No
     assert node.zones(OTHER) == []
 
 
-async def test_a_node_is_recorded_through_the_api_server_with_the_rights_that_the_guide_names(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_rights_in_the_guide_suffice_to_record_a_node(node: Node, tmp_path: Path) -> None:
     address = outward_address()
     port = free_port(address)
     server = node.server

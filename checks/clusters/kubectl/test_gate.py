@@ -232,7 +232,7 @@ async def test_who_may_not_list_pods_is_told(tmp_path: Path) -> None:
     assert output.startswith("error: list pods")
 
 
-async def test_who_may_not_patch_pods_of_a_namespace_is_told_and_pods_of_others_go(cluster: Cluster) -> None:
+async def test_missing_right_is_reported_and_other_namespaces_are_released(cluster: Cluster) -> None:
     await cluster.pod("kept", schedulingGates=[OURS])
     await cluster.pod("goes", namespace="plain", schedulingGates=[OURS])
     cluster.deny("patch", "pods", "team")

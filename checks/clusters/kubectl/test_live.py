@@ -200,7 +200,7 @@ async def test_it_ends_only_once_its_connections_are_closed(
         monkeypatch.undo()
 
 
-async def test_what_the_user_may_not_list_is_named_with_what_follows_until_it_may_be_listed(
+async def test_forbidden_kinds_are_named_with_consequences_until_they_are_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with closed_loop(tmp_path) as loop:

@@ -79,7 +79,7 @@ def test_gates_of_others_stay_and_ours_comes_once(server: RealAPIServer) -> None
     assert gates(made(server, pod("b", schedulingGates=[{"name": GATE}]))) == [GATE]
 
 
-def test_namespaces_that_do_not_opt_in_and_pods_that_have_a_node_are_left_alone(
+def test_other_namespaces_and_bound_pods_get_no_gate(
     server: RealAPIServer,
 ) -> None:
     assert gates(made(server, pod(), "plain")) == []

@@ -87,7 +87,7 @@ async def test_predictions_follow_the_zones_and_the_outcome_is_recorded(tmp_path
         await status_of(loop, "next", "Admissible")
 
 
-async def test_a_pod_that_was_made_with_a_node_gets_a_prediction_only_if_its_kubelet_rejects_it(
+async def test_pod_created_with_a_node_is_predicted_only_if_rejected(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:

@@ -254,7 +254,7 @@ async def test_without_our_definitions_it_waits_for_them_and_predicts_meanwhile(
         assert not operator.failed
 
 
-async def test_definitions_installed_after_kopf_has_looked_for_them_and_before_it_follows_them_are_served(
+async def test_definitions_installed_between_kopfs_scan_and_watch_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those on kopf's first list of definitions it takes for known, though it has looked before."""

@@ -205,7 +205,7 @@ async def test_a_watch_that_is_cut_says_nothing_of_the_holder(tmp_path: Path) ->
             await eventually(lambda: heir.leading)
 
 
-async def test_without_the_right_to_watch_the_lease_is_read_now_and_then_and_that_is_said_once(
+async def test_lease_is_polled_without_watch_right_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with closed_loop(tmp_path) as loop:

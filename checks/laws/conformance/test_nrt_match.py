@@ -111,7 +111,7 @@ def test_a_pod_passes_where_a_zone_has_what_each_container_asks_for(
     assert matches(asked, topology(policy, *TWO, scope=scope), ("cpu", "memory")) is expected
 
 
-def test_a_resource_that_no_zone_lists_is_refused_unless_it_is_of_the_whole_node() -> None:
+def test_resource_absent_from_all_zones_is_rejected_unless_host_level() -> None:
     """So pods with memory are refused where an exporter lists none, as without the Memory Manager."""
     without_memory = topology("single-numa-node", {"cpu": "8"})
     assert not matches(pod(2), without_memory, ("cpu", "memory"))

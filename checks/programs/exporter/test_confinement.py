@@ -85,7 +85,7 @@ def attacked(kubelet_dir: Path, mode: str, **settings: Any) -> dict[str, Any]:
 
 
 @needs_landlock
-def test_an_exporter_that_was_taken_over_reads_the_kubelets_state_and_none_of_its_secrets(
+def test_compromised_exporter_reads_kubelet_state_but_no_secrets(
     kubelet_dir: Path,
 ) -> None:
     assert attacked(kubelet_dir, LANDLOCK_REQUIRED) == {
@@ -97,7 +97,7 @@ def test_an_exporter_that_was_taken_over_reads_the_kubelets_state_and_none_of_it
     assert (kubelet_dir / "pki/kubelet.key").exists()
 
 
-def test_without_landlock_everything_would_be_readable_which_is_what_the_test_above_can_fail_on(
+def test_everything_is_readable_without_landlock(
     kubelet_dir: Path,
 ) -> None:
     found = attacked(kubelet_dir, LANDLOCK_OFF)
@@ -209,7 +209,7 @@ def test_no_descriptors_are_left_open(opener: FileOpener, kubelet_dir: Path) -> 
     assert others <= before[1] + 1, "the last file may be about to be closed"
 
 
-def test_what_ends_the_exporter_does_not_end_the_other_process_before_it_can_ignore_that(
+def test_early_signal_does_not_end_the_other_process(
     kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fork = os.fork

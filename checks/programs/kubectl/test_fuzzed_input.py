@@ -329,9 +329,7 @@ def test_a_damaged_file_of_a_recording_is_named_or_does_not_matter(run: Run, rec
 
 
 @pytest.mark.usefixtures("unpacked_once")
-def test_a_device_near_a_numa_node_that_no_machine_has_is_named_before_it_fills_the_memory(
-    run: Run, recorded: Path
-) -> None:
+def test_device_near_an_impossible_numa_node_is_rejected_early(run: Run, recorded: Path) -> None:
     path = recorded / "node-1" / "device_plugins.json"
     plugins = json.loads(path.read_text())
     next(iter(plugins.values()))["devices"][0]["numa"] = [1 << 40]

@@ -40,7 +40,7 @@ wait
 """
 
 
-def test_volumes_of_pods_stay_hidden_and_can_be_unmounted_and_removed_while_the_exporter_runs(
+def test_pod_volumes_stay_hidden_and_removable_while_the_exporter_runs(
     tmp_path: Path,
 ) -> None:
     if why := can_isolate():

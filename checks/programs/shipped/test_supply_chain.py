@@ -183,7 +183,7 @@ def test_workflows_use_actions_by_commit_and_leave_no_credentials_behind(workflo
             assert step["with"]["persist-credentials"] is False
 
 
-def test_nothing_of_a_workflow_may_more_than_its_job_says_and_no_text_of_others_is_run(
+def test_workflows_have_minimal_permissions_and_run_no_foreign_text(
     workflow: dict[str, Any],
 ) -> None:
     assert workflow["permissions"] == {}
@@ -265,7 +265,7 @@ def test_zizmor_finds_nothing_in_the_workflows() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_locked_package_installs_on_the_oldest_python_that_the_project_says_it_runs_on() -> None:
+def test_every_locked_package_installs_on_the_oldest_supported_python() -> None:
     oldest = "3.11.0"  # Debian 12 ships 3.11.2
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert SpecifierSet(project["requires-python"]).contains(oldest)

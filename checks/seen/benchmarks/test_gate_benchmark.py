@@ -33,7 +33,7 @@ async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
 
 
 @pytest.mark.slow
-def test_it_prints_what_became_of_the_gated_pods_and_each_figure_that_has_a_goal() -> None:
+def test_it_prints_the_outcome_of_gated_pods_and_every_goal() -> None:
     figures = figures_of("gate.py", "--nodes=20", "--pods=100", "--gated=20")
     assert figures["released"] == 20
     assert figures["decisions"] >= 20

@@ -122,7 +122,7 @@ def test_groups_that_are_no_containers_are_not_read(tmp_path: Path) -> None:
     assert list(CgroupReader(tmp_path).confined((), bool)) == []
 
 
-def test_only_what_is_wanted_is_read_on_and_what_vanishes_or_says_nothing_is_left_out(tmp_path: Path) -> None:
+def test_only_wanted_groups_are_read_and_vanished_ones_are_skipped(tmp_path: Path) -> None:
     pod = f"kubepods/pod{UID}"
     (v2(tmp_path, f"{pod}/{'a' * 64}", "nonsense") / "cpuset.cpus.effective").write_text("0-15\n")
     v2(tmp_path, f"{pod}/{'b' * 64}", "nonsense")

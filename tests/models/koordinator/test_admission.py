@@ -212,7 +212,7 @@ def test_amplified_nodes_count_cpu_sets_amplified() -> None:
     assert "failed to unmarshal node resource amplification ratio" in admit(broken, asked).message
 
 
-def test_what_cannot_be_read_of_a_pod_is_an_error_and_nothing_asked_is_nothing_given() -> None:
+def test_unreadable_request_is_an_error_and_empty_one_gets_nothing() -> None:
     broken = pod(annotations={RESOURCE_SPEC: "{"}, cpu="1")
     admission = admit(node(), broken)
     assert (admission.reason, admission.message) == ("Error", "unexpected end of JSON input")

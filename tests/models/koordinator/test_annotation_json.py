@@ -33,9 +33,7 @@ KEY = "koordinator.sh/anything"
         ("x", "invalid character 'x' looking for beginning of value"),
     ],
 )
-def test_a_text_that_is_cut_off_or_no_json_at_all_is_rejected_in_the_schedulers_words(
-    text: str, message: str
-) -> None:
+def test_truncated_or_invalid_json_is_rejected_in_the_schedulers_words(text: str, message: str) -> None:
     with pytest.raises(UnreadableAnnotation) as rejected:
         decode(KEY, text)
     assert str(rejected.value) == rejected.value.why == message

@@ -239,7 +239,7 @@ def test_known_devices_attract_the_container() -> None:
     assert admit(node(), device_pod(), listed).containers["c"].pool == "NUMA node #3"
 
 
-def test_devices_don_t_matter_where_the_plugin_does_not_ask_for_them_or_the_pod_wants_no_hints() -> None:
+def test_devices_are_ignored_without_device_hints_or_by_opt_out() -> None:
     listed = {"c": [PodDevice("acme.io/gpu", (3,))]}
     assert admit(node(pod_resources=False), device_pod(), listed).containers["c"].pool == "NUMA node #1"
     assert admit(node(), device_pod(topologyhints="false")).containers["c"].pool == "NUMA node #1"

@@ -122,7 +122,7 @@ def test_pods_created_in_the_same_second_are_read_in_the_order_that_was_followed
 )
 @example([("come", 0, False)] * 4 + [("come", 6, False)] * 2 + [("go", 0, False)])
 @example([("come", 0, False)] * 4 + [("come", 6, False)] * 2 + [("come", 0, False)])
-def test_whatever_came_and_went_a_node_is_read_from_the_record_as_it_was_followed(
+def test_node_read_from_its_record_equals_the_followed_one(
     history: list[tuple[str, int, bool]],
 ) -> None:
     setting, follower = Setting(), followed(Setting())

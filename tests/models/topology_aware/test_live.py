@@ -86,7 +86,7 @@ def test_the_policy_s_own_form_of_the_zones_is_written() -> None:
     assert {one["name"]: one["capacity"] for one in zone["resources"]} == {"cpu": "4", "memory": str(2 * GIB)}
 
 
-def test_containers_that_could_not_be_created_hold_nothing_of_a_node_that_is_read_anew() -> None:
+def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -> None:
     leaver, two = guaranteed("leaver", "10"), several("two", big="6", small="1")
     node = admit(Node.fresh(hardware(), configuration()), leaver).node
     first = admit(node, two)

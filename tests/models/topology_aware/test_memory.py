@@ -78,7 +78,7 @@ def test_the_least_important_claims_are_moved_to_a_wider_zone(
         assert cpuset.format(state.claims[name].zone) == where
 
 
-def test_a_claim_that_is_too_large_for_everything_is_not_offered_and_leaves_empty_zones() -> None:
+def test_claim_larger_than_all_memory_gets_no_offer() -> None:
     memory = allocator()
     zone, _, state = take(memory, MemoryState(), "a", 5, "0")
     assert zone is None

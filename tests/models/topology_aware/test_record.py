@@ -129,7 +129,7 @@ def test_pods_that_are_gone_are_removed_by_the_rules(
 
 
 @given(histories())
-def test_a_node_of_a_cluster_is_read_from_its_record_its_pools_and_its_pods(
+def test_cluster_node_is_read_from_record_pools_and_pods(
     history: tuple[Node, dict[str, Pod]],
 ) -> None:
     node, present = history
@@ -217,7 +217,7 @@ def test_a_node_with_a_cold_start_has_no_record() -> None:
     assert record_of(node) is None
 
 
-def test_a_record_names_pools_cpus_and_memory_of_containers_and_what_was_tried_in_vain() -> None:
+def test_record_has_containers_resources_and_failed_attempts() -> None:
     node = Node.fresh(hardware(isolated="6-7"), configuration())
     for one in (
         guaranteed("a", "1500m", "1Gi"),

@@ -131,7 +131,7 @@ def test_who_holds_the_memory_that_is_missing_is_said_to_hold_memory() -> None:
     assert all("CPU" not in sentence for sentence in sentences(found, Change.EVICTION))
 
 
-def test_who_has_asked_for_the_memory_that_the_node_lacks_is_said_to_hold_memory() -> None:
+def test_pods_that_request_the_lacking_memory_are_named_as_holders() -> None:
     """Each pod has CPUs of its own on its NUMA node; the sum of their memory is what leaves too little."""
     body = {
         "metadata": {"name": "worker"},

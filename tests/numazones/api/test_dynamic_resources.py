@@ -31,7 +31,7 @@ def test_each_zone_has_the_devices_that_are_there() -> None:
     }
 
 
-def test_devices_of_an_unknown_numa_node_are_listed_on_the_first_zone_and_say_so() -> None:
+def test_devices_without_known_numa_node_are_on_first_zone() -> None:
     found = told([resource_slice(device("gpu-0"), device("gpu-1", 5))])
     assert found.keys() == {0}
     (driver,) = found[0]["drivers"]

@@ -333,7 +333,7 @@ POD: dict[str, Any] = {"metadata": {"name": "web", "namespace": "team"}}
         ),
     ],
 )
-def test_what_is_no_object_of_the_api_is_named_with_its_field_and_the_cure(
+def test_invalid_object_is_reported_with_its_field_and_the_cure(
     read: Callable[[Any], object], body: object, said: str
 ) -> None:
     with pytest.raises(InvalidObject, match=said.replace("(", r"\(").replace(")", r"\)")):

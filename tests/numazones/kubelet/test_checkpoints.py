@@ -91,7 +91,7 @@ def test_a_memory_manager_state_tells_tables_groups_and_blocks() -> None:
     )
 
 
-def test_a_device_of_several_numa_nodes_is_under_each_and_one_of_none_under_minus_one() -> None:
+def test_devices_are_listed_under_each_numa_node_or_minus_one() -> None:
     entry = PodDevices("uid", "app", "vendor.example/nic", {0: ("a", "b"), 1: ("a",), NO_NUMA: ("c",)})
     assert entry.numa_of() == {"a": 0b11, "b": 0b01, "c": 0}
     state = DeviceManagerCheckpoint((entry,), {"vendor.example/nic": ("a", "b", "c")})

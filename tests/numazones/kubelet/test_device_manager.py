@@ -219,7 +219,7 @@ def test_hints_have_to_cover_what_may_be_reused() -> None:
     assert found(5, 0b0010) == (Hint(None, False),)
 
 
-def test_numa_nodes_offer_what_is_free_and_what_is_reusable_if_none_of_it_lies_elsewhere() -> None:
+def test_numa_nodes_offer_free_devices_and_local_reusable_ones() -> None:
     manager = DeviceManager.start(
         gpus((0,), (1,), (1,), (), (0, 1)), 0b11, over_hosting_nodes=True, skips_claimed=True
     )
@@ -257,7 +257,7 @@ def test_the_books_tell_who_has_which_devices() -> None:
     assert books.release("nobody") is books
 
 
-def test_a_resource_whose_plugin_is_gone_cannot_be_had_and_is_left_to_others_once_nobody_has_any() -> None:
+def test_unregistered_resource_is_rejected_while_held_and_skipped_otherwise() -> None:
     resource = DeviceResource.of("vendor/gpu", gpus((0,))["vendor/gpu"], registered=False)
     manager = DeviceManager({"vendor/gpu": resource}, 0b11)
     held = DeviceState().assign("other", "c", "vendor/gpu", 0b1)
@@ -307,7 +307,7 @@ def test_an_id_twice_is_rejected() -> None:
         (None, 2, unsatisfiable("vendor/gpu")),
     ],
 )
-def test_a_container_or_pod_that_holds_devices_already_is_led_to_them_or_to_none(
+def test_holder_of_devices_gets_hints_for_these_or_none(
     container_: str | None, count: int, led: ResourceHints
 ) -> None:
     """As a kubelet asks again for a pod that it admitted before a restart."""

@@ -158,7 +158,7 @@ def test_one_numa_node_is_preferred_where_it_holds_enough() -> None:
     assert too_much[0].all() == (Hint(None, True),)
 
 
-def test_a_numa_node_in_a_group_is_not_offered_alone_nor_one_in_use_for_a_group() -> None:
+def test_memory_hints_keep_grouped_and_single_numa_nodes_apart() -> None:
     grouped = admit(memory_node("restricted"), asking("wide", "20Gi")).node
     assert groups(grouped) == [(0, 1), (0, 1)]
     hints = grouped.kubelet.memory.container_hints(grouped.memory, "u", "c", (("memory", GI),), {})
@@ -235,7 +235,7 @@ GROUPED = admit(FRESH, asking("wide", "20Gi")).node
         (SINGLE, Hint(0b11, True), GI, "preferred hint violates NUMA node allocation"),
     ],
 )
-def test_memory_comes_from_the_affinity_or_from_more_numa_nodes_where_that_is_too_little(
+def test_memory_extends_beyond_the_affinity_if_that_is_too_small(
     start: Node, hint: Hint, amount: int, taken: int | str
 ) -> None:
     def allocate() -> MemoryState:

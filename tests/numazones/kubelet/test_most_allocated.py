@@ -123,7 +123,7 @@ def test_what_earlier_containers_of_the_pod_were_given_counts_already() -> None:
     assert chosen(start, container("c", 1, "1Mi")) == 1
 
 
-def test_cpus_that_an_init_container_hands_on_count_once_and_are_kept_for_the_pod() -> None:
+def test_cpus_reused_from_an_init_container_count_once() -> None:
     """Three of 7 assignable CPUs are assigned, two of them by two containers; of 8, 3 or 4."""
     handed_on = pod(
         "old",

@@ -153,7 +153,7 @@ def test_the_managers_decide_first() -> None:
     assert found.sentence == ""
 
 
-def test_what_a_pod_was_given_before_its_rejection_stays_on_record_until_the_next_one() -> None:
+def test_rejected_pods_resources_stay_recorded_until_the_next_pod() -> None:
     start = replace(pinning(), pods={"burst": pod("burst", {"cpu": "12"})})
     found = admit_to_node(start, guaranteed("late", 4))
     assert found.reason == "OutOfcpu"

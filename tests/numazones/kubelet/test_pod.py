@@ -97,7 +97,7 @@ def test_limits_of_one_resource_alone_make_no_guarantee() -> None:
     assert pod(asks("a"), spec={"resources": {"limits": {"cpu": "1"}}}).qos is QOSClass.BURSTABLE
 
 
-def test_a_pod_as_a_whole_asks_for_no_part_of_a_cpu_and_for_no_empty_type() -> None:
+def test_pod_total_has_no_fractional_cpus_and_no_empty_types() -> None:
     read = whole(asks("a"), cpu="2500m").reading(PodLevel.MANAGED)
     assert (read.total.cpus, read.total.memory) == (0, (("memory", 4 << 30),))
     odd = whole(asks("a"), memory="1.5Gi").reading(PodLevel.MANAGED)

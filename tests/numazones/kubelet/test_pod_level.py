@@ -148,7 +148,7 @@ def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
     assert explain(rejected).shortfall.startswith("asks for 3 CPUs")
 
 
-def test_a_pod_with_a_part_of_a_cpu_gets_memory_as_a_whole_and_no_cpus() -> None:
+def test_pod_with_fractional_cpus_gets_pod_memory_but_no_cpus() -> None:
     admission = admit(managed(), whole(container("own", 2), cpu="2500m"))
     assert admission.whole == PodAllocation(0, (Block(0b01, "memory", 4 * GI),))
     assert cpus(admission) == {"own": ""}
@@ -204,7 +204,7 @@ def test_policy_none_knows_no_pods_as_a_whole() -> None:
     assert (admission.whole, cpus(admission)) == (None, {"own": "1,9", "rest": ""})
 
 
-def test_memory_that_is_no_plain_number_is_left_out_for_the_pod_and_rejected_for_a_container() -> None:
+def test_memory_without_plain_number_is_ignored_for_pods_only() -> None:
     start = managed(policy="best-effort")
     odd = whole(container("own", 2), memory="1Pi")
     assert admit(start, odd).whole == PodAllocation(cpuset.parse("1-2,9-10"), ())

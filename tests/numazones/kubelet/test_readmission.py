@@ -44,7 +44,7 @@ def other(node: NodeInfo, **changes: Any) -> KubeletConfiguration:
     return replace(node.state.config, **changes)
 
 
-def test_a_kubelet_that_nothing_was_changed_of_admits_its_pods_again_with_what_they_have() -> None:
+def test_unchanged_kubelet_readmits_its_pods_with_their_resources() -> None:
     node, pods = at(building.node(), pod("one", 3), pod("two", 6))
     said = restart(node, pods)
     assert said.refusals == ()
@@ -133,9 +133,7 @@ def test_another_reservation_of_memory_keeps_it_from_starting() -> None:
     assert [one.file for one in said.refusals] == ["memory_manager_state"]
 
 
-def test_a_configuration_that_no_kubelet_takes_is_told_in_its_own_words_and_nothing_else_is_foreseen() -> (
-    None
-):
+def test_invalid_configuration_is_reported_in_the_kubelets_words_alone() -> None:
     node, pods = at(building.node(), pod("one", 2))
     said = restart(node, pods, other(node, topology_manager_policy="sngle"))
     assert (
@@ -179,7 +177,7 @@ def test_a_larger_reservation_leaves_too_little_for_the_youngest() -> None:
     assert said.rejected[0].message.endswith("requested: 2000, used: 4000, capacity: 5000")
 
 
-def test_an_init_container_wants_its_memory_again_and_its_pod_is_stopped_where_that_is_taken() -> None:
+def test_pod_is_stopped_if_its_init_containers_memory_is_taken() -> None:
     """kubernetes/kubernetes 123971."""
     initial = building.container("init", 1, "12Gi")
     node, pods = at(building.node(), pod("first", 1, init=initial), pod("later", 1, 12))
@@ -204,7 +202,7 @@ def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_i
     assert [one.name for one in restart(node, pods, smaller).rejected] == ["team/later"]
 
 
-def test_a_pod_whose_init_container_asked_for_a_device_is_rejected_if_the_plugin_comes_later() -> None:
+def test_late_plugin_puts_pods_with_init_container_devices_in_doubt() -> None:
     devices = building.gpus((0,), (1,))
     initial = building.container("init", 1, vendor_gpu="1")
     node, pods = at(
@@ -255,7 +253,7 @@ def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> Non
     ]
 
 
-def test_what_depends_on_the_order_of_pods_created_in_the_same_second_is_told_as_that() -> None:
+def test_outcome_that_depends_on_equal_creation_times_says_that() -> None:
     """A ReplicaSet's pods often are; a kubelet takes them in any order."""
     node, pods = at(building.node(), *(pod(name, 2) for name in ("old", "one", "two", "three")))
     tight = replace(node, allocatable={"cpu": 7_000, "memory": 30 * GI})

@@ -118,7 +118,7 @@ def test_each_policy_merges_and_admits_by_its_rule(
         ([(), ()], 0b1111111),
     ],
 )
-def test_where_not_all_prefer_a_mask_the_one_nearest_to_the_widest_request_is_taken(
+def test_mask_closest_to_the_widest_request_wins_without_preferred_hint(
     lists: list[tuple[int, ...]], merged: int
 ) -> None:
     resources = [listed(others=masks) for masks in lists]

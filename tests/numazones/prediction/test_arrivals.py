@@ -68,7 +68,7 @@ def with_running(node: ClusterNode, pod: ClusterPod, *, deleting: bool = False) 
     return after
 
 
-def test_one_that_would_take_the_place_of_another_if_it_came_first_is_not_admitted() -> None:
+def test_pod_is_not_admitted_if_coming_first_would_displace_another() -> None:
     after = with_held(node(), [LARGE])
     assert after is not None
     assert ask(kind(SMALL), after).placement_admits  # if it comes second
@@ -85,13 +85,13 @@ def test_one_that_fits_beside_another_alone_is_not_admitted_while_that_may_go_el
 
 
 @pytest.mark.parametrize("deleting", [True, False], ids=["leaves", "may be asked to"])
-def test_one_that_fits_beside_a_pod_alone_is_not_admitted_since_that_may_have_gone(*, deleting: bool) -> None:
+def test_arrival_dependent_on_one_pods_presence_is_not_admitted(*, deleting: bool) -> None:
     beside_holder = with_running(node(), HOLDER, deleting=deleting)
     assert ask(kind(PAIR), beside_holder).placement_admits
     assert not Arrivals.of(beside_holder, []).admits(kind(PAIR))
 
 
-def test_one_that_fits_beside_a_pod_alone_is_admitted_unless_that_ends_and_nobody_has_asked_it_to() -> None:
+def test_arrival_dependent_on_a_pod_is_admitted_while_that_stays() -> None:
     assert Arrivals.of(with_running(node(), HOLDER), []).admits_unless_pods_end(kind(PAIR))
     leaving = with_running(node(), HOLDER, deleting=True)
     assert not Arrivals.of(leaving, []).admits_unless_pods_end(kind(PAIR))
@@ -141,7 +141,7 @@ def test_a_pod_that_would_be_rejected_anyway_promises_nothing_and_hinders_nobody
     )
 
 
-def test_beside_one_that_cannot_be_read_or_on_a_node_of_unknown_state_nothing_is_promised() -> None:
+def test_unreadable_arrivals_and_unknown_nodes_promise_nothing() -> None:
     unreadable = ClusterPod.from_api(
         build.pod_body("odd") | {"spec": {"containers": [{"resources": {"requests": {"cpu": "many"}}}]}}
     )

@@ -175,7 +175,7 @@ def test_zones_are_given_in_the_order_in_which_pods_come() -> None:
     assert found == [("first", (0,)), ("second", (1,)), ("third", ())]
 
 
-def test_held_room_is_in_the_way_of_a_pod_that_fits_beside_nobody_on_its_way() -> None:
+def test_room_held_on_every_numa_node_is_named_as_obstacle() -> None:
     asking = waiting("asking", cpus=6)
     prediction = predict(asking, NODES.values())
     first, second = waiting("first", cpus=5), waiting("second", cpus=5)

@@ -182,7 +182,7 @@ def test_shapes_keeps_the_room_that_further_pods_of_the_shapes_would_use() -> No
     assert chosen("cpu=3", nodes, NodeChoice.SHAPES, "cpu=9") == "six"
 
 
-def test_the_default_chooses_a_node_that_rejects_the_pod_where_another_one_would_admit_it() -> None:
+def test_default_scheduler_may_choose_a_rejecting_node() -> None:
     begun = node("begun", "cpu=6", "cpu=10")  # 8 and 6 CPUs are free
     busy = node("busy", "cpu=15", "cpu=3")  # 12 on one NUMA node
     assert (len(begun.pods), len(busy.pods)) == (2, 2)

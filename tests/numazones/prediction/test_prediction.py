@@ -352,7 +352,7 @@ def test_a_forecast_follows_the_nodes_that_change() -> None:
     assert outlook.prediction().nodes.evaluated == 1
 
 
-def test_a_pod_of_the_kind_that_a_node_holds_already_does_not_count_as_the_newcomer() -> None:
+def test_running_pod_of_equal_shape_is_not_the_newcomer() -> None:
     outlook = forecast(pod("p", cpu=10))
     holding = admit(node_state(), outlook.kind.admission).node
     outlook.renew([worker("a", holding)])

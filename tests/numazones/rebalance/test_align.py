@@ -88,7 +88,7 @@ def test_nobody_is_evicted_whose_room_a_pod_that_waits_would_take(build: Any) ->
     assert [move[:3] for move in moves(elsewhere)] == [("wide", "n1", "n2")]
 
 
-def test_a_pod_whose_room_would_be_taken_is_brought_together_elsewhere_and_others_as_well(build: Any) -> None:
+def test_pod_is_aligned_elsewhere_if_its_room_would_be_taken(build: Any) -> None:
     one, two = (
         without(spread(build, name, (f"a-{name}", 2), ("gone", 3), (f"wide-{name}", 2)), "gone")
         for name in ("n1", "n2")

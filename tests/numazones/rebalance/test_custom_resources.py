@@ -84,7 +84,7 @@ def test_a_shape_without_cpus_is_rejected() -> None:
         list(standing_goals(spec(goals={"shapes": shapes}).goals))
 
 
-def test_what_is_still_in_the_way_is_counted_in_words_by_the_title_as_well() -> None:
+def test_title_counts_remaining_obstacles_in_words() -> None:
     """Goals count such things below zero, which means nothing to people."""
     assert [tally_of(title(goal), -4) for goal in (Align(), Vacate("n1", 0))] == [
         "4 not aligned",

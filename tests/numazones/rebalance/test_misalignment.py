@@ -91,7 +91,7 @@ def test_who_holds_what_is_missing_is_told_and_another_node_helps(build: Any) ->
     )
 
 
-def test_what_asks_for_more_than_a_numa_node_has_is_told_what_to_ask_for(build: Any) -> None:
+def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -> None:
     could, why, help_ = said(explained(build.situation([spread(build, "best-effort", ("wide", 5))])))
     assert could == "never"
     assert why == (
@@ -122,7 +122,7 @@ def test_under_policy_none_it_would_lie_so_again_unless_the_policy_changes(build
     )
 
 
-def test_a_pod_that_no_plan_moves_is_told_why_and_that_it_could_be_made_anew(build: Any) -> None:
+def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
     node = without(spread(build, "best-effort", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
     found = said(explained(build.situation([node], replicas={"wide-rs": 1})))
     assert found[2] == (

@@ -317,7 +317,7 @@ def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any,
 
 
 @pytest.mark.parametrize(("minutes", "move"), [(59, ("b", "n1", "n3")), (60, ("b", "n1", "n2"))])
-def test_a_failed_move_is_barred_for_the_replacement_too_and_its_owner_may_go_elsewhere(
+def test_failed_move_is_barred_but_other_nodes_stay_open(
     build: Any, broken: Callable[..., Any], minutes: int, move: tuple[str, str, str]
 ) -> None:
     big = replace(build.pod("big", 4), phase="Pending")

@@ -43,7 +43,7 @@ def planned(wanted: ClusterPod, situation: Situation) -> tuple[Move, ...]:
     return () if made is None else made.moves
 
 
-def test_a_pod_whose_replacement_gets_a_better_place_on_its_node_is_moved_within_it(build: Builders) -> None:
+def test_pod_moves_within_its_node_if_its_replacement_fits_better(build: Builders) -> None:
     """NUMA node 0 was full when ``lying`` came; now it could leave NUMA node 1 to a pod that needs it."""
     first = build.pod("first", 3)
     node = evict(build.put(build.node("n"), first, build.pod("lying", 3)), first)
@@ -95,7 +95,7 @@ def test_the_template_decides_where_a_replacement_fits(build: Builders) -> None:
 
 @given(seed=st.integers(0, 10**6), cpus=st.integers(2, 6))
 @settings(max_examples=examples(60), deadline=None)
-def test_there_is_a_move_to_advise_where_there_is_a_plan_and_each_one_advised_is_a_plan(
+def test_advised_moves_exist_exactly_where_plans_do(
     seed: int, cpus: int, build: Builders, random_cluster: Callable[[random.Random], list[ClusterNode]]
 ) -> None:
     """The law, on small clusters, which the planner searches in full."""

@@ -68,7 +68,7 @@ def test_by_node_pods_are_counted_by_how_what_they_hold_lies(samples: Samples) -
     }
 
 
-def test_owners_with_pods_that_are_not_aligned_are_shown_by_name_and_the_others_in_one_sum(
+def test_owners_of_misaligned_pods_are_named_and_others_summed(
     samples: Samples,
 ) -> None:
     assert part(samples, "numazones_owner_pods", positive=True) == {

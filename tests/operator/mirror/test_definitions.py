@@ -30,7 +30,7 @@ def test_a_definition_serves_its_versions_once_it_is_established() -> None:
     assert Definition.from_api(bare).versions == frozenset()
 
 
-async def test_who_waits_for_a_kind_is_told_of_the_definition_that_serves_it_and_of_no_other() -> None:
+async def test_waiters_for_a_kind_hear_only_of_its_definition() -> None:
     found = Definitions(known=lambda: True)
     waits = [asyncio.create_task(found.appearance(WIDGETS)) for _ in range(2)]
     await eventually(lambda: len(found._waiting) == 2)
@@ -45,7 +45,7 @@ async def test_who_waits_for_a_kind_is_told_of_the_definition_that_serves_it_and
 
 
 @pytest.mark.parametrize(("known", "asked"), [(True, "_RARELY"), (False, "_OFTEN")])
-async def test_what_no_definition_tells_of_is_asked_for_now_and_then_and_more_often_without_the_right(
+async def test_undefined_kinds_are_polled_and_more_often_without_the_right(
     known: bool,  # noqa: FBT001 - a parameter of the test
     asked: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -32,7 +32,7 @@ async def sentence(setting: OfflinePipeline) -> str:
     return setting.published["asks"].sentence
 
 
-async def test_a_resource_that_a_class_maps_is_not_missing_and_its_devices_are_for_the_allocator(
+async def test_resource_mapped_by_a_device_class_is_the_allocators(
     setting: OfflinePipeline,
 ) -> None:
     assert await setting.verdict("asks") == "Inadmissible"

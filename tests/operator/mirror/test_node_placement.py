@@ -519,7 +519,7 @@ def test_what_the_topology_aware_policy_does_shows_when_containers_are_created(
     assert [(one.actual, one.hit) for one in setting.told] == ([] if actual is None else [(actual, hit)])
 
 
-def test_a_pod_bound_between_another_attempt_and_the_news_of_it_was_in_a_race(setting: Setting) -> None:
+def test_pod_bound_before_another_attempt_was_seen_was_racing(setting: Setting) -> None:
     rejected_in_part(setting)
     setting.end("third")
     setting.publish()

@@ -98,7 +98,7 @@ async def test_a_node_is_ranked_anew_though_its_verdict_has_not_changed() -> Non
     assert offline.published["waits"].candidates[0].node == "uneven"
 
 
-async def test_a_node_that_is_gone_is_no_candidate_and_one_that_comes_while_nobody_waits_is() -> None:
+async def test_deleted_node_is_no_candidate_and_new_node_is_one() -> None:
     offline = two_nodes(NodeChoice.PACK)
     offline.put_pod("waits", cpu=10)
     await offline.renew()

@@ -65,7 +65,7 @@ def test_a_change_for_the_better_is_posted_at_once_however_soon_it_comes() -> No
     assert events.reasons == ["AdmissionImpossible", "AdmissionPossible"]
 
 
-def test_a_change_for_the_worse_that_is_over_before_it_is_due_is_not_posted() -> None:
+def test_brief_change_for_the_worse_is_not_posted() -> None:
     events = Events()
     events.verdict("Inadmissible")
     events.verdict("Admissible", after=1)

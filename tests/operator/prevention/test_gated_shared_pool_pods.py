@@ -138,7 +138,7 @@ async def test_among_many_such_nodes_it_is_released_to_a_few_with_room(
         assert released(cluster) == {"p": [("In", goes_to)]}
 
 
-async def test_the_room_is_held_by_what_the_pods_show_so_that_it_outlives_a_change_of_leader() -> None:
+async def test_held_room_survives_a_change_of_leader() -> None:
     cluster = cluster_of("a", there=())
     gated(cluster, "p", "1")
     await offline_gates(cluster).release()

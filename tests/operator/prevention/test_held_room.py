@@ -160,7 +160,7 @@ def test_what_is_held_says_for_whom_where_how_and_until_when() -> None:
     assert [one.pod.name for one in cluster.held.on_their_way()] == ["nominated"]
 
 
-def test_a_nomination_holds_room_from_when_it_was_first_seen_until_its_time_is_up() -> None:
+def test_nomination_holds_room_from_first_sight_until_it_expires() -> None:
     cluster = Cluster()
     pod = cluster.pod("p", nominated="a")
     assert cluster.at() == {"a": ["p"]}

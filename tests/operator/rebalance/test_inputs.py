@@ -91,7 +91,7 @@ def test_a_template_that_is_edited_or_gone_is_not_remembered() -> None:
     assert found.template("u") is None
 
 
-def test_a_situation_has_the_templates_of_its_moment_and_makes_pods_when_they_are_asked_for(
+def test_situation_makes_pods_on_demand_from_templates_of_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[str] = []
@@ -157,7 +157,7 @@ def recommendation(phase: str, **spec: Any) -> Recommendation:
     return Recommendation.from_api(body)
 
 
-def test_owners_rest_after_a_plan_of_use_and_after_one_that_failed_only_its_moves_are_barred() -> None:
+def test_useful_plan_rests_owners_and_failed_plan_bars_its_moves() -> None:
     ended = datetime(2026, 1, 31, 12, 5, tzinfo=UTC)
     barred = {("rs-a", "n1", "n2"): ended, ("rs-b", "n1", "n2"): ended}
     for phase, resting, failed in (
@@ -193,7 +193,7 @@ FOR_PODS = [{"pod": {"namespace": "default", "name": "big", "uid": "b"}, "target
         ("q", "Succeeded", FREE, {"placements": FOR_PODS}, set()),
     ],
 )
-def test_room_that_a_policy_made_is_kept_from_the_plans_of_others_while_it_wants_it(
+def test_room_made_by_a_policy_is_kept_from_other_policies(
     asks: str, phase: str, goals: dict[str, Any], spec: dict[str, Any], closed: set[str]
 ) -> None:
     found = inputs()

@@ -12,7 +12,7 @@ def policy(version: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"mode": "Auto", **spec}}
 
 
-async def test_a_policy_that_cannot_be_read_any_more_is_gone_with_the_report_of_it() -> None:
+async def test_policy_that_becomes_unreadable_is_removed_with_its_report() -> None:
     intent = Intent(None)  # type: ignore[arg-type]
     assert await intent.take_policy(policy("1")) == ""
     assert intent.policies.get("p") is not None

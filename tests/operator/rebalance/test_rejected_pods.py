@@ -83,7 +83,7 @@ def test_of_pods_made_in_one_second_the_rejected_one_counts() -> None:
     assert found(pod("z", ago=5, status=RUNS), pod("a", ago=5, status=REJECTED))
 
 
-def test_pods_of_the_loop_that_a_kubelet_is_about_to_reject_take_no_room_in_plans() -> None:
+def test_rejection_loop_pods_take_no_room_in_plans() -> None:
     decided, passing = pod("a", ago=9, status=RUNS), replace(pod("b", ago=1, status=WAITS), node="n1")
     node = ClusterNode.from_api({"metadata": {"name": "n1"}}).with_pods((decided, passing))
     following = found(decided, pod("c", ago=2, status=REJECTED))

@@ -114,7 +114,7 @@ ENDS = [
 
 @pytest.mark.parametrize(("change", "unbegun", "begun", "message"), ENDS)
 @pytest.mark.parametrize("phase", ["Pending", "Evicting"])
-async def test_a_plan_that_is_not_needed_or_does_not_hold_ends_before_its_next_eviction(
+async def test_unneeded_or_disproved_plan_ends_before_its_next_eviction(
     phase: str, change: Callable[[Execution], None], unbegun: str, begun: str, message: str
 ) -> None:
     for before, ended in (((), unbegun), (("Verified",), begun)):
@@ -172,7 +172,7 @@ async def test_a_pod_that_is_on_its_way_already_is_not_evicted(state: str) -> No
 
 
 @pytest.mark.parametrize("node", ["n1", "n2", "n3"])
-async def test_nobody_is_evicted_while_what_is_known_of_a_node_of_the_plan_is_behind(node: str) -> None:
+async def test_no_eviction_while_a_node_of_the_plan_is_outdated(node: str) -> None:
     here = Execution()
     here.node("n3", "fill-4", "fill-5")
     here.pod("stuck", gated=True)
@@ -421,7 +421,7 @@ async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
     assert await here.step() == more
 
 
-async def test_a_gain_that_zones_do_not_show_is_waited_for_as_long_as_for_the_last_move() -> None:
+async def test_gain_missing_from_zones_is_awaited_like_the_last_move() -> None:
     here = Execution()
     replaced(here)
     here.node("n3")
@@ -479,7 +479,7 @@ async def test_a_plan_holds_once_what_failed_before_is_past_its_cooldown() -> No
     assert await here.judge(NOON + timedelta(minutes=60)) == PlanCheck()
 
 
-async def test_a_plan_for_pods_that_are_rejected_one_after_the_other_ends_with_their_loop() -> None:
+async def test_plan_for_a_rejection_loop_ends_with_the_loop() -> None:
     here = for_stuck_pod()
     here.gone("stuck")
     here.owner("stuck", gated=False)
@@ -543,7 +543,7 @@ async def test_a_replacement_that_must_wait_for_others_needs_the_gate(*, gated: 
     assert not found.holds_if_confined
 
 
-async def test_a_replacement_cannot_wait_for_pods_that_are_made_and_rejected_one_after_the_other() -> None:
+async def test_replacement_cannot_wait_for_pods_of_a_rejection_loop() -> None:
     here = for_stuck_pod(after_pending=True)
     here.gone("stuck")
     here.owner("stuck", gated=False)
@@ -566,9 +566,7 @@ async def test_a_replacement_cannot_wait_for_pods_that_are_made_and_rejected_one
     ("phase", "nodes"),
     [("Executing", {"n3"}), ("Approved", {"n1", "n2", "n3"}), ("Succeeded", {"n1", "n2", "n3"})],
 )
-def test_pods_of_no_plan_keep_off_the_nodes_of_one_that_is_being_carried_out(
-    phase: str, nodes: set[str]
-) -> None:
+def test_pods_outside_a_running_plan_avoid_its_nodes(phase: str, nodes: set[str]) -> None:
     here = Execution()
     here.node("n3")
     here.recommend({"moves": [move("mover")]}, {"phase": "Failed"}, name="p-0")

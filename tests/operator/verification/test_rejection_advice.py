@@ -103,7 +103,7 @@ MORE = {"cpu": "50", "memory": "1Gi"}
         pytest.param({"requests": ASKED, "limits": MORE}, {}, id="Burstable as a whole"),
     ],
 )
-async def test_a_pod_with_resources_as_a_whole_is_told_of_its_rejection_whatever_its_qos_class(
+async def test_pod_level_resources_get_rejection_advice_in_any_qos_class(
     full: Told,
     resources: dict[str, Any],
     own: dict[str, Any],

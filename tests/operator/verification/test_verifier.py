@@ -118,7 +118,7 @@ def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None
     assert watched.play(approximate, cpu=4, phase="Running", **STARTED).expectation.reason == "Approximate"
 
 
-def test_pods_that_numa_placement_does_not_concern_or_that_came_too_late_are_not_judged() -> None:
+def test_pods_without_numa_requirements_and_late_pods_are_not_judged() -> None:
     watched = Watched()
     node = NODE.with_state(STRICT)
     assert watched.verifier.bound(pod(phase="Running", **STARTED), node) is None
@@ -253,7 +253,7 @@ def test_events_before_a_pod_that_the_snapshot_shows_are_settled() -> None:
     assert events.since.replay(newer) == newer
 
 
-def test_a_pod_that_is_being_deleted_holds_what_it_has_unless_its_end_is_believed() -> None:
+def test_terminating_pod_holds_its_resources_until_its_end_is_believed() -> None:
     state = taken(STRICT, "first")
     events = Events()
     events.leave("first")
@@ -286,7 +286,7 @@ def test_nobody_believes_for_long_that_a_pod_has_ended_against_what_zones_show()
     assert events.since.believed_gone(taken(STRICT, "second"), now=12.0) == {"uid-first"}
 
 
-def test_where_pods_are_that_were_bound_while_another_left_is_told_in_both_ways_until_zones_show_it() -> None:
+def test_pods_bound_while_another_left_keep_both_outcomes() -> None:
     state = taken(STRICT, "first")
     events = Events()
     events.leave("first")

@@ -178,7 +178,7 @@ async def test_after_410_it_lists_again_and_forgets_what_has_vanished() -> None:
         assert restarts == ["expired"]
 
 
-async def test_the_order_of_a_list_and_objects_that_are_on_two_pages_do_not_matter() -> None:
+async def test_list_order_and_objects_repeated_across_pages_do_not_matter() -> None:
     """Pages are of one version, but a server that was restarted between two may repeat what moved."""
     server = Server()
     server.lists = [([widget(name, 2) for name in ("c", "a", "d", "a", "b", "c")], 9)]

@@ -198,7 +198,7 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     assert document["reasons"][0]["nodes"] == 2
 
 
-def test_room_is_held_on_each_node_that_a_pod_may_come_to_zone_by_zone() -> None:
+def test_room_is_held_per_zone_on_each_possible_node() -> None:
     nodes = nodes_of(guide_cluster())
     first, second, third = (ClusterPod.from_api(pod_body(name, 3)) for name in ("one", "two", "three"))
     held = [
@@ -221,7 +221,7 @@ def test_room_is_held_on_each_node_that_a_pod_may_come_to_zone_by_zone() -> None
     assert documents["held/team/one"]["asks"] == [["cpu", "3"], ["memory", "1Gi"]]
 
 
-def test_a_plan_being_carried_out_is_told_with_the_zones_that_it_was_made_for() -> None:
+def test_running_plan_is_shown_with_the_zones_of_its_creation() -> None:
     items = guide_cluster()
     nodes = nodes_of(items)
     pods = {body["metadata"]["uid"]: ClusterPod.from_api(body) for body in items if body["kind"] == "Pod"}

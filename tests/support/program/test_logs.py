@@ -47,7 +47,7 @@ def test_text_logs_are_plain_lines_from_the_level_up() -> None:
     assert line.endswith("ERROR   x: shown")
 
 
-def test_what_a_message_quotes_neither_begins_a_line_of_its_own_nor_commands_the_terminal() -> None:
+def test_quoted_text_cannot_start_a_line_or_control_the_terminal() -> None:
     stream = io.StringIO()
     logs.configure(style="text", level="warning", stream=stream)
     logging.getLogger("x").error("pod %s cannot be read", "a\n2026-01-31 ERROR forged\x1b[2J\x9b31m\u202e")

@@ -108,7 +108,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stale_exporters, "_PERIOD", 0.05)
 
 
-async def test_a_zone_says_since_when_its_exporter_is_silent_and_no_longer_when_it_is_back() -> None:
+async def test_zone_shows_how_long_its_exporter_is_silent() -> None:
     setting = Setting(2)
     setting.now += 170.0
     setting.beat("node-1", "2026-01-31T09:02:50.000000Z")
@@ -149,7 +149,7 @@ async def test_writes_are_paced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert naps[-1] == pytest.approx((200 - 25) / 25, abs=1.0)
 
 
-async def test_a_lease_that_only_the_api_server_knows_to_be_renewed_keeps_its_zones_unmarked() -> None:
+async def test_renewal_missed_by_the_watch_keeps_zones_unmarked() -> None:
     setting = Setting(1)
     setting.now += 1000.0
     setting.leases["numazones-exporter-node-0"] = lease("node-0", "2026-01-31T09:30:00.000000Z")

@@ -105,7 +105,7 @@ async def test_a_viewer_sees_nodes_waiting_pods_and_every_change(tmp_path: Path)
             assert sum(f"machine/{node['machine']}" in news for news in seen.news) == 1
 
 
-async def test_a_viewer_who_comes_back_is_sent_what_was_missed_and_a_new_one_everything(
+async def test_returning_viewer_gets_missed_changes_and_a_new_viewer_everything(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:

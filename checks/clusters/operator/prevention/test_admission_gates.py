@@ -246,7 +246,7 @@ async def test_ours_is_the_last_gate_and_holds_no_room_before(tmp_path: Path) ->
         assert await waiting_pods(loop) == ["held-1", "held-2"]
 
 
-async def test_a_pod_of_a_daemon_set_whose_template_has_the_gate_goes_to_its_node(tmp_path: Path) -> None:
+async def test_gated_daemon_set_pod_is_released_to_its_node(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         nodes = [node_kinds.single_numa_node(name, f"10.0.0.{at}") for at, name in enumerate(("a", "b"), 1)]
         await loop.start_nodes(nodes)
@@ -375,7 +375,7 @@ async def test_who_may_not_lead_any_more_releases_nobody(tmp_path: Path) -> None
         await eventually(lambda: _count(loop, 0))
 
 
-async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_kubelet_astray() -> None:
+async def test_pod_is_not_released_where_a_leaving_pod_endangers_it() -> None:
     """CPUs that it frees may go to an init container, on a NUMA node that has too little for the app."""
     cluster = Cluster("a")
     gates = offline_gates(cluster)
@@ -392,7 +392,7 @@ async def test_a_pod_is_not_released_to_a_node_where_a_leaving_pod_may_lead_the_
     assert [name for name, _ in cluster.server.patches] == ["small"]
 
 
-async def test_a_pod_that_might_be_rejected_if_another_ended_goes_when_none_has_for_a_while() -> None:
+async def test_pod_at_risk_from_ending_pods_is_released_after_quiet() -> None:
     """Nothing would ever change on a quiet cluster; `large` would wait for ever beside the room it fits."""
     cluster = Cluster("a")
     gates = offline_gates(cluster)

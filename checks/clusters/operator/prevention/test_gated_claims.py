@@ -38,7 +38,7 @@ def preferred(affinity: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("spec", [MINE, TEMPLATE], ids=["claim", "template"])
-async def test_a_pod_that_claims_devices_prefers_nodes_that_admit_it_and_is_kept_from_none(
+async def test_pod_with_claims_prefers_admitting_nodes_and_excludes_none(
     spec: dict[str, Any],
 ) -> None:
     cluster = Cluster("a", "b", "full")
@@ -110,7 +110,7 @@ async def test_the_same_holds_for_an_extended_resource_that_a_device_class_maps(
     assert set(preferred(released(cluster)["asks"])) == {"a", "b"}
 
 
-async def test_where_a_device_plugin_offers_it_on_some_nodes_the_pod_is_limited_to_these() -> None:
+async def test_pod_is_limited_to_nodes_whose_device_plugin_offers_it() -> None:
     cluster = Cluster("a", "b")
     ask_for_mapped_devices(cluster)
     cluster.offer("a", RESOURCE, 1)

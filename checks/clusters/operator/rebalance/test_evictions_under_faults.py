@@ -79,7 +79,7 @@ async def test_nobody_is_evicted_while_a_watch_is_dead_without_a_word(tmp_path: 
         assert await here.is_alive()
 
 
-async def test_a_watch_that_catches_up_after_the_proof_makes_no_proof_of_what_was_known_before(
+async def test_late_watch_events_invalidate_an_earlier_proof(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path) as here:

@@ -832,7 +832,7 @@ async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_pat
         await eventually(lambda: here.one_runs("loop"))
 
 
-async def test_an_owner_in_a_loop_gets_room_where_its_next_pod_may_come_at_any_time(tmp_path: Path) -> None:
+async def test_plan_makes_room_for_next_pod_of_rejection_loop(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
         await replica_set(here.loop, "loop", 30)
@@ -1030,7 +1030,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
 
 @pytest.mark.real_apiserver
 @pytest.mark.slow
-async def test_a_plan_is_carried_out_on_a_real_api_server_with_just_the_rights_of_the_manifests(
+async def test_plan_runs_on_real_api_server_with_manifests_rights(
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:
@@ -1117,9 +1117,7 @@ async def operator_process(loop: Loop) -> AsyncIterator[asyncio.subprocess.Proce
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["Evicting", "Evicted", "Placed"])
-async def test_a_process_that_is_killed_in_the_middle_is_replaced_by_one_that_goes_on(
-    tmp_path: Path, phase: str
-) -> None:
+async def test_plan_continues_after_the_operator_is_killed(tmp_path: Path, phase: str) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
         await here.policy("Auto")

@@ -608,9 +608,7 @@ def started_beside_a_silent_exporter() -> Cluster:
 
 @pytest.mark.parametrize("waited", [0.0, SETTLE, 10 * SETTLE])
 @pytest.mark.parametrize("size", [4, 20])
-async def test_a_node_with_pods_that_came_before_the_start_and_after_its_zones_is_waited_for(
-    waited: float, size: int
-) -> None:
+async def test_node_with_pods_newer_than_its_zones_is_awaited(waited: float, size: int) -> None:
     cluster = started_beside_a_silent_exporter()
     cluster.offline.let_pass(waited)
     cluster.offline.beat("a")
@@ -667,7 +665,7 @@ async def test_a_pod_that_the_kubelet_has_not_begun_comes_after_the_zones() -> N
     assert (await cluster.filter(cluster.pod("big", cpu=20), ["a"]))["NodeNames"] == []
 
 
-async def test_new_zones_tell_what_was_bound_before_the_start_even_where_they_lack_it_still() -> None:
+async def test_new_zones_settle_pods_bound_before_the_start() -> None:
     cluster = started_beside_a_silent_exporter()
     cluster.pod("third", cpu=2, nodeName="a")
     show(cluster, "young", "third")
@@ -703,7 +701,7 @@ async def test_of_equal_pods_a_node_of_unknown_state_rejects_one_until_something
     assert (await cluster.filter(second, ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_what_a_node_refused_counts_no_more_once_its_zones_or_its_object_are_new() -> None:
+async def test_rejection_is_forgotten_once_zones_or_node_change() -> None:
     for renew in (cluster_zones_anew, node_object_anew):
         cluster = Cluster("a")
         forget_zones(cluster)
@@ -771,7 +769,7 @@ async def test_a_pod_that_is_gone_or_bound_is_not_woken() -> None:
     assert cluster.server.patches == []
 
 
-async def test_a_pod_is_woken_when_time_alone_gives_room_back_though_the_time_of_day_was_set_back() -> None:
+async def test_pod_is_woken_when_held_room_expires_despite_clock_change() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     another = cluster.pod("another", cpu=20)

@@ -76,7 +76,7 @@ async def test_a_request_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     assert "more than 1000 bytes together" in text
 
 
-async def test_bodies_that_never_end_are_held_up_to_a_limit_over_all_and_then_let_go(
+async def test_endless_bodies_are_kept_up_to_a_total_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server_module, "MAX_BODIES", 3 << 20)
