@@ -40,7 +40,7 @@ def test_pods_with_over_a_tenth_of_memory_remote_are_counted() -> None:
     assert (found.pods, found.remote_pods) == (3, 1)
 
 
-def test_containers_that_run_on_some_numa_nodes_only_count_others_are_nowhere_remote() -> None:
+def test_only_containers_bound_to_some_numa_nodes_have_remote_memory() -> None:
     cpus_of_numa = building.machine().cpus_of_numa
     wanted = confines(cpus_of_numa)
     assert [wanted(cpus) for cpus in (0b1, 0b11, 0b1 << 4, 0b10001, 0)] == [True, True, True, False, False]

@@ -33,7 +33,7 @@ def test_a_restarted_kubelet_is_read_again_until_it_lists_its_pods() -> None:
     assert terminating.pause_after(observation_of(pod("a", deleting=False), listed=("a",))) is None
 
 
-def test_pauses_grow_to_a_maximum_and_start_again_with_every_new_terminating_pod() -> None:
+def test_pauses_grow_to_a_maximum_until_another_pod_terminates() -> None:
     terminating = TerminatingPods()
     first = observation_of(pod("a"), listed=("a",))
     pauses = [terminating.pause_after(first) for _ in range(9)]

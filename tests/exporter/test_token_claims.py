@@ -67,7 +67,7 @@ def test_claims_are_read_from_tokens_of_any_origin(text: str, bound: TokenClaims
         (OF_NODE, None, ["bound to Node worker-3 of uid old; if that Node was deleted since"]),
     ],
 )
-def test_a_token_of_a_node_that_is_gone_is_named_with_the_cure(
+def test_token_of_a_deleted_node_is_named_with_the_cure(
     claims: TokenClaims, node_uid: str | None, parts: list[str]
 ) -> None:
     said = outdated_token(claims, node_name="worker-3", node_uid=node_uid)

@@ -30,7 +30,7 @@ class TestWakeups:
         assert await Wakeups().wait(60) == {INTERVAL}
         assert asyncio.get_running_loop().time() == 60
 
-    async def test_a_burst_is_one_wake_up_with_all_its_reasons_after_a_short_silence(self) -> None:
+    async def test_burst_is_one_wake_up_with_all_reasons(self) -> None:
         wakeups = Wakeups(quiet=0.1, max_burst=0.4)
         loop = asyncio.get_running_loop()
         for at, reason in ((5.0, STATE_FILES), (5.05, DEVICE_PLUGINS), (5.1, PODS)):

@@ -258,7 +258,7 @@ def test_numa_nodes_bound_for_memory_are_free_again_after_their_last_pod() -> No
     assert [status.memory_group for status in statuses(found)] == [(0,), (1,)]
 
 
-def test_a_zone_bound_to_others_has_no_headroom_for_memory_of_its_own() -> None:
+def test_zone_in_a_memory_group_has_no_headroom_alone() -> None:
     found = observation(
         memory_manager=memory_state(
             (7 * GIB, 2 * GIB), cells=(0b11, 0b11), assignments=(1, 1), a={"c": (block(3, 9 * GIB),)}
@@ -281,7 +281,7 @@ def test_pod_missing_from_the_api_server_is_recognised_by_resources() -> None:
     assert [(item.pod, item.uid) for item in statuses(found)[1].assignments] == [("pod-a", "a")]
 
 
-def test_without_pods_and_podresources_state_files_are_used_as_they_are_with_a_condition() -> None:
+def test_state_files_without_other_sources_are_used_with_a_condition() -> None:
     found = observation(cpu_manager=cpu_state(a={"c": "2,6"}), pods=None, podresources=None)
     assert assigned(found, "cpu") == [0, 2]
     status, reason, message = condition(found, "Ready")
@@ -351,7 +351,7 @@ def test_reserved_cpus_that_no_source_gives_are_left_out_not_guessed() -> None:
     )
 
 
-def test_with_policy_none_no_cpu_is_reserved_and_no_state_file_is_expected() -> None:
+def test_policy_none_reserves_no_cpu_and_needs_no_state_file() -> None:
     found = observation(
         kubelet=KubeletConfiguration.from_api({}),
         cpu_manager=None,
@@ -519,7 +519,7 @@ def test_pod_level_memory_from_podresources_is_counted_once_not_twice() -> None:
     assert assigned(found, "cpu") == [0, 2]
 
 
-def test_a_split_of_memory_that_podresources_do_not_give_is_estimated_and_reported() -> None:
+def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> None:
     found = observation(
         memory_manager=None,
         pods=(pod("a"),),

@@ -90,7 +90,7 @@ def test_fit_names_the_nodes_that_take_pods(run: Run, dump: Path) -> None:
     assert (none.output, none.return_value) == ("", 1)
 
 
-def test_fit_names_each_node_that_does_not_take_the_pod_if_asked_for_all(run: Run, dump: Path) -> None:
+def test_wide_fit_names_each_node_that_rejects_the_pod(run: Run, dump: Path) -> None:
     narrow, wide = (run("fit", "cpu=7", "-f", dump, "-o", form).output for form in ("text", "wide"))
     refusing = wide.partition("Not on ")[2].splitlines()
     assert refusing[1].split() == ["NODE", "VERDICT", "WHY"]
@@ -171,7 +171,7 @@ NEWER = f"kubelet 1.99 is decided by the rules of 1.{NEWEST}, the newest known (
         ("whatif", "--runs", "1", "--set", "topologyManagerScope=pod", "-o", "json"),
     ],
 )
-def test_an_answer_that_takes_a_newer_kubelet_for_an_older_one_says_so_once(
+def test_answer_modelling_a_newer_kubelet_as_older_notes_it_once(
     asked: tuple[str, ...], run: Run, dump: Path, tmp_path: Path
 ) -> None:
     before = run(*asked, "-f", dump)
@@ -275,9 +275,7 @@ def test_tree_marks_every_thread_with_its_holder(run: Run, dump: Path) -> None:
     assert drawn.isascii()
 
 
-def test_tree_draws_memory_without_cpus_beside_the_sockets_and_says_where_there_is_none(
-    run: Run, tmp_path: Path
-) -> None:
+def test_tree_draws_memory_without_cpus_next_to_the_sockets(run: Run, tmp_path: Path) -> None:
     whole = building.machine(3)
     nodes = (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0), whole.numa_nodes[2])
     odd = building.node(Machine(tuple(cpu for cpu in whole.cpus if cpu.numa != 2), nodes))
@@ -379,9 +377,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
     assert "A d/runs: 0-3" in drawn
 
 
-def test_a_dump_that_lacks_what_a_model_decides_from_leaves_its_nodes_unknown(
-    run: Run, tmp_path: Path
-) -> None:
+def test_dump_without_a_models_inputs_leaves_its_nodes_unknown(run: Run, tmp_path: Path) -> None:
     items = cluster()
     for item in items:
         if item["kind"] == "NUMAZone" and item["spec"]["nodeName"] == "worker-1":

@@ -577,9 +577,7 @@ def test_an_operator_outside_the_cluster_is_known_by_its_lease(run: Run, tmp_pat
     assert found(run, tmp_path, [*items, held, opted, gated()])[0]["findings"] == []
 
 
-def test_a_node_as_of_kind_or_minikube_is_explained_and_nothing_is_called_broken(
-    run: Run, tmp_path: Path
-) -> None:
+def test_kind_or_minikube_node_is_explained_without_errors(run: Run, tmp_path: Path) -> None:
     """One NUMA node, no static policies, nothing reserved."""
     bare: dict[str, Any] = {"reserved": "", "reservedMemory": [], "systemReserved": {}}
     items = zones_of(machine=building.machine(1), policy="none", cpus="none", memory="None", **bare)

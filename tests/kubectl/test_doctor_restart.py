@@ -43,7 +43,7 @@ def test_a_restart_goes_by_allocated_resources_after_an_infeasible_resize(run: R
     )
 
 
-def test_a_changed_policy_names_the_file_and_what_would_become_of_each_pod(run: Run, dump: Path) -> None:
+def test_changed_policy_names_the_file_and_each_pods_outcome(run: Run, dump: Path) -> None:
     result = run("doctor", "--restart", "worker-1", "--set", "cpuManagerPolicy=none", "-f", dump)
     assert result.output == (
         "ERROR restart of worker-1: worker-1\n"

@@ -168,9 +168,7 @@ def program(*arguments: object) -> tuple[int, str]:
         (("top", "--as-group", "admins"), "--as-group needs --as"),
     ],
 )
-def test_a_word_that_is_wrong_is_named_with_the_one_that_is_meant(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_wrong_word_is_named_with_the_intended_one(arguments: tuple[str, ...], said: str) -> None:
     code, output = program(*arguments)
     assert code == 2
     assert said in output

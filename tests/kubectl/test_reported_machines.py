@@ -75,7 +75,7 @@ GPU = "cpu=2,memory=1Gi,vendor.example/gpu=1"
         ("best-effort", "node-1   0      1,9"),
     ],
 )
-def test_a_device_on_numa_node_minus_one_concerns_only_pods_that_ask_for_it(
+def test_device_on_numa_node_minus_one_affects_only_its_requesters(
     published: Callable[[str, str], Path], run: Run, policy: str, says: str
 ) -> None:
     dump = published("device-on-numa-minus-one", "v1.36.2")

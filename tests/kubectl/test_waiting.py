@@ -140,7 +140,7 @@ def test_pod_released_to_deleted_nodes_must_be_recreated(
     assert result.return_value == 1
 
 
-def test_one_that_its_nodes_have_no_room_for_any_more_may_have_to_be(run: Run, tmp_path: Path) -> None:
+def test_pod_whose_released_nodes_are_full_may_need_recreation(run: Run, tmp_path: Path) -> None:
     named = {"key": "metadata.name", "operator": "In", "values": ["worker-1"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
@@ -153,7 +153,7 @@ def test_one_that_its_nodes_have_no_room_for_any_more_may_have_to_be(run: Run, t
     assert result.return_value == 1
 
 
-def test_what_the_scheduler_was_told_is_said_of_a_pod_that_no_node_takes(run: Run, tmp_path: Path) -> None:
+def test_pod_without_a_node_shows_what_the_scheduler_was_told(run: Run, tmp_path: Path) -> None:
     told = "0/1 nodes are available: 1 node(s) that would not admit the pod (kubelet: TopologyAffinityError)."
     dump = dumped(tmp_path, {}, {}, pod_body("huge", 30, **unscheduled(told)))
     result = run("why", "huge", "-n", "team", "-f", dump)
@@ -186,7 +186,7 @@ def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp
     ]
 
 
-def test_of_a_rejected_bare_pod_why_says_that_it_is_not_tried_again(run: Run, tmp_path: Path) -> None:
+def test_why_says_that_a_rejected_bare_pod_is_not_retried(run: Run, tmp_path: Path) -> None:
     rejected = pod_body("gone", 2, spec={"nodeName": "worker-1"})
     rejected["status"] = {"phase": "Failed", "reason": "SMTAlignmentError", "message": "Pod was rejected: no"}
     result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected))

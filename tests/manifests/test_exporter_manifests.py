@@ -70,7 +70,7 @@ def test_empty_directories_hide_the_pods_volumes_and_the_plugins_sockets(
     assert hidden == [f"/host/kubelet/{name}" for name in ("pods", "plugins", "plugins_registry")]
 
 
-def test_it_runs_on_every_linux_node_and_is_the_last_to_be_evicted(pod: dict[str, Any]) -> None:
+def test_exporter_runs_on_every_linux_node_and_is_evicted_last(pod: dict[str, Any]) -> None:
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert pod["priorityClassName"] == "system-node-critical"
     assert pod["nodeSelector"] == {"kubernetes.io/os": "linux"}

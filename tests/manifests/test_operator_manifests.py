@@ -103,7 +103,7 @@ def test_the_component_switches_the_gate_on(container: dict[str, Any]) -> None:
     assert not [flag for flag in container["args"] if "gate" in flag], "a flag would win over the variable"
 
 
-def test_the_page_is_served_on_loopback_and_has_a_name_to_forward_to(container: dict[str, Any]) -> None:
+def test_page_is_on_loopback_with_a_name_to_forward_to(container: dict[str, Any]) -> None:
     result = CliRunner().invoke(main, ["--dump-config"], env=variables(PAGE / "page.yaml"))
     assert result.exit_code == 0, result.output
     assert 'pageAddress: "127.0.0.1:9408"  # environment' in result.output

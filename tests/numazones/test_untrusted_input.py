@@ -65,7 +65,7 @@ OBJECTS = st.builds(
 @pytest.mark.parametrize("read", [ClusterNode.from_api, ClusterPod.from_api])
 @settings(max_examples=examples(300))
 @given(document=DOCUMENTS | OBJECTS | LEAVES)
-def test_any_document_is_an_object_of_the_cluster_or_an_error_of_the_library(
+def test_any_document_is_a_cluster_object_or_a_library_error(
     read: Callable[[Any], object], document: object
 ) -> None:
     with suppress(NumazonesError):

@@ -31,7 +31,7 @@ class Poster:
         return float(self.metrics.api_writes.labels("events", result)._value.get())
 
 
-def test_beyond_the_rate_events_are_dropped_and_counted_until_there_is_room_again() -> None:
+def test_events_beyond_the_rate_are_dropped_and_counted() -> None:
     poster = Poster(rate=1.0)
     assert [poster.post() for _ in range(12)] == [True] * 10 + [False] * 2
     assert poster.metrics.events_dropped._value.get() == 2

@@ -88,7 +88,7 @@ async def test_blocked_pod_gets_a_cure_other_than_preemption() -> None:
     assert "a RebalancePolicy for pending pods may make it" in said
 
 
-async def test_a_pod_that_would_not_fit_without_others_either_is_not_told_of_evictions() -> None:
+async def test_pod_that_never_fits_gets_no_advice_on_evictions() -> None:
     setting = OfflinePipeline()
     setting.add_node()
     setting.put_pod("a", cpu=20, nodeName="node")

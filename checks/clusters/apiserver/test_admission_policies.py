@@ -138,7 +138,7 @@ def _delete_options() -> Any:
     return DeleteOptions()
 
 
-async def test_a_write_that_changes_nothing_stays_one_with_a_policy_that_repeats_itself(
+async def test_write_without_change_stays_one_under_an_idempotent_policy(
     server: ApiServer,
 ) -> None:
     install(server, "p", 'Object{data: Object.data{v: "1"}}')
@@ -295,7 +295,7 @@ async def test_a_policy_puts_a_gate_on_the_pods_that_it_is_for(
     assert [one["reason"] for one in conditions] == (["SchedulingGated"] if gates else [])
 
 
-async def test_the_policy_on_the_page_of_the_server_does_what_the_page_says(server: ApiServer) -> None:
+async def test_documented_policy_does_what_its_page_says(server: ApiServer) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     write(server, "mutatingadmissionpolicies", "gate", yaml.safe_load(example)["spec"])
     write(server, "mutatingadmissionpolicybindings", "gate", {"policyName": "gate"})
@@ -416,7 +416,7 @@ async def test_a_hopeless_expression_is_refused_by_the_name_of_its_field(
 
 
 @pytest.mark.parametrize(("expression", "text"), _FAILING.values(), ids=_FAILING)
-async def test_an_expression_that_fails_denies_or_is_ignored_and_the_server_goes_on(
+async def test_failing_expression_denies_or_is_ignored_by_failure_policy(
     server: ApiServer, expression: str, text: str
 ) -> None:
     rules = {"resourceRules": [{**_RULE, "resourceNames": ["denied"]}]}

@@ -74,9 +74,7 @@ async def test_fields_that_other_managers_own_are_kept(api: Any, widget: Any) ->
     assert "value" not in answer.body["spec"]["items"][0]
 
 
-async def test_fields_that_a_patch_wrote_are_kept_when_an_apply_drops_their_parent(
-    api: Any, widget: Any
-) -> None:
+async def test_apply_that_drops_a_parent_keeps_patched_fields(api: Any, widget: Any) -> None:
     path = f"{api.widgets}/a"
     await api.apply(path, config(widget, size=3, labels={"a": "1"}))
     await api.merge(path, {"spec": {"labels": {"b": "2"}}})

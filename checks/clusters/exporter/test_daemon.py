@@ -328,7 +328,7 @@ async def test_a_changed_state_file_changes_the_objects_long_before_the_interval
         assert node.counted("numazones_exporter_wakeups_total", reason="interval") == 0
 
 
-async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_is_said(
+async def test_briefly_differing_sources_are_reread_before_reporting(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "REREAD_PAUSES", (0.01,) * 10_000)
@@ -346,7 +346,7 @@ async def test_sources_that_differ_for_a_moment_are_read_again_before_anything_i
     assert set(node.server.ready) == {"True"}
 
 
-async def test_sources_that_keep_differing_are_reported_and_not_read_twice_per_cycle_any_more(
+async def test_lastingly_differing_sources_are_reported_and_read_once_per_cycle(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon, "REREAD_PAUSES", (0.0,) * 3)
@@ -389,7 +389,7 @@ async def test_a_pod_that_ends_gives_back_what_it_held(node: SimulatedNode) -> N
         assert node.counted("numazones_exporter_wakeups_total", reason="pods") >= 1
 
 
-async def test_a_terminating_pods_resources_are_free_as_soon_as_the_kubelet_frees_them(
+async def test_terminating_pods_resources_are_free_once_the_kubelet_frees_them(
     node: SimulatedNode,
 ) -> None:
     await node.admit("first", cpus=2)
@@ -456,7 +456,7 @@ async def test_zones_deleted_with_their_definition_are_back_soon_after_it(
         await until(back)
 
 
-async def test_zones_deleted_with_their_definition_are_waited_for_no_longer_than_ten_seconds(
+async def test_zones_deleted_with_their_definition_return_within_ten_seconds(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Measured: deleted zones were back after 0.2 to 0.5 s, and 0.2 to 2 s after their definition."""
@@ -475,7 +475,7 @@ async def test_zones_deleted_with_their_definition_are_waited_for_no_longer_than
     assert max(map(int, told.findall(caplog.text))) + MAX_BURST_SECONDS < 10
 
 
-async def test_what_a_node_made_anew_under_its_name_owns_is_published_at_once(node: SimulatedNode) -> None:
+async def test_zones_of_a_recreated_node_are_published_immediately(node: SimulatedNode) -> None:
     async with node.exporting(interval=3600.0, lease_duration=3600.0) as url:
         await ready(url)
         await until(lambda: ("create", "coordination.k8s.io", "leases") in node.server.asked)
@@ -490,7 +490,7 @@ async def test_what_a_node_made_anew_under_its_name_owns_is_published_at_once(no
         await until(owned)
 
 
-async def test_a_token_of_the_former_node_is_named_and_its_successor_used_at_once(
+async def test_token_of_the_former_node_is_reported_and_replaced_immediately(
     node: SimulatedNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(daemon, "_MAX_PAUSE_FOR_MISSING", 0.05)
@@ -511,7 +511,7 @@ async def test_a_token_of_the_former_node_is_named_and_its_successor_used_at_onc
         await healthy(url)
 
 
-async def test_a_node_the_api_server_does_not_know_is_named_with_the_cure(node: SimulatedNode) -> None:
+async def test_unknown_node_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
         cure = 'nodes "mistyped" not found; check --node-name against kubectl get nodes'
         await unhealthy(url, "did not give the uid of Node mistyped", cure)
@@ -551,7 +551,7 @@ async def test_an_api_server_that_comes_back_gets_what_it_missed(node: Simulated
         await until(shown)
 
 
-async def test_a_source_that_fails_for_three_intervals_makes_it_unhealthy_and_is_published(
+async def test_source_that_fails_for_three_intervals_makes_exporter_unhealthy(
     node: SimulatedNode,
 ) -> None:
     deserted = node.folder / "deserted.sock"
@@ -582,7 +582,7 @@ async def test_missing_kubelet_shows_in_zones_without_restarting_the_exporter(
             assert "/nowhere/kubelet.sock" in condition["message"]
 
 
-async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_is_gone(
+async def test_value_that_fits_no_zone_makes_exporter_unhealthy_meanwhile(
     node: SimulatedNode,
 ) -> None:
     config = json.loads((node.folder / "kubelet.json").read_text())
@@ -600,7 +600,7 @@ async def test_a_value_that_fits_no_zone_makes_the_exporter_unhealthy_until_it_i
     [("device-plugins/kubelet_internal_checkpoint", {}), ("", {"podresources": "none"})],
     ids=["no device plugin ever registered", "podresources are switched off"],
 )
-async def test_files_that_a_healthy_node_does_not_have_do_not_make_the_exporter_unhealthy(
+async def test_files_absent_on_healthy_nodes_keep_exporter_healthy(
     node: SimulatedNode, absent: str, changes: dict[str, Any]
 ) -> None:
     if absent:

@@ -109,7 +109,7 @@ def second_numa_node_offline(node: SimulatedNode) -> Callable[[], None]:
     return back
 
 
-async def test_a_numa_node_that_goes_offline_makes_the_node_unknown_until_it_is_back(
+async def test_offline_numa_node_makes_the_node_unknown_until_it_returns(
     node: SimulatedNode,
 ) -> None:
     """Its kubelet goes on counting with it until it is restarted, and does not start with pods on it."""

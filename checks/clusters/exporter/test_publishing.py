@@ -170,7 +170,7 @@ async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
         ("dynamicResources", {"drivers": [{"driver": "gpu.example", "devices": 2, "available": 1}]}),
     ],
 )
-async def test_what_the_operator_says_of_models_and_devices_is_left_to_the_operator(
+async def test_exporter_keeps_the_operators_fields_on_models_and_devices(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, field: str, said: dict[str, Any]
 ) -> None:
     await publisher.publish([zone(0)])
@@ -186,7 +186,7 @@ async def test_what_the_operator_says_of_models_and_devices_is_left_to_the_opera
 
 
 @pytest.mark.parametrize("snapshot", ["s1", "s2"], ids=["unchanged", "changed"])
-async def test_a_mark_of_a_silent_exporter_that_an_operator_left_behind_is_removed(
+async def test_exporter_removes_a_leftover_mark_of_its_silence(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks, snapshot: str
 ) -> None:
     await publisher.publish([zone(0)])
@@ -407,7 +407,7 @@ async def test_a_rejected_list_says_what_to_do(
         (500, "etcd is away", ServerError, "worker-3-numa-0: etcd is away; the API server is restarting"),
     ],
 )
-async def test_a_rejected_write_names_the_zone_and_the_cure_and_is_repeated_later(
+async def test_rejected_write_names_zone_and_cure_and_is_retried(
     publisher: ZonePublisher, fake: FakeAPI, code: int, message: str, error: type[APIError], text: str
 ) -> None:
     fake.fail(code, message, after=1)

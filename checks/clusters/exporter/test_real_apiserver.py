@@ -240,7 +240,7 @@ async def test_what_somebody_deletes_is_back_within_ten_seconds_of_a_quiet_node(
         assert {zone["metadata"]["uid"] for zone in node.zones()} != before
 
 
-async def test_a_token_of_a_node_made_anew_is_named_with_the_pod_to_delete(node: Node) -> None:
+async def test_token_of_a_recreated_node_names_the_pod_to_delete(node: Node) -> None:
     server = node.server
     async with node.exporting(NODE, "--interval=1h") as log:
         await node.assigned(2 * len(node.kubelet.pods))

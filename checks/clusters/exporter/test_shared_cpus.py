@@ -77,7 +77,7 @@ async def plugin(kubeconfig: Path, *arguments: str) -> str:
     return done.stdout
 
 
-async def test_a_cpu_that_two_pods_were_given_is_told_everywhere_and_predictions_go_on(
+async def test_cpu_of_two_pods_is_reported_everywhere_and_predictions_continue(
     tmp_path: Path,
 ) -> None:
     async with simulated_cluster.running([SPEC], tmp_path, Screen(io.StringIO(), io.StringIO())) as cluster:

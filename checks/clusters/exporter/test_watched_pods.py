@@ -159,7 +159,7 @@ async def test_an_unreachable_api_server_is_reported_instead_of_old_pods_returne
     await names(pods, {"a"})
 
 
-async def test_a_token_that_cannot_be_read_breaks_the_watch_only_until_it_can(
+async def test_unreadable_token_breaks_the_watch_until_it_is_readable(
     server: ApiServer, wakeups: Wakeups, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = tmp_path / "token"

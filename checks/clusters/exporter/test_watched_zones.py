@@ -88,7 +88,7 @@ async def test_a_zone_that_somebody_deletes_wakes(
     assert await wakeups.wait(120) == {ZONES}
 
 
-async def test_what_changes_in_a_zone_and_what_happens_to_others_does_not_wake(
+async def test_own_zone_changes_and_events_on_others_do_not_wake(
     server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST])

@@ -142,7 +142,7 @@ async def test_an_extender_whose_traffic_is_in_order_is_not_mentioned(tmp_path: 
     assert "traffic" not in report["notChecked"]
 
 
-async def test_without_the_right_to_ask_its_pod_the_extenders_traffic_is_not_checked(tmp_path: Path) -> None:
+async def test_extender_traffic_is_not_checked_without_right_to_its_pod(tmp_path: Path) -> None:
     items = [*healthy(), program("numazones-extender")]
     async with serving(tmp_path, {"metrics"}, items) as kubeconfig:
         report, _ = await doctor(kubeconfig)

@@ -175,7 +175,7 @@ async def test_hundreds_of_pods_are_released_at_once(cluster: Cluster) -> None:
     assert "affinity" not in (await cluster.client.get(PODS, "p0", namespace="team"))["spec"]
 
 
-async def test_pods_are_released_by_name_or_by_namespace_and_gates_of_others_stay(cluster: Cluster) -> None:
+async def test_pods_are_released_by_name_or_namespace(cluster: Cluster) -> None:
     for name in ("a", "b", "c"):
         await cluster.pod(name, schedulingGates=[OTHER, OURS])
     await cluster.pod("d", namespace="plain", schedulingGates=[OURS])

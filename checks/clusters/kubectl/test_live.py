@@ -242,7 +242,7 @@ async def test_why_a_cluster_cannot_be_shown_stays_on_the_screen(tmp_path: Path)
 
 @pytest.mark.parametrize("width", [78, 118, 200])
 @pytest.mark.parametrize("number", range(1, 12))
-def test_kinds_that_must_not_be_listed_are_told_in_one_line_however_many(number: int, width: int) -> None:
+def test_forbidden_kinds_share_one_line(number: int, width: int) -> None:
     kinds = [kind for kind in KINDS if not kind.needed][-number:]
     told = forbidden(kinds, width)
     assert len(told) <= width

@@ -113,7 +113,7 @@ async def test_who_may_not_decide_is_told_before_and_when_they_try(
     assert "numazones-edit" in MAY_NOT
 
 
-async def test_a_dump_and_plans_that_are_none_of_the_operators_are_not_decided() -> None:
+async def test_plans_in_dumps_or_by_others_cannot_be_decided() -> None:
     app = view()
     async with app.run_test(size=(110, 30), notifications=True) as pilot:
         await press(pilot, "3")
@@ -137,7 +137,7 @@ async def test_events_are_followed_in_a_list_and_below_the_details(tmp_path: Pat
         await pilot.press("escape", "q")
 
 
-async def test_events_that_are_looked_at_before_the_cluster_is_there_are_followed_then(
+async def test_events_opened_before_the_cluster_responds_are_followed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = asyncio.Event()
@@ -156,7 +156,7 @@ async def test_events_that_are_looked_at_before_the_cluster_is_there_are_followe
         await pilot.press("q")
 
 
-async def test_that_events_have_not_been_read_yet_is_said_no_longer_than_that(tmp_path: Path) -> None:
+async def test_message_on_unread_events_ends_once_they_are_read(tmp_path: Path) -> None:
     async with planned(tmp_path) as (loop, app), app.run_test(size=(120, 30)) as pilot:
         await until(pilot, "worker-1 +0 ")
         refused = StatusError(403, "Forbidden", "no")
@@ -194,7 +194,7 @@ def first_cells(found: list[Line]) -> list[str]:
     return [str(line.cells[0]) for line in found]
 
 
-def test_many_owners_are_grouped_by_the_reason_and_a_group_shows_its_own() -> None:
+def test_many_owners_are_grouped_by_reason() -> None:
     items = dump(4, waiting=30)
     (group, *_) = found = listed(ListView(STUCK), items)
     assert len(found) <= 3
@@ -208,7 +208,7 @@ def test_many_owners_are_grouped_by_the_reason_and_a_group_shows_its_own() -> No
     assert len(listed(ListView(STUCK, grouped={STUCK: False}), items)) == 30
 
 
-def test_many_zones_share_a_line_per_node_and_unknown_nodes_one_per_reason() -> None:
+def test_many_zones_share_lines_per_node_or_reason() -> None:
     lost = {f"node-{number}-numa-1" for number in range(1, 41)}
     items = [item for item in dump(120, waiting=0) if item["metadata"]["name"] not in lost]
     found = listed(ListView(ZONES), items)
@@ -237,7 +237,7 @@ async def test_enter_opens_a_group_and_escape_leaves_it(tmp_path: Path) -> None:
         await until_gone(pilot, " owners")
 
 
-def test_room_held_for_pods_on_their_way_is_shown_on_zone_and_node() -> None:
+def test_room_held_for_released_pods_shows_on_zone_and_node() -> None:
     items = json.loads(DUMP.read_text())["items"]
     coming = pod_body("coming", 3)
     coming["metadata"]["annotations"] = {RELEASED: TIME}

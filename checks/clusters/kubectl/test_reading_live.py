@@ -70,7 +70,7 @@ async def test_every_request_of_a_command_is_made_as_whom_it_is_told(
     assert set(map(str, asked)) == {str(("jane", ["sre", "night shift"]))}
 
 
-async def test_a_pod_without_a_namespace_is_looked_for_in_that_of_the_context(tmp_path: Path) -> None:
+async def test_pod_without_namespace_is_searched_in_the_contexts_namespace(tmp_path: Path) -> None:
     async with serving(tmp_path, set(), cluster()) as kubeconfig:
         config = yaml.safe_load(kubeconfig.read_text())
         config["contexts"][0]["context"]["namespace"] = "team"

@@ -44,7 +44,7 @@ def used(server: RealAPIServer) -> dict[str, str]:
     return found
 
 
-def test_a_gated_pod_counts_at_once_and_its_release_is_neither_counted_nor_refused(
+def test_gated_pod_counts_against_quota_immediately_and_only_once(
     server: RealAPIServer,
 ) -> None:
     for name in ("a", "b"):

@@ -50,7 +50,7 @@ class Requests:
         return {path: number for (used, path), number in self.counted.items() if used == method}
 
 
-async def test_at_rest_only_the_leaders_lease_is_renewed_and_nothing_is_asked_for(
+async def test_idle_operator_only_renews_the_leaders_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replicas, and kinds that the cluster has not: what comes is watched."""
@@ -107,7 +107,7 @@ async def test_a_kind_is_mirrored_as_soon_as_its_definition_is_installed(tmp_pat
         await eventually(lambda: len(operator.pipeline.state.topologies) == 1)
 
 
-async def test_an_api_server_that_is_away_is_told_of_once_and_its_return_once(
+async def test_api_server_outage_and_return_are_each_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with closed_loop(tmp_path) as loop:

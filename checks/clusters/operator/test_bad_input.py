@@ -60,7 +60,7 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: OfflinePipeli
         (60, RUNNING | {"phase": "Failed", "reason": "TopologyAffinityError"}, "Admissible"),
     ],
 )
-async def test_zones_without_a_pod_that_runs_make_the_node_stale_if_that_lasts(
+async def test_zones_that_lack_a_running_pod_become_stale_eventually(
     setting: OfflinePipeline, cpu: int | str, status: dict[str, Any], verdict: str
 ) -> None:
     """The exporter is gone, though its Lease still holds: what was played over its zones gets worse."""
@@ -131,7 +131,7 @@ async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(
         ("version", "v0.9.0", "ZonesUnreadable"),
     ],
 )
-async def test_a_node_whose_kubelet_has_settings_unknown_to_us_is_unknown_and_says_so(
+async def test_unknown_kubelet_settings_make_the_node_unknown(
     setting: OfflinePipeline, field: str, value: Any, code: str
 ) -> None:
     for body in setting.add_node():
@@ -165,7 +165,7 @@ def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.
     assert isinstance(decoding.NODES._one(odd), Unreadable)
 
 
-async def test_ten_thousand_pods_created_at_once_are_all_predicted_and_each_written_once(
+async def test_ten_thousand_simultaneous_pods_are_each_predicted_and_written_once(
     setting: OfflinePipeline,
 ) -> None:
     setting.add_node()

@@ -31,7 +31,7 @@ async def status_of(loop: Loop, name: str, verdict: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_pod_without_a_node_gets_a_prediction_of_where_it_would_be_admitted(tmp_path: Path) -> None:
+async def test_pod_without_a_node_gets_a_prediction(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(two_nodes())
         await loop.start_operator()

@@ -66,7 +66,7 @@ def pass_time(operator: Operator, seconds: float) -> None:
     operator.pipeline.state._clock = lambda: time.monotonic() + seconds
 
 
-async def test_five_minutes_without_an_api_server_make_nodes_unknown_until_exporters_are_heard_of(
+async def test_api_server_outage_makes_nodes_unknown_until_exporters_return(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -137,7 +137,7 @@ async def test_watches_that_died_without_a_word_are_opened_again_after_their_sil
         await assert_state_equals_a_fresh_list(loop, operator)
 
 
-async def test_zones_that_go_with_their_definition_make_nodes_unknown_until_both_are_back(
+async def test_removed_definition_makes_nodes_unknown_until_zones_return(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -160,7 +160,7 @@ async def test_zones_that_go_with_their_definition_make_nodes_unknown_until_both
         await eventually(lambda: has_verdict(loop, "waits", "Admissible"))
 
 
-async def test_a_node_that_is_deleted_and_back_under_its_name_is_the_new_one(tmp_path: Path) -> None:
+async def test_recreated_node_replaces_the_deleted_one_of_its_name(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await foresees_a_waiting_pod(loop, [node_kinds.single_numa_node("n1", "10.0.0.1")])
         await loop.client.delete(NODES, "n1")
@@ -184,7 +184,7 @@ OF_OURS = {
 }
 
 
-async def test_what_release_0_2_has_stored_is_read_and_brought_up_to_date(tmp_path: Path) -> None:
+async def test_objects_stored_by_release_0_2_are_upgraded(tmp_path: Path) -> None:
     """The objects are those of a cluster of that release, where one pod of 30 CPUs waits."""
     async with closed_loop(tmp_path) as loop:
         uids: dict[str, str] = {}

@@ -138,7 +138,7 @@ async def hand_over(loop: Loop, holder: str) -> None:
     await loop.client.patch(LEASES, "numazones-operator", {"spec": spec}, namespace=OPTIONS.namespace)
 
 
-async def test_handlers_run_on_the_replica_that_leads_for_as_long_as_it_leads(tmp_path: Path) -> None:
+async def test_handlers_run_only_while_the_replica_leads(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator()
         await eventually(operator.intent.followed.is_set, what="kopf has started")
@@ -272,7 +272,7 @@ async def test_definitions_installed_between_kopfs_scan_and_watch_are_served(
         assert not operator.failed
 
 
-async def test_a_policy_edited_into_nonsense_counts_as_gone_at_once_and_says_so(tmp_path: Path) -> None:
+async def test_policy_that_becomes_invalid_counts_as_gone_and_reports_it(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         await loop.client.create(REBALANCE_POLICIES, policy(mode="Auto"))
@@ -352,7 +352,7 @@ async def test_a_policy_that_this_operator_does_not_follow_says_so(tmp_path: Pat
         assert "--no-rebalance" in found["message"]
 
 
-async def test_a_namespace_that_opts_in_to_a_gate_that_is_off_gets_an_event(tmp_path: Path) -> None:
+async def test_namespace_that_opts_in_to_a_disabled_gate_gets_event(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         label = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}

@@ -53,7 +53,7 @@ async def rejections(loop: Loop, operator: Operator) -> list[Any]:
     ]
 
 
-async def test_a_hostile_owner_of_rejected_pods_is_one_short_series_events_and_documents(
+async def test_hostile_owner_name_is_shortened_in_metrics_events_and_documents(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -89,7 +89,7 @@ def test_an_events_message_commands_no_terminal_and_is_bounded() -> None:
     assert len(posted["message"]) == 1024
 
 
-def test_a_plan_that_moves_a_pod_of_a_hostile_owner_can_be_published() -> None:
+def test_plan_for_a_pod_of_a_hostile_owner_is_publishable() -> None:
     body = owned("moved", cpu=4)
     body["metadata"]["uid"] = "p"
     pod = ClusterPod.from_api({**body, "spec": {**body["spec"], "nodeName": "n1"}})

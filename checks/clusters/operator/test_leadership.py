@@ -140,7 +140,7 @@ async def test_a_leader_without_a_lease_is_always_certain(tmp_path: Path) -> Non
         assert not alone.certain
 
 
-async def test_a_leader_counts_its_time_from_the_asking_as_others_may_from_the_write(tmp_path: Path) -> None:
+async def test_leader_counts_its_lease_from_the_request(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
 
         class Slow(Candidate):

@@ -225,7 +225,7 @@ def test_a_follower_takes_over_from_a_killed_leader_within_15_seconds() -> None:
 
 
 @pytest.mark.slow
-async def test_no_verdict_is_lost_when_a_follower_takes_over_from_a_killed_leader(tmp_path: Path) -> None:
+async def test_no_verdict_is_lost_when_a_killed_leader_is_replaced(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))
         replicas = {"first": Replica(loop, "first")}

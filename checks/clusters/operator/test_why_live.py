@@ -44,7 +44,7 @@ async def show_operator(loop: Loop) -> None:
     await run_on_node(loop, "operator", cpu="100m", labels={"app.kubernetes.io/name": "numazones-operator"})
 
 
-async def test_of_a_gated_pod_it_says_who_would_have_to_take_the_gate_away(tmp_path: Path) -> None:
+async def test_why_names_who_must_remove_the_gate(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await start_node(loop)
         await loop.create_pod("fits", cpu=4, schedulingGates=GATES)
@@ -70,7 +70,7 @@ async def test_of_a_gated_pod_it_says_who_would_have_to_take_the_gate_away(tmp_p
         await eventually(not_served, what="the operator's event is repeated")
 
 
-async def test_of_a_gated_pod_that_fits_nowhere_it_says_what_is_in_the_way(tmp_path: Path) -> None:
+async def test_why_names_what_blocks_a_gated_pod(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await start_node(loop)
         await loop.opt_in()
@@ -117,7 +117,7 @@ def asking(port: int) -> Configuration:
     )
 
 
-async def test_of_a_pod_that_the_extender_refused_it_says_what_the_scheduler_was_told(tmp_path: Path) -> None:
+async def test_why_repeats_what_the_extender_told_the_scheduler(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await start_node(loop)
         for name in ("one", "two"):

@@ -125,7 +125,7 @@ def deny_landlock() -> None:
     assert libc.prctl(22, 2, filters, 0, 0) == 0
 
 
-def test_on_a_kernel_without_landlock_the_exporter_runs_if_that_is_not_required(kubelet_dir: Path) -> None:
+def test_exporter_runs_without_landlock_unless_it_is_required(kubelet_dir: Path) -> None:
     found = attacked(kubelet_dir, LANDLOCK_BEST_EFFORT, preexec_fn=deny_landlock)
     assert (found["enforced"], found["opener"]) == (False, [*NEEDED, *SECRETS])
     done = subprocess.run(

@@ -191,9 +191,7 @@ async def doctors_readings(plane: ControlPlane) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_what_works_is_shown_and_what_does_not_is_said_with_the_cure(
-    case: Case, tmp_path: Path
-) -> None:
+async def test_working_sources_are_shown_and_failures_name_the_cure(case: Case, tmp_path: Path) -> None:
     async with control_plane(tmp_path) as plane, exporting(tmp_path, plane, case) as log:
 
         async def published() -> dict[str, Any] | None:

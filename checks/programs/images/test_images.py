@@ -57,7 +57,7 @@ def python(*arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_an_image_installs_what_the_lock_pins_by_hash_and_its_extra_needs(program: str) -> None:
+def test_image_installs_only_locked_packages_of_its_extra(program: str) -> None:
     text = locked(needed([program]))
     entries = list(LOCKED.finditer(text))
     assert text == "".join(entry[0] for entry in entries)
@@ -82,7 +82,7 @@ def test_the_base_is_pinned_by_hash() -> None:
     assert any(line.startswith("python3.11-minimal 3.11.") for line in lines)
 
 
-def test_the_containerfile_has_a_target_for_each_program_and_runs_none_as_root() -> None:
+def test_containerfile_has_a_rootless_target_for_each_program() -> None:
     text = (IMAGES / "Containerfile").read_text()
     stages = re.findall(r"^FROM (\w+) AS (\w+)$", text, re.MULTILINE)
     assert {name for base, name in stages if base == "image"} == set(PROGRAMS)
@@ -149,7 +149,7 @@ def layout(folder: Path, *, moment: int, mode: int) -> Path:
     return folder
 
 
-def test_an_images_archive_tells_not_when_where_and_by_whom_it_was_packed(tmp_path: Path) -> None:
+def test_image_archive_hides_time_place_and_user_of_packing(tmp_path: Path) -> None:
     for name, moment, mode in (("one", 1_800_000_000, 0o644), ("another", 1_800_000_601, 0o600)):
         python(
             "-m",
@@ -239,7 +239,7 @@ def test_an_image_says_what_it_is(image: tuple[str, Image]) -> None:
     assert built.config["User"] == "65532:65532"
 
 
-def test_an_image_is_loaded_under_the_name_that_runtimes_make_of_the_manifests_one(
+def test_image_is_loaded_under_the_manifests_normalized_name(
     image: tuple[str, Image],
 ) -> None:
     program, built = image

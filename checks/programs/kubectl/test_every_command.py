@@ -180,7 +180,7 @@ STRANGE: tuple[Any, ...] = (None, "", 0, -1, "zz", [], {}, [1], ["a"], {"a": 1},
 
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
-def test_whatever_is_broken_in_an_object_there_is_an_answer_or_one_line(
+def test_broken_object_gets_an_answer_or_one_error_line(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(seed)

@@ -541,7 +541,7 @@ def test_other_namespaces_are_used_throughout(changed: dict[Key, Object]) -> Non
     assert not {"Namespace", "CustomResourceDefinition"} & {kind for kind, _, _ in changed}
 
 
-def test_the_injection_asks_for_the_rights_of_the_operator_as_it_is_named(tmp_path: Path) -> None:
+def test_injection_requires_the_rights_of_the_named_operator(tmp_path: Path) -> None:
     options = ("--set=operator.namespace=control", "--set=operator.serviceAccount.name=controller")
     made = template(tmp_path, *FOLDERS["gate-injection"], *options)
     policy = made["MutatingAdmissionPolicy", "", "numazones-admission-gate"]["spec"]
@@ -700,7 +700,7 @@ def test_the_archive_holds_what_helms_own_would(tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def test_the_archive_of_a_release_takes_its_images_from_where_the_release_puts_them(tmp_path: Path) -> None:
+def test_release_archive_uses_the_releases_images(tmp_path: Path) -> None:
     archive = package_chart.write(tmp_path, "ghcr.io/Some-Body/")
     done = helm("template", "release", str(archive), "--set=extender.enabled=true", home=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -428,7 +428,7 @@ def why_not_landlock() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--landlock=off"], []])
-async def test_an_exporter_that_was_taken_over_reads_of_the_kubelets_directory_what_it_needs(
+async def test_compromised_exporter_reads_only_needed_files_of_the_kubelet(
     cluster: Cluster, flags: list[str]
 ) -> None:
     folder = cluster.account("taken-over", "numazones-system")

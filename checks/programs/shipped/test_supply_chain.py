@@ -75,7 +75,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_two_builds_in_different_folders_at_different_times_are_alike_byte_for_byte(
+def test_builds_in_other_folders_at_other_times_are_identical(
     wheel: Path, elsewhere: Path, tmp_path: Path
 ) -> None:
     source = elsewhere / DISTRIBUTIONS[distribution_of(wheel)].relative_to(ROOT)

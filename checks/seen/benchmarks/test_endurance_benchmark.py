@@ -63,7 +63,7 @@ for _line in sys.stdin:
 """
 
 
-def test_of_a_program_that_traces_memory_it_tells_the_line_that_has_grown(tmp_path: Path) -> None:
+def test_it_names_the_growing_line_of_a_memory_tracing_program(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(INSIDE), "PYTHONTRACEMALLOC": "1", "NUMAZONES_COUNTS": str(tmp_path)}
     program = subprocess.Popen(
         [sys.executable, "-c", KEEPS],

@@ -15,9 +15,7 @@ from numazones_operator.prevention.gate_removal_patch import TargetNode, gate_re
 @pytest.mark.parametrize(
     ("nodes", "bound_to"), [(("worker-0001", "worker-0002"), "worker-0001"), ((), "worker-0000")]
 )
-async def test_a_released_pod_is_bound_to_the_first_node_that_it_may_go_to(
-    nodes: tuple[str, ...], bound_to: str
-) -> None:
+async def test_released_pod_is_bound_to_its_first_allowed_node(nodes: tuple[str, ...], bound_to: str) -> None:
     feeder = Feeder(FedObjects(nodes=3, pods=0, distinct=True, zones=1), gated="gated")
     await feeder.fill()
     (pod,) = gated_pods(1)

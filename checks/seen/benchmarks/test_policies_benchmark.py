@@ -5,7 +5,7 @@ import pytest
 from checks.seen.benchmarks.running import figures_of
 
 
-def test_it_prints_every_model_on_every_size_and_every_figure_that_has_a_goal() -> None:
+def test_it_prints_every_model_size_and_goal() -> None:
     figures = figures_of("policies.py", "--containers=40", "--nodes=20", "--runs=1")
     assert {"kubelet", "koordinator", "topology-aware"} <= set(figures["models"])
     for sizes in figures["models"].values():

@@ -211,7 +211,7 @@ async def recommendation_in(loop: Loop, phase: str) -> str:
     return ""
 
 
-async def test_a_changed_state_file_becomes_zones_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
+async def test_changed_state_file_becomes_zones_as_the_page_describes(tmp_path: Path) -> None:
     walk = Walk("Sysfs to NUMAZone")
     name, stop = "worker-3", asyncio.Event()
     machine = machines.build(machines.MachineShape(sockets=2, cores_per_numa=4, memory_per_numa=8 << 30))

@@ -234,7 +234,7 @@ def test_figures_lead_to_what_they_count(tmp_path: Path, open_page: Open) -> Non
     expect(page.locator("#waiting")).to_be_in_viewport()
 
 
-def test_room_held_for_pods_on_their_way_is_shown_per_node_and_zone(tmp_path: Path, open_page: Open) -> None:
+def test_room_held_for_released_pods_shows_per_node_and_zone(tmp_path: Path, open_page: Open) -> None:
     page = open_page(report_of(fleet(), tmp_path))
     expect(page.locator("#held tbody tr")).to_contain_text(
         ["released from the gate", "nominated by a scheduler"]
@@ -434,9 +434,7 @@ def test_held_and_used_cpus_are_shown_by_numa_node(tmp_path: Path, open_page: Op
     expect(page.locator(".zonecard").first).to_contain_text("CPUs in use0.4 of 3 held")
 
 
-def test_room_for_devices_that_the_scheduler_allocates_is_said_not_to_be_known(
-    tmp_path: Path, open_page: Open
-) -> None:
+def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_page: Open) -> None:
     shapes = (Shape.parse("cpu=4,vendor.example/dra=1"),)
     documents = cluster_document(source="one", shapes=shapes)
     node = ClusterNode("worker", allocatable={"cpu": 8000}, device_classes={"vendor.example/dra": "class"})

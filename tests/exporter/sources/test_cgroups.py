@@ -176,7 +176,7 @@ def test_huge_pages_of_the_containers_count_for_their_pod_on_v1(tmp_path: Path) 
     assert found.hugepages == {0: 2 << 20, 1: 4 << 20}
 
 
-def test_a_pod_that_vanishes_is_left_out_and_one_that_comes_is_found(tmp_path: Path) -> None:
+def test_vanished_pod_is_skipped_and_new_pod_is_found(tmp_path: Path) -> None:
     path = v2(tmp_path, f"kubepods/pod{UID}")
     reader = CgroupReader(tmp_path)
     assert list(reader.read(ANY)) == [UID]

@@ -85,7 +85,7 @@ def test_a_bad_cpu_list_in_the_state_is_rejected(tmp_path: Path) -> None:
     assert "'0-' is not a CPU list" in str(rejection(tmp_path, "cpu_manager_state"))
 
 
-def test_a_file_that_changed_is_read_again_and_an_unchanged_one_gives_the_same(tmp_path: Path) -> None:
+def test_only_changed_files_are_read_again(tmp_path: Path) -> None:
     file = tmp_path / "cpu_manager_state"
     file.write_bytes((SAMPLE / file.name).read_bytes())
     files = StateFiles(tmp_path)

@@ -104,7 +104,7 @@ def test_an_l3_cache_counts_as_uncore_cache_as_for_the_kubelet(
     assert {cache.id: cpuset.format(cache.cpus) for cache in hardware.caches} == caches
 
 
-def test_a_core_with_an_offline_thread_sees_the_nodes_l3_as_uncore_cache(tmp_path: Path) -> None:
+def test_core_with_offline_thread_uses_the_nodes_l3_cache(tmp_path: Path) -> None:
     """cAdvisor multiplies the core's own threads with the node's cores and compares with the sharers."""
     tree = Tree(tmp_path, {0: "0-3"}, threads=2, offline="3", caches={0: "0-2"}).write()
     hardware, _ = read(tree)
@@ -186,7 +186,7 @@ def test_junk_behind_a_cpu_list_does_no_harm(tmp_path: Path, name: str, junk: st
     assert hardware.offline == ((0, 0b1000),)
 
 
-def test_a_list_that_is_only_nul_is_empty_and_of_online_cpus_a_problem(tmp_path: Path) -> None:
+def test_nul_list_is_empty_and_a_problem_for_online_cpus(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-1"}).write()
     tree.put(f"{CPU}/isolated", "\0")
     assert read(tree)[1] == []

@@ -7,7 +7,7 @@ from numazones_apiserver.ports import listening_socket
 from numazones_simulator.addresses import free_address
 
 
-def test_an_address_is_free_and_its_port_is_none_that_an_outgoing_connection_gets(tmp_path: Path) -> None:
+def test_address_is_free_and_its_port_outside_the_ephemeral_range(tmp_path: Path) -> None:
     local_ports = tmp_path / "ip_local_port_range"
     local_ports.write_text("10050\t60999\n")
     host, _, port = free_address(local_ports).partition(":")

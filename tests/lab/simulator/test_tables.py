@@ -35,6 +35,6 @@ def test_a_table_without_rows_is_empty() -> None:
     assert tables.render({**TABLE, "rows": []}) == ""
 
 
-def test_a_narrow_terminal_gets_all_columns_as_long_as_smaller_gaps_make_room() -> None:
+def test_narrow_terminal_gets_all_columns_with_smaller_gaps() -> None:
     assert tables.render(TABLE, columns=28).splitlines()[0] == "NAME         READY  NOTE"
     assert tables.render(TABLE, columns=20).splitlines()[0] == "NAME         READY"

@@ -221,7 +221,7 @@ def test_unreadable_request_is_an_error_and_empty_one_gets_nothing() -> None:
     assert idle.node.holds("p")
 
 
-def test_scores_tell_how_empty_or_full_the_node_or_its_numa_nodes_would_be() -> None:
+def test_scores_measure_how_full_node_or_numa_nodes_would_be() -> None:
     most = Scheduler.from_args(
         {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
     )
@@ -267,7 +267,7 @@ def test_where_the_scheduler_would_crash_there_is_no_verdict() -> None:
     assert admit(node(ids=(0, 4)), pod(policy="SingleNUMANode", exclusive="Preferred", cpu="1")).admitted
 
 
-def test_many_nodes_are_decided_on_as_one_by_one_and_equal_ones_once() -> None:
+def test_many_nodes_get_single_decisions_and_equal_nodes_share_one() -> None:
     used = admit(node(), pod("a", policy="SingleNUMANode", cpu="6")).node
     nodes = [node(name="x"), used, node(name="y"), node(policy="BestEffort")]
     asked = pod(policy="SingleNUMANode", cpu="6", memory="1Gi")
@@ -330,7 +330,7 @@ def test_devices_that_are_not_there_are_named(
     assert admit(node(gpus=gpus), pod(policy=policy, qos="LS", cpu="1", **asked)).message == message
 
 
-def test_a_part_of_a_gpu_is_taken_by_memory_and_several_pods_share_it() -> None:
+def test_pods_share_a_gpu_by_memory() -> None:
     one = node(gpus=[0])
     for uid in ("a", "b"):
         admission = admit(one, pod(uid, qos="LS", cpu="1", gpu_memory="8Gi"))
@@ -417,7 +417,7 @@ def test_several_shared_gpus_are_asked_for_by_number() -> None:
     assert "invalid resource device requests" in admit(node(gpus=[0, 1]), pod(cpu="1", **odd)).message
 
 
-def test_more_numa_nodes_than_the_order_of_spreading_is_modelled_for_are_said() -> None:
+def test_too_many_numa_nodes_for_the_modelled_spreading_are_reported() -> None:
     wide = node(13, cores=1, threads=1)
     assert admit(wide, pod(policy="SingleNUMANode", qos="LS", cpu="1")).admitted
     with pytest.raises(UnmodelledFeature, match="order of more than 12 NUMA nodes"):

@@ -60,7 +60,7 @@ def test_too_few_cpus_are_rejected() -> None:
         take(machine(), 3, used="0-13")
 
 
-def test_a_preferred_odd_number_over_two_sockets_gives_one_too_many_as_released() -> None:
+def test_preferred_odd_number_over_two_sockets_gives_one_too_many() -> None:
     sockets = machine(3, 4, 2, sockets=3)
     assert cpuset.parse(take(sockets, 13, used="4,8")).bit_count() == 14
 

@@ -41,7 +41,7 @@ def test_gpu_and_cpu_are_aligned_with_a_policy_and_not_without() -> None:
     assert [minor for minor, _ in apart.devices["gpu"]] == [0]
 
 
-def test_a_restricted_pod_does_not_span_the_node_of_a_single_numa_node_pod() -> None:
+def test_restricted_pod_does_not_span_zones_of_single_numa_pod() -> None:
     first = pod("a", policy="SingleNUMANode", cpu="2")
     assert not decide(pod("b", policy="Restricted", cpu="10"), first).admitted
 

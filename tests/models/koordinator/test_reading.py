@@ -177,7 +177,7 @@ def test_a_node_is_read_with_its_pods_but_those_that_have_ended() -> None:
     assert cpuset.format(read.books.numa_exclusive) == "0-1"  # the younger pod's policy counts
 
 
-def test_running_pods_may_hold_the_same_cpus_and_cpus_that_are_not_there() -> None:
+def test_running_pods_may_hold_shared_or_missing_cpus() -> None:
     shared = node().bind(running("a", "0-1")).bind(running("b", "1-2")).bind(running("c", "99"))
     assert cpuset.format(shared.used_cpus) == "0-2,99"
     assert cpuset.format(shared.remove("a").used_cpus) == "1-2,99"
@@ -261,7 +261,7 @@ KEYS = [
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), json_texts), st.dictionaries(st.sampled_from(KEYS), json_texts))
-def test_any_annotation_is_answered_by_a_decision_or_an_error_of_the_library(
+def test_any_annotation_gives_a_decision_or_a_library_error(
     of_node: dict[str, str], of_pod: dict[str, str]
 ) -> None:
     try:
@@ -333,5 +333,5 @@ def test_a_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
 @pytest.mark.parametrize(
     "written", ["-1", "{", '{"cpuset":"x"}', '{"numaNodeResources":[{"node":"0"}]}', "[" * 10_000]
 )
-def test_of_a_status_that_cannot_be_read_the_outcome_tells_the_verdict_alone(written: str) -> None:
+def test_unreadable_status_leaves_only_the_verdict(written: str) -> None:
     assert written_outcome("Admitted", {RESOURCE_STATUS: written}) == "Admitted"

@@ -59,7 +59,7 @@ def test_exclusivity_keeps_pods_of_one_numa_node_and_spanning_ones_apart(
     assert exclusivity(word, states).violated_by(numas) is violated
 
 
-def test_the_same_set_preferred_by_all_wins_by_size_then_score_then_lower_ids() -> None:
+def test_common_preferred_sets_rank_by_size_score_and_ids() -> None:
     cpu = [likes(0b01, 10), likes(0b10, 20), likes(0b11, 99)]
     memory = [likes(0b01, 10), likes(0b10, 20), likes(0b11, 99)]
     assert merge([{"cpu": cpu, "memory": memory}, None], "Restricted") == likes(0b10, 40)
@@ -93,7 +93,7 @@ def test_what_does_not_align_is_told_in_the_scheduler_s_words(policy: str, separ
     )
 
 
-def test_without_a_preferred_set_best_effort_depends_on_the_order_of_the_walk() -> None:
+def test_best_effort_without_preferred_set_depends_on_walk_order() -> None:
     """Both NUMA nodes are shared; node 1 scores higher, but {0,1} with {0} comes late and is unsatisfied."""
     hints = [likes(0b01, 10), likes(0b10, 20), takes(0b11, 15)]
     exclusive = exclusivity("Required", (SH, SH))
@@ -125,7 +125,7 @@ def test_the_scheduler_crashes_on_words_and_ids_it_does_not_know() -> None:
     assert spared.best([{"cpu": [likes(1 << 5)]}]) == likes(1 << 5)
 
 
-def test_devices_on_numa_nodes_that_the_node_does_not_list_count_for_nothing() -> None:
+def test_devices_on_unlisted_numa_nodes_do_not_count() -> None:
     assert merge([None, {"gpu": [likes(0b110, 500)]}], "BestEffort") == takes(0b11)
     assert merge([None, {"gpu": [likes(0b110, 500)]}], "Restricted") == Hint(0b10, True, 0, unsatisfied=True)
 

@@ -52,7 +52,7 @@ def test_others_are_told_that_their_shared_cpus_shrank() -> None:
     assert any("default/a/c moves from CPUs" in line for line in explain(second).lines())
 
 
-def test_a_container_that_does_not_fit_is_rejected_with_the_pool_and_the_amounts() -> None:
+def test_container_that_does_not_fit_is_rejected_with_the_amounts() -> None:
     admission = admit(node(), guaranteed("big", "16"))
     assert not admission.admitted
     assert admission.reason == CREATE_CONTAINER_ERROR

@@ -112,7 +112,7 @@ def test_a_cold_start_without_further_nodes_ends_where_it_is() -> None:
     assert outcome.node.grants["a"].zone == plain.grants["a"].zone
 
 
-def test_a_configuration_that_does_not_fit_is_rejected_and_the_old_one_applied_again() -> None:
+def test_invalid_configuration_is_rejected_and_the_old_one_restored() -> None:
     full = create(node(), "g", ContainerSpec("a", "c", CGroup(4096, 400_000, 100_000, 128 * MIB))).node
     answer = reconfigure(full, configuration(prefer_isolated=False, available_cpu="cpuset:0-2"))
     assert answer.outcome.error is not None

@@ -107,7 +107,7 @@ def remove_all(node: Node) -> Node:
     return node
 
 
-def test_pods_created_in_the_same_second_are_read_in_the_order_that_was_followed() -> None:
+def test_pods_of_one_second_are_read_in_followed_order() -> None:
     setting = Setting()
     record = followed(setting, setting.bind("b", "3"), setting.bind("a")).record()
     with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):

@@ -79,7 +79,7 @@ def assert_decides_alike(node: Node, other: Node, one: Pod) -> None:
 
 
 @given(histories(), pods("next"), pods_of_several("following"), st.data())
-def test_a_node_is_read_from_its_record_as_it_was_and_decides_alike(
+def test_node_read_from_its_record_decides_the_same(
     history: tuple[Node, dict[str, Pod]], one: Pod, several_more: Pod, data: st.DataObject
 ) -> None:
     node, present = history
@@ -106,7 +106,7 @@ def test_a_node_is_read_from_its_record_as_it_was_and_decides_alike(
 
 
 @given(histories())
-def test_a_record_of_a_node_that_was_read_from_one_is_the_same(
+def test_record_survives_reading_and_writing(
     history: tuple[Node, dict[str, Pod]],
 ) -> None:
     node, present = history
@@ -190,7 +190,7 @@ def test_a_container_that_was_created_after_the_record_is_created_on_reading() -
     assert read(node, [two], record=record).state_key == node.state_key
 
 
-def test_containers_after_an_init_container_that_still_fails_are_not_created_on_reading() -> None:
+def test_containers_after_a_failing_init_container_are_not_created() -> None:
     large, small = guaranteed("large", "10"), guaranteed("small", "1")
     one = several("one", ("i", "6", False), a="1")
     node = Node.fresh(hardware(), configuration())
@@ -202,7 +202,7 @@ def test_containers_after_an_init_container_that_still_fails_are_not_created_on_
     assert set(found.grants) == {"uid-large/c"}
 
 
-def test_a_record_that_the_pools_contradict_is_passed_over_where_the_pods_explain_them() -> None:
+def test_record_that_contradicts_explained_pools_is_ignored() -> None:
     node, present = busy("a", "b")
     record = written(busy("b", "a")[0])
     with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
@@ -244,7 +244,7 @@ def test_record_has_containers_resources_and_failed_attempts() -> None:
     }
 
 
-def test_a_record_of_250_pods_of_one_container_has_at_most_40_000_bytes() -> None:
+def test_record_of_250_pods_has_at_most_40_000_bytes() -> None:
     machine = hardware(sockets=2, numas=4, cores=16, memory=64 * GIB)
     node = Node.fresh(machine, configuration())
     amounts = ["1500m", "1", "100m", "250m"]

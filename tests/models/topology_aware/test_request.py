@@ -209,7 +209,7 @@ def test_classes_and_interrupts_are_for_guaranteed_containers(
     assert rejection.value.code == code
 
 
-def test_a_container_without_exclusive_cpus_may_not_name_a_class_of_its_own() -> None:
+def test_container_without_exclusive_cpus_cannot_name_its_class() -> None:
     config = {"cpu_classes": ("fast",), "shared_cpu_class": "fast"}
     with pytest.raises(Rejection, match="without exclusive CPUs"):
         built(500, {"cpu-class/container.c": "fast"}, config=config)

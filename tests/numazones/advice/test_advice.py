@@ -215,7 +215,7 @@ def test_what_keeps_the_scheduler_away_is_named_with_its_cure(
     assert advise_on(too_large, worker) == ()
 
 
-def test_advice_on_reference_scenarios_is_admitted_once_it_is_followed_by_its_words() -> None:
+def test_following_advice_literally_gets_reference_pods_admitted() -> None:
     followed = followed_in(SAMPLE)
     assert min(followed[change] for change in (Change.REQUEST, Change.SETTING, Change.EVICTION)) > 5
 

@@ -61,7 +61,7 @@ def test_with_scope_pod_the_containers_count_together() -> None:
     scope=st.sampled_from(["container", "pod"]),
     whole=st.booleans(),
 )
-def test_whatever_is_proposed_is_admitted_on_one_numa_node_of_the_empty_node(
+def test_proposals_are_admitted_on_one_numa_node_when_empty(
     cpus: int, memory: int, policy: str, scope: str, *, whole: bool
 ) -> None:
     node = building.node(policy=policy, scope=scope, cpu_options=WHOLE_CORES if whole else {})
@@ -110,7 +110,7 @@ def test_a_zone_that_no_shape_can_use_is_stranded() -> None:
     assert list(stranded_zones(without_pods(node), [small, large])) == []
 
 
-def test_a_zone_without_memory_is_used_beside_another_so_it_is_not_stranded() -> None:
+def test_zone_without_memory_is_not_stranded_next_to_another() -> None:
     whole = building.machine()
     machine = Machine(whole.cpus, (whole.numa_nodes[0], whole.numa_nodes[1]._replace(memory=0)))
     shape = Shape.parse("cpu=2,memory=2Gi")

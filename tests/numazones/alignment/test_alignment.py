@@ -107,7 +107,7 @@ def test_cpus_that_an_init_container_left_on_record_do_not_count() -> None:
     assert not found.aligned
 
 
-def test_a_pod_of_which_only_the_whole_is_known_is_judged_as_a_whole() -> None:
+def test_pod_with_only_totals_known_is_judged_by_them() -> None:
     """As another placement model than the kubelet tells it."""
     occupancy = Occupancy("model", "", MACHINE.cpus, (), (holder(ON_BOTH),))
     for started in (None, {"uid": frozenset({"main"})}):

@@ -113,7 +113,7 @@ def test_zones_are_numbered_without_gaps_and_keep_their_ids(ids: tuple[int, ...]
     assert costs == [[f"node-{number}" for number in range(len(shown))]] * len(shown)
 
 
-def test_a_pod_over_more_zones_than_a_kubelet_takes_by_default_gets_a_score() -> None:
+def test_pod_over_more_than_eight_zones_gets_a_score() -> None:
     ids = tuple(range(9))
     read(from_zones(zone(numa, *ids) for numa in ids).to_api(), {"cpu": 72 * NANOS})
 

@@ -193,7 +193,7 @@ def test_a_node_says_why_its_state_is_unknown() -> None:
     assert ClusterNode("worker-1").with_placement(stale).unknown == stale
 
 
-def test_a_node_tells_its_kubelet_about_all_pods_but_the_one_that_comes() -> None:
+def test_kubelet_knows_all_pods_of_a_node_except_the_newcomer() -> None:
     ended = {"name": "c", "state": {"terminated": {"exitCode": 0}}}
     running = {"name": "c", "state": {"running": {}}}
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -158,7 +158,7 @@ def test_a_term_of_node_affinity_selects(
     assert affinity(term).selects("worker-1", labels) is expected
 
 
-def test_one_of_the_terms_of_node_affinity_suffices_and_the_selector_holds_besides() -> None:
+def test_one_affinity_term_suffices_if_the_selector_matches() -> None:
     both = affinity(expression("zone", "In", "a"), expression("zone", "In", "b"))
     assert both.selects("n", {"zone": "b"})
     assert not both.selects("n", {"zone": "c"})
@@ -190,7 +190,7 @@ def test_resource_reasons_are_all_given(
     assert scheduling.resource_obstacles(requests, node) == expected
 
 
-def test_what_is_lacking_is_told_with_what_is_asked_and_what_is_free() -> None:
+def test_shortage_names_requested_and_free_amounts() -> None:
     node = worker(
         allocatable={"cpu": 8000, "memory": 8 << 30},
         requested={"cpu": 6100, "memory": 9 << 30},

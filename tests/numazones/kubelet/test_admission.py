@@ -18,7 +18,7 @@ from tests.numazones.kubelet.days import days, play
 
 @settings(max_examples=examples(150))
 @given(days())
-def test_no_cpu_or_device_is_in_two_pods_nor_in_the_shared_set(day: tuple[Node, list[Pod]]) -> None:
+def test_cpus_and_devices_belong_to_one_pod_only(day: tuple[Node, list[Pod]]) -> None:
     _, after = play(*day)
     pods_cpus = [
         cpuset.of(cpu for cpus in held.values() for cpu in cpuset.ids(cpus)) | after.cpus.pods.get(uid, 0)

@@ -136,7 +136,7 @@ def filled(*taken: tuple[str, tuple[int, ...]], **config: Any) -> Node:
     return Node.restore(kubelet, cpu_assignments={uid: {"c": cpuset.of(cpus)} for uid, cpus in taken})
 
 
-def test_amounts_say_how_much_is_free_on_each_numa_node_and_not_which_cpus() -> None:
+def test_amounts_count_free_resources_by_numa_node_without_cpu_ids() -> None:
     # CPUs 0-3 and 8-11 are of NUMA node 0, 4-7 and 12-15 of NUMA node 1.
     assert amounts_of(filled(("a", (1, 2)))) == amounts_of(filled(("b", (3,)), ("c", (9,))))
     assert amounts_of(filled(("a", (1, 2)))) != amounts_of(filled(("a", (1, 4))))

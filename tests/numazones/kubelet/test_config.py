@@ -176,7 +176,7 @@ def test_rejections_are_in_the_kubelets_words(fields: dict[str, object], message
     assert str(rejected.value) == message
 
 
-def test_the_configuration_is_checked_before_the_machine_and_the_managers_in_their_order() -> None:
+def test_configuration_is_checked_before_machine_and_managers() -> None:
     def rejection(**fields: object) -> str:
         with pytest.raises(InvalidConfiguration) as rejected:
             KubeletManagers.start(configuration(**fields), machine(), {})  # type: ignore[arg-type]

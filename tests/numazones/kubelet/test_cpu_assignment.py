@@ -148,9 +148,7 @@ def test_exactly_the_number_wanted_is_taken_from_what_is_free(
 
 @settings(max_examples=examples(200))
 @given(machines(), st.data())
-def test_distribution_uses_no_more_numa_nodes_than_packing_needs_on_an_empty_machine(
-    hardware: Machine, data: st.DataObject
-) -> None:
+def test_distribution_uses_as_few_numa_nodes_as_packing(hardware: Machine, data: st.DataObject) -> None:
     topology = CPUTopology(hardware)
     count = data.draw(st.integers(1, len(hardware.cpus)))
     cpus = take(topology, DISTRIBUTED, hardware.all_cpus, count)

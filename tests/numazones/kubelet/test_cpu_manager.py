@@ -145,7 +145,7 @@ def test_cpus_recorded_already_lead_to_the_same_hints() -> None:
         ({"d": 2}, (0b01, 0b10)),  # nobody who has any is asked about
     ],
 )
-def test_a_pod_as_a_whole_is_led_to_what_its_containers_hold_already(
+def test_pod_level_hints_follow_cpus_its_containers_hold(
     requests: dict[str, int], preferred: tuple[int, ...]
 ) -> None:
     held = CPUState(cpuset.parse("0,3-8,11-15"), {"u": {"a": cpuset.parse("1,9"), "b": cpuset.parse("2,10")}})
@@ -200,7 +200,7 @@ def test_caches_are_kept_together_if_asked_for() -> None:
         assert cpuset.format(admission.containers["c"].cpus) == given
 
 
-def test_align_by_socket_prefers_every_set_of_numa_nodes_on_few_enough_sockets() -> None:
+def test_align_by_socket_prefers_sets_on_few_enough_sockets() -> None:
     four = machine(4, cores=2, sockets=2)
     config = configuration("restricted", cpu_options={"align-by-socket": "true"})
     cpus = CPUManager.start(config, CPUTopology(four))
@@ -231,7 +231,7 @@ def test_full_cores_only_rejects_parts_of_cores(request_: int, message: str) -> 
     assert (admission.reason, admission.message) == ("SMTAlignmentError", message)
 
 
-def test_init_containers_leave_their_cpus_to_the_next_ones_but_keep_them_on_record() -> None:
+def test_init_containers_pass_on_their_cpus_but_stay_recorded() -> None:
     start = node(TWO, policy="none", memory="None")
     asked = pod(
         "u", container("app", 2), init=(container("first", 4), sidecar("side", 2), container("second", 2))
@@ -278,7 +278,7 @@ def test_exclusive_cpus_leave_the_shared_set_and_return_with_their_pod() -> None
     assert books.release("nobody") is books
 
 
-def test_the_cpus_of_a_pod_as_a_whole_return_with_its_last_container() -> None:
+def test_pod_level_cpus_return_with_the_last_container() -> None:
     whole = OTHER.assign_pod("p", FIRST | SECOND)
     assert whole == CPUState(
         OTHER.default & ~(FIRST | SECOND),
@@ -291,7 +291,7 @@ def test_the_cpus_of_a_pod_as_a_whole_return_with_its_last_container() -> None:
     assert whole.release("p") is whole  # nothing was divided, so nothing ends
 
 
-def test_who_has_cpus_exclusively_is_told_of_containers_and_pods_as_a_whole() -> None:
+def test_exclusive_cpu_holders_include_containers_and_whole_pods() -> None:
     books = OTHER.assign("p", "a", FIRST).assign("p", "b", SECOND)
     assert books.exclusive_cpus_by_pod() == {
         "other": cpuset.parse("7"),
@@ -300,7 +300,7 @@ def test_who_has_cpus_exclusively_is_told_of_containers_and_pods_as_a_whole() ->
     }
 
 
-def test_what_is_allocatable_is_all_but_the_reserved_and_counted_by_numa_nodes() -> None:
+def test_allocatable_cpus_exclude_reserved_ones() -> None:
     found = manager(reserved="0,4")
     assert found.allocatable() == ALL & ~cpuset.parse("0,4")
     counts = [found.capacity(mask) for mask in (0b01, 0b10, 0b11)]

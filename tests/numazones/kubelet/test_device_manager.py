@@ -128,7 +128,7 @@ def test_init_containers_leave_their_devices_sidecars_keep_them() -> None:
         ),
     ],
 )
-def test_a_plugin_may_prefer_among_what_is_aligned_or_else_among_what_is_left(
+def test_plugin_preference_applies_to_aligned_devices_then_the_rest(
     count: int, asked: tuple[tuple[str, ...], tuple[str, ...], int] | None, given: tuple[str, ...]
 ) -> None:
     calls: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []

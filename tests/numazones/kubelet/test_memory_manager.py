@@ -46,7 +46,7 @@ def test_hugepages_and_reservations_are_taken_out_of_regular_memory() -> None:
     }
 
 
-def test_reserving_more_than_a_numa_node_has_wraps_around_as_in_the_kubelet() -> None:
+def test_excessive_memory_reservation_wraps_around_as_in_the_kubelet() -> None:
     small = machine(2, memory=GI // 2)
     assert MemoryManager.start(configuration(), small).allocatable["memory"] == (2**64 - GI // 2, GI // 2)
 
@@ -331,7 +331,7 @@ def test_best_effort_may_store_a_narrow_affinity_which_memory_widens() -> None:
     assert given.memory == (Block(0b11, "memory", 20 * GI),)
 
 
-def test_a_container_that_holds_memory_already_is_led_to_it_or_has_no_say() -> None:
+def test_container_that_holds_memory_gets_its_hint_or_none() -> None:
     """As a kubelet asks again for a pod that it admitted before a restart."""
     manager = memory_node().kubelet.memory
     state = MemoryState(

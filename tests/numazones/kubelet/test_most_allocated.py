@@ -150,7 +150,7 @@ def test_hugepages_do_not_count() -> None:
         ([(0, 3, "1Mi"), (2, 1, "9Gi"), (1, SHARES, "6Gi")], 0),
     ],
 )
-def test_numa_nodes_are_compared_in_one_pass_though_each_may_beat_the_next(
+def test_numa_nodes_are_compared_in_one_pass_despite_cycles(
     loads: list[tuple[int, str | int, str]], numa: int
 ) -> None:
     """Two of three disagree in CPUs and memory, twice; in the third pair both are on the side of one."""

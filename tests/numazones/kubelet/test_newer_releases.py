@@ -214,7 +214,7 @@ def test_a_full_node_rejects_them_before_1_38() -> None:
 
 
 @pytest.mark.parametrize(("version", "times"), [("1.36", 2), ("1.38", 1)])
-def test_memory_of_a_pod_served_as_a_whole_is_charged_once_since_1_38(version: str, times: int) -> None:
+def test_pod_level_memory_is_charged_once_since_1_38(version: str, times: int) -> None:
     gates = {"PodLevelResourceManagers": True}
     start = node(machine(2), policy="best-effort", scope="pod", gates=gates, version=version)
     web = whole_pod("web", 2, 1, 1)

@@ -162,7 +162,7 @@ def test_plugins_may_announce_other_devices_later() -> None:
     assert admit(state, pod("v", container("c", vendor_gpu="1"))).admitted
 
 
-def test_nodes_in_equal_states_have_equal_keys_whatever_pods_and_devices_are_called() -> None:
+def test_node_keys_ignore_names_of_pods_and_devices() -> None:
     one = admit(node(HARDWARE, devices=DEVICES), pod("a", container("c", 2, vendor_gpu="1"))).node
     renamed = {"vendor/gpu": (Device("uuid-7", (0,)), Device("uuid-8", (1,)))}
     other = admit(node(HARDWARE, devices=renamed), pod("b", container("x", 2, vendor_gpu="1"))).node

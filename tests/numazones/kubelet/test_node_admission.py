@@ -104,7 +104,7 @@ def test_requests_are_weighed_against_what_is_left(
     assert (verdict(found), found.sentence) == (expected, sentence)
 
 
-def test_a_pod_that_asks_for_nothing_fits_on_a_node_that_gave_too_much() -> None:
+def test_empty_pod_fits_on_an_overcommitted_node() -> None:
     assert admit_to_node(info(pod("other", {"cpu": "50"})), pod("new")).admitted
 
 
@@ -118,7 +118,7 @@ def test_pod_slots_come_first() -> None:
     assert admit_to_node(replace(full, pod_slots=4), pod("new")).admitted
 
 
-def test_a_decision_says_what_the_managers_said_and_what_the_node_is_like_afterwards() -> None:
+def test_decision_has_the_managers_hints_and_the_nodes_new_state() -> None:
     start = pinning()
     admitted = admit_to_node(start, guaranteed("fits", 4))
     assert (admitted.admitted, verdict(admitted), admitted.message, admitted.sentence) == (True, "", "", "")

@@ -114,7 +114,7 @@ def test_init_containers_come_first_and_sidecars_are_told_apart() -> None:
     ]
 
 
-def test_the_pods_total_is_its_start_up_peak_or_what_runs_for_long() -> None:
+def test_pod_total_is_the_larger_of_startup_and_running() -> None:
     def one(name: str, cpu: str, **more: Any) -> dict[str, Any]:
         amounts = {"cpu": cpu, "memory": "1Gi", "vendor/gpu": cpu}
         return asks(name, amounts, amounts, **more)
@@ -131,7 +131,7 @@ def test_the_pods_total_is_its_start_up_peak_or_what_runs_for_long() -> None:
     assert peak.reading().total.cpus == 5
 
 
-def test_memory_types_that_only_init_containers_ask_for_are_left_out_of_the_total() -> None:
+def test_memory_types_of_only_init_containers_are_not_in_total() -> None:
     read = pod(
         equal("a", cpu="1", memory="1Gi"),
         init=(equal("i", cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"}),),

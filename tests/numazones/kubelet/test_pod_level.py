@@ -131,9 +131,7 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         ),
     ],
 )
-def test_what_a_pod_as_a_whole_lacks_where_nothing_has_to_be_aligned(
-    amounts: dict[str, str], sentence: str
-) -> None:
+def test_pod_level_shortage_is_reported_without_alignment(amounts: dict[str, str], sentence: str) -> None:
     rejected = admit(managed(policy="best-effort"), whole(container("own", 2), sharing("rest"), **amounts))
     assert rejected.reason == "UnexpectedAdmissionError"
     assert explain(rejected).shortfall == sentence
@@ -216,7 +214,7 @@ def test_memory_without_plain_number_is_ignored_for_pods_only() -> None:
     assert "not a plain whole number of bytes" in explain(rejected).shortfall
 
 
-def test_admitted_again_after_a_restart_such_a_pod_is_rejected_where_containers_share() -> None:
+def test_restart_rejects_pod_level_pod_with_sharing_containers() -> None:
     """As the kubelet does: recorded shares do not equal what the containers ask for by themselves."""
     admission = admit(managed(), whole(container("own", 2), sharing("rest")))
     assert not admit(admission.node, admission.pod).admitted

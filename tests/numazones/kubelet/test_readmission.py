@@ -186,7 +186,7 @@ def test_pod_is_stopped_if_its_init_containers_memory_is_taken() -> None:
     assert said.rejected[0].reason == "TopologyAffinityError"
 
 
-def test_what_an_init_container_gets_again_is_missing_for_pods_that_come_after_it() -> None:
+def test_readmitted_init_container_takes_cpus_from_later_pods() -> None:
     """With the state file removed: while both came one by one, the first had given it back."""
     initial = building.container("init", 1, "12Gi")
     hardware = building.machine(1)

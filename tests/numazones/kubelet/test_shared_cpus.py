@@ -66,7 +66,7 @@ def test_it_is_said_who_shares_what_and_what_ends_it(
     assert said(groups) == f"{' '.join(names)} {last} hold {cpus}: delete {delete} {until}"
 
 
-def test_it_is_said_what_follows_where_the_kubelet_takes_a_held_cpu_for_free() -> None:
+def test_consequences_are_explained_when_a_held_cpu_counts_as_free() -> None:
     assert said(found("0,4", a="4")) == (
         "default/a holds CPU 4, and the kubelet takes CPU 4 for free, as happens when one of two pods that "
         "share CPUs ends: delete default/a when it can be spared; until then other containers run there, "
@@ -96,7 +96,7 @@ def shared(node: Node) -> tuple[SharedCPUs, ...]:
     steps=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=4, max_size=14),
     policy=st.sampled_from(["none", "best-effort", "single-numa-node"]),
 )
-def test_law_on_machines_of_unlike_cores_the_advice_ends_what_it_is_given_for(
+def test_law_advice_cures_its_cause_on_machines_with_unequal_cores(
     cores: int, offline: frozenset[int], steps: list[tuple[int, int]], policy: str
 ) -> None:
     """Without the younger of the pods the CPUs are one pod's, without all of them they are nobody's."""
@@ -123,7 +123,7 @@ def test_law_on_machines_of_unlike_cores_the_advice_ends_what_it_is_given_for(
             ).holds(uid)
 
 
-def test_the_kubelet_gives_a_thread_out_twice_where_a_single_one_is_offline() -> None:
+def test_kubelet_assigns_a_thread_twice_if_one_is_offline() -> None:
     node = building.node(building.machine(2, cores=4, offline=frozenset({15})))
     for number, cpu in enumerate((1, 2, 1, 3)):
         node = admit(node, building.pod(f"p{number}", building.container("c", cpu, "64Mi"))).node

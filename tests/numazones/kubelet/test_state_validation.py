@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Node, Machine, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_refused_file_is_named_in_the_kubelets_words_and_its_removal_cures(
+def test_rejected_file_is_named_and_its_removal_is_the_cure(
     case: tuple[Node, Machine, dict[str, Any], str, str],
 ) -> None:
     before, machine, config, message, file = case
@@ -110,7 +110,7 @@ def test_a_kubelet_that_nothing_changed_for_takes_its_files() -> None:
     assert refusals_of_files(node.kubelet, *files(node)) == ()
 
 
-def test_a_cpu_both_held_and_shared_is_refused_until_its_pod_is_deleted() -> None:
+def test_cpu_both_held_and_shared_is_rejected_until_pod_deletion() -> None:
     node = busy()
     held = node.cpus.held_by("a")
     crashed = replace(node, cpus=node.cpus._replace(default=node.cpus.default | held & -held))

@@ -170,7 +170,7 @@ ALPHA = {"TopologyManagerPolicyAlphaOptions": False, "CPUManagerPolicyAlphaOptio
         ),
     ],
 )
-def test_kubelets_that_would_not_start_say_so_in_the_words_of_their_release(
+def test_kubelet_that_cannot_start_gives_its_releases_message(
     version: str, changes: dict[str, Any], rejection: str
 ) -> None:
     with pytest.raises(InvalidConfiguration, match=rejection):

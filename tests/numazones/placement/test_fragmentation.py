@@ -102,7 +102,7 @@ def test_fragmentation_counts_what_further_pods_of_the_shape_use(
     assert fragmentation.fragmentation(state, Shape.parse(shape)) == expected
 
 
-def test_the_share_is_that_of_the_free_cpus_nobody_of_the_shape_can_use() -> None:
+def test_fragmentation_is_the_share_of_free_cpus_unusable_by_shape() -> None:
     assert Fragmentation(free=30, usable=16, fitting=1).share == pytest.approx(14 / 30)
     assert Fragmentation().share == 0
     parts = [Fragmentation(30, 16, 1), Fragmentation(10, 0, 0)]

@@ -162,7 +162,7 @@ def test_pods_that_another_model_tells_apart_are_of_different_kinds() -> None:
     assert PodKind.of(pod("d", "4", annotations={"example.com/note": "x"})) == plain
 
 
-def test_no_pod_is_moved_on_nodes_of_other_models_and_the_rule_says_why() -> None:
+def test_pods_on_nodes_of_other_models_are_never_moved() -> None:
     running = replace(pod("a", "2"), node="koordinator", phase="Running")
     node = mixed()[1].with_pod(running)
     found = why_not(running, Situation(Cluster({node.name: node}), EvictionContext(now=NOW)), Policy())

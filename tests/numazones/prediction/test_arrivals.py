@@ -77,7 +77,7 @@ def test_pod_is_not_admitted_if_coming_first_would_displace_another() -> None:
     assert Arrivals.of(with_running(node(), LARGE), []).admits(kind(SMALL))
 
 
-def test_one_that_fits_beside_another_alone_is_not_admitted_while_that_may_go_elsewhere() -> None:
+def test_arrival_dependent_on_an_unbound_pod_is_not_admitted() -> None:
     after = with_held(node(), [HOLDER])
     assert after is not None
     assert ask(kind(PAIR), after).placement_admits

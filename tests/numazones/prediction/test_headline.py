@@ -160,7 +160,7 @@ def _pod(*, resource: str = "", **spec: Any) -> ClusterPod:
     return pod("p", containers=[{"name": "main", "resources": {"requests": amounts, "limits": amounts}}])
 
 
-def test_where_the_answer_hangs_on_nodes_that_are_not_known_that_is_said_first() -> None:
+def test_dependence_on_unknown_nodes_is_said_first() -> None:
     said = predict(pod("p", cpu=10), nodes("full", "stale", "full"))
     assert said.verdict == "Unknown"
     assert said.sentence == STALE.message
@@ -188,7 +188,7 @@ def test_headline_and_advice_begin_with_the_same_node() -> None:
     assert next(nodes_looked_at(said, forecast)) == "roomy"
 
 
-def test_of_numa_nodes_that_have_half_of_it_each_none_counts_as_near() -> None:
+def test_numa_nodes_with_half_the_request_each_are_not_close() -> None:
     """CPUs on one NUMA node and devices on the other are of no use to a pod that needs both."""
     apart = node("apart").with_state(node_state(held=(0, 15), nics=2))
     near = node("near").with_state(node_state(held=(8, 8), nics=2))

@@ -132,7 +132,7 @@ def test_a_node_whose_state_is_unknown_never_counts_as_fitting() -> None:
     assert result.reasons[0].message == STALE.message
 
 
-def test_one_unknown_node_makes_a_rejection_by_all_others_unknown_but_not_an_admission() -> None:
+def test_unknown_node_makes_rejections_unknown_but_not_admissions() -> None:
     stale, full, empty = (
         worker("worker-1"),
         worker("worker-2", node_state(held=(14, 16))),
@@ -151,7 +151,7 @@ def test_nodes_that_the_scheduler_passes_over_are_not_asked() -> None:
     assert [(item.reason, item.count) for item in result.reasons] == [("node(s) were unschedulable", 2)]
 
 
-def test_what_the_chosen_node_lacks_is_told_before_that_the_others_are_not_chosen() -> None:
+def test_shortage_of_the_selected_node_comes_before_unselected_nodes() -> None:
     selected = {"kubernetes.io/hostname": "worker-1"}
     nodes = [worker(f"worker-{number}", node_state()) for number in range(2, 5)]
     chosen = worker("worker-1", node_state(), labels=selected)
@@ -200,7 +200,7 @@ def test_what_the_model_declines_is_unknown() -> None:
     assert "would crash" in result.reasons[0].message
 
 
-def test_pod_level_resources_are_predicted_with_the_gate_that_serves_them_as_a_whole() -> None:
+def test_pod_level_resources_are_predicted_with_their_feature_gate() -> None:
     gated = node_state(featureGates={"PodLevelResourceManagers": True}, topologyManagerScope="pod")
     amounts = {"cpu": "4", "memory": "1Gi"}
     result = predict(
@@ -285,7 +285,7 @@ def test_the_best_node_is_the_one_whose_hole_the_pod_fills() -> None:
     assert result.candidates[2].free_block == 16
 
 
-def test_a_node_that_binds_to_one_zone_is_preferred_to_one_that_spreads() -> None:
+def test_node_that_aligns_the_pod_is_preferred_over_spreading() -> None:
     spread = worker("spread", node_state(policy="best-effort", held=(12, 13)))
     tight = worker("tight", node_state(policy="best-effort", held=(10, 12)))
     result = predict(pod("p", cpu=4), [spread, tight])
@@ -420,7 +420,7 @@ POOLS = st.lists(
 
 
 @given(pools=POOLS, cpus=st.integers(1, 16))
-def test_the_counts_of_reasons_add_up_to_the_nodes_that_do_not_admit(
+def test_reason_counts_add_up_to_the_rejecting_nodes(
     pools: list[tuple[bool, bool, int, tuple[int, int] | None]], cpus: int
 ) -> None:
     taint = Taint("example.com/busy", "", "NoSchedule")
@@ -438,7 +438,7 @@ def test_the_counts_of_reasons_add_up_to_the_nodes_that_do_not_admit(
     assert sum(reason.count for reason in found.reasons) == len(nodes) - found.nodes.admissible
 
 
-def test_what_the_scheduler_lacks_is_told_with_amounts_for_the_node_that_comes_nearest() -> None:
+def test_scheduler_shortage_names_amounts_on_the_closest_node() -> None:
     nodes = [
         worker("worker-1", node_state(), requested={"cpu": 29000}),
         worker("worker-2", node_state(), requested={"cpu": 28100}),
@@ -589,7 +589,7 @@ def test_the_headline_says_of_its_node_what_that_node_says_alone(
     assert (first.sentence, first.held_by) == (alone.sentence, alone.held_by)
 
 
-def test_of_nodes_that_are_equally_near_the_named_one_is_described_and_no_other() -> None:
+def test_only_the_named_node_of_equally_close_ones_is_described() -> None:
     one = worker("a", named(node_state(held=(4, 8)), "a"))
     other = worker("b", named(node_state(held=(6, 6)), "b"))
     for nodes in ([one, other], [other, one]):

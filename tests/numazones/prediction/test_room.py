@@ -43,9 +43,7 @@ def counted(state: Node, shape: Shape) -> int:
 
 
 @given(days(), shapes)
-def test_where_amounts_tell_how_many_fit_admitting_one_by_one_says_the_same(
-    day: tuple[Node, list[object]], shape: Shape
-) -> None:
+def test_count_by_amounts_equals_admission_one_by_one(day: tuple[Node, list[object]], shape: Shape) -> None:
     _, state = play(*day)  # type: ignore[arg-type]
     asked = Shape(tuple(sorted({"memory": 1 << 20, **dict(shape.resources)}.items())))
     told = fitting_by_amounts(state, asked)
@@ -54,7 +52,7 @@ def test_where_amounts_tell_how_many_fit_admitting_one_by_one_says_the_same(
 
 
 @given(days(), shapes)
-def test_a_node_takes_as_many_pods_as_its_kubelet_admits_one_after_the_other(
+def test_node_room_is_what_its_kubelet_admits_one_by_one(
     day: tuple[Node, list[object]], shape: Shape
 ) -> None:
     _, state = play(*day)  # type: ignore[arg-type]
@@ -81,7 +79,7 @@ def test_amounts_tell_nothing_where_pods_may_lie_across_numa_nodes(policy: str) 
     assert fitting_by_amounts(placement.node, Shape.parse("cpu=1,memory=1Mi")) is None
 
 
-def test_of_devices_that_the_scheduler_allocates_it_is_not_known_how_many_pods_fit() -> None:
+def test_room_for_pods_with_scheduler_allocated_devices_is_unknown() -> None:
     gpu, counts = "gpu.example/large", FittingPods()
     shape, state = Shape.parse(f"cpu=1,memory=1Gi,{gpu}=1"), node(policy="single-numa-node")
     mapped = ClusterNode("n", allocatable=LARGE, device_classes={gpu: "gpus"}).with_state(state)

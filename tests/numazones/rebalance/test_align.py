@@ -167,7 +167,7 @@ def test_where_all_are_aligned_the_goal_is_reached(build: Any) -> None:
     assert outcome.reason == "there is nothing to do: the goal is reached"
 
 
-def test_a_node_that_is_not_known_for_certain_has_no_part_in_it(build: Any) -> None:
+def test_alignment_ignores_nodes_that_are_not_certain(build: Any) -> None:
     node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
     assert measure(Align(), build.situation([not_ready(node)]).cluster) == 0
 

@@ -31,7 +31,7 @@ def selected(**selector: Any) -> Beneficiaries:
         ({"schedulerName": "nobody"}, False),
     ],
 )
-def test_by_default_pods_below_priority_0_or_of_other_schedulers_do_not_count(
+def test_negative_priority_and_other_schedulers_do_not_count_by_default(
     spec: dict[str, Any], *, counts: bool
 ) -> None:
     assert (pod(**spec) in Beneficiaries.from_api(Goals().pending_pod_selector)) is counts

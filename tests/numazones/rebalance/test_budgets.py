@@ -158,7 +158,7 @@ def test_a_budget_selects_pods_of_its_own_namespace_only() -> None:
     assert not ours.selects(replace(pod(), namespace="bank"))
 
 
-def test_a_budget_whose_policy_is_left_out_is_read_as_the_api_server_does() -> None:
+def test_budget_without_policy_gets_the_api_servers_default() -> None:
     assert Budget.from_api(budget()).unhealthy_pod_eviction_policy == "IfHealthyBudget"
 
 

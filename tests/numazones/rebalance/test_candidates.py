@@ -58,7 +58,7 @@ def test_on_a_node_that_is_not_known_for_certain_all_pods_stay(build: Any) -> No
     assert candidates(build.situation([node]), Policy()) == ()
 
 
-def test_what_replaces_a_pod_is_made_when_it_is_asked_for_and_once(build: Any) -> None:
+def test_replacement_is_made_lazily_and_once(build: Any) -> None:
     asked: list[str] = []
 
     class Templates(dict[str, ClusterPod]):

@@ -68,7 +68,7 @@ def test_goals_are_titled_by_what_they_want() -> None:
     assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1", "align pods"]
 
 
-def test_a_goal_keeps_its_key_when_its_count_or_its_amounts_are_edited() -> None:
+def test_goal_keeps_its_key_when_count_or_amounts_change() -> None:
     def keys(count: int, cpu: str) -> list[str]:
         shape = {"name": "large", "resources": {"cpu": cpu}, "count": count}
         free = {"nodeName": "worker-1", "numaID": 1}

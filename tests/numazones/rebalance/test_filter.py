@@ -487,7 +487,7 @@ def test_a_pod_is_old_enough_at_the_age_that_is_asked_for() -> None:
         assert bool(objections(pod(started=started), protections, SURROUNDINGS)) is kept
 
 
-def test_what_protects_a_pod_by_default_is_told_by_what_it_shows_itself() -> None:
+def test_default_protection_names_the_pods_own_traits() -> None:
     assert protection(pod()) == ""
     assert protection(pod(deleting=True)) == "pod is terminating"
     assert (
@@ -496,7 +496,7 @@ def test_what_protects_a_pod_by_default_is_told_by_what_it_shows_itself() -> Non
     )
 
 
-def test_a_pod_that_cannot_be_read_is_evicted_as_gladly_as_a_guaranteed_one() -> None:
+def test_unreadable_pod_is_evicted_like_a_guaranteed_one() -> None:
     unread = replace(pod(), admission=None)
     assert [qos_rank(one) for one in (pod(guaranteed=False), pod(), unread)] == [1, 2, 2]
 

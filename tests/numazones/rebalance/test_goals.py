@@ -41,7 +41,7 @@ def test_a_node_that_is_not_known_for_certain_offers_nothing(
     assert goal.worth(blind) == goal.upper_bound(blind) == (0,)
 
 
-def test_every_node_may_help_a_pod_to_fit_and_one_alone_to_become_free(build: Any) -> None:
+def test_fitting_goal_concerns_every_node_and_vacating_only_its_own(build: Any) -> None:
     assert FitMore((shape(1),)).concerns("n7")
     assert Vacate("n1").concerns("n1")
     assert not Vacate("n1").concerns("n2")

@@ -58,7 +58,7 @@ LET_IN = (
 )
 
 
-def test_room_that_was_made_since_is_told_and_the_eviction_that_uses_it(build: Any) -> None:
+def test_newly_freed_room_is_named_with_the_eviction_needed(build: Any) -> None:
     node = without(spread(build, "best-effort", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
     found = explained(build.situation([node]))
     assert found is not None

@@ -336,7 +336,7 @@ def test_failed_move_is_barred_but_other_nodes_stay_open(
         assert "a plan that moved a pod of the same owner from n1 to there failed" in proof.reason
 
 
-def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(build: Any) -> None:
+def test_failed_move_within_a_node_is_not_retried_later(build: Any) -> None:
     node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
     goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     failed = {("p-rs", "n1", "n1"): build.now}
@@ -345,7 +345,7 @@ def test_a_failed_move_within_its_node_is_not_made_after_the_pending_pod_either(
 
 
 @pytest.mark.parametrize(("hours", "made"), [(23, False), (24, True)])
-def test_room_that_another_policys_plan_made_is_filled_after_a_day_and_no_sooner(
+def test_room_of_another_policys_plan_is_kept_for_a_day(
     build: Any,
     broken: Callable[..., Any],
     hours: int,
@@ -381,9 +381,7 @@ def test_a_plan_goes_elsewhere_than_to_where_another_policys_plan_made_room(
     assert outcome.undoes == {}
 
 
-def test_for_a_pod_that_waits_the_room_that_another_policys_plan_made_is_filled(
-    build: Any, broken: Callable[..., Any]
-) -> None:
+def test_waiting_pod_may_use_room_of_another_policys_plan(build: Any, broken: Callable[..., Any]) -> None:
     goal = pending_goals([replace(build.pod("big", 4), phase="Pending")])[0]
     situation = replace(
         build.situation(broken()), history=MoveHistory(emptied={"n2": FreedNode("other", build.now)})

@@ -134,7 +134,7 @@ def test_a_node_that_would_reject_the_replacement_disproves_a_free_choice(build:
     assert "TopologyAffinityError" in reason
 
 
-def test_a_pending_pod_must_be_taken_by_every_node_it_may_be_put_on(build: Any, two_ways: Any) -> None:
+def test_every_allowed_node_must_admit_the_pending_pod(build: Any, two_ways: Any) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     situation = build.situation(two_ways)
     (goal,) = pending_goals([big])
@@ -168,9 +168,7 @@ def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
     assert reason == "no node that the scheduler could choose is left for default/big"
 
 
-def test_a_pod_that_may_come_at_any_time_must_leave_every_replacement_its_place(
-    build: Any, two_ways: Any
-) -> None:
+def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, two_ways: Any) -> None:
     big = replace(build.pod("big", 4), phase="Pending")
     restless = replace(build.situation(two_ways), at_any_time=frozenset({"big"}))
     (goal,) = pending_goals([big])
@@ -245,7 +243,7 @@ def test_moves_that_a_disruption_budget_allows_one_by_one_are_counted_together(b
         assert proof.holds or proof.reason.startswith("pod default/q may not be moved: ")
 
 
-def test_a_policy_that_moves_pods_to_other_nodes_leaves_none_where_it_is(build: Any) -> None:
+def test_target_other_rejects_replacements_on_the_same_node(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1))
     situation = build.situation([first])
     stay = Plan((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)

@@ -162,7 +162,7 @@ def test_a_view_counts_on_from_what_changed(broken: Situation) -> None:
     assert freed["n2"] is states["n2"]
 
 
-def test_views_in_the_same_state_are_told_from_others_however_they_came_about(broken: Situation) -> None:
+def test_view_keys_depend_only_on_state(broken: Situation) -> None:
     goal = shape(4)
     sought = search(broken, goal)
     start = SearchState(sought.states, {}, (0,))
@@ -181,7 +181,7 @@ def test_views_in_the_same_state_are_told_from_others_however_they_came_about(br
 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 10_000))
-def test_what_is_found_reaches_the_number_whether_the_search_is_confined_or_not(
+def test_steps_found_reach_the_target_in_confined_searches_too(
     build: Any, random_cluster: Callable[[random.Random], list[ClusterNode]], seed: int
 ) -> None:
     situation = build.situation(random_cluster(random.Random(seed)))
@@ -205,7 +205,7 @@ def test_what_is_found_reaches_the_number_whether_the_search_is_confined_or_not(
         assert len(whole.steps) <= len(confined.steps)
 
 
-def test_a_search_goes_on_with_the_states_of_nodes_that_are_the_same(broken: Situation, build: Any) -> None:
+def test_search_reuses_states_of_unchanged_nodes(broken: Situation, build: Any) -> None:
     earlier = search(broken, shape(4))
     earlier.find(earlier.total + 1, allowance(broken), at_most=5)
     changed = broken.cluster.with_node(build.put(build.node("n1"), build.pod("a", 3)))

@@ -58,7 +58,7 @@ def test_pod_moves_within_its_node_if_its_replacement_fits_better(build: Builder
     assert (move.pod.name, move.node, move.after_pending) == ("lying", "n", False)
 
 
-def test_a_pod_whose_replacement_fits_beside_the_waiting_one_comes_back_after_it(build: Builders) -> None:
+def test_pod_returns_if_its_replacement_fits_with_the_waiting_pod(build: Builders) -> None:
     node = build.put(build.node("n"), build.pod("small", 2), build.pod("other", 2), build.pod("third", 2))
     node = evict(node, node.pods["third"])
     situation, wanted = build.situation([node]), waiting(build, 3)

@@ -105,9 +105,7 @@ def test_a_comparison_is_json_that_names_its_seed() -> None:
         (("cpu=500m",), None),
     ],
 )
-def test_free_cpus_are_measured_by_the_largest_pod_that_fits_a_numa_node(
-    groups: tuple[str, ...], shape: str | None
-) -> None:
+def test_largest_fitting_pod_measures_free_cpus(groups: tuple[str, ...], shape: str | None) -> None:
     recipe = Recipe(tuple(map(PodGroup.parse, groups)))
     found = shape_of(recipe.examples(), [node_template(MACHINE, name="m0")])
     assert (None if found is None else str(found)) == shape

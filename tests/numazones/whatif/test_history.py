@@ -152,7 +152,7 @@ def test_a_pod_that_a_restart_would_reject_is_named_and_no_difference() -> None:
     ]
 
 
-def test_a_device_that_fails_is_given_to_nobody_until_it_is_healthy_again() -> None:
+def test_failed_device_is_not_assigned_until_it_recovers() -> None:
     sick, well = (DeviceHealth("vendor/gpu", "gpu-2", healthy) for healthy in (False, True))
     wanted = arrival("wanted", 8, gpus=1, devices=frozenset({"gpu-2"}))
     assert differences(sick, wanted) == [f"observed admitted, model TopologyAffinityError: {ALIGNMENT}"]

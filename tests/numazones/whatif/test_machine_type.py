@@ -19,7 +19,7 @@ def test_counts_are_those_of_the_whole_machine() -> None:
     assert [device.numa for device in devices["x.example/gpu"]] == [(3,)]
 
 
-def test_a_machine_without_more_words_has_one_socket_and_two_threads_a_core() -> None:
+def test_machine_defaults_to_one_socket_and_two_threads_per_core() -> None:
     machine, devices = parse("cores=4,memory=8Gi")
     assert (len(machine.cpus), len(machine.numa_nodes), len(machine.cpus_of_socket)) == (8, 1, 1)
     assert not devices

@@ -36,7 +36,7 @@ def test_amounts_may_be_drawn() -> None:
     assert events("4xcpu=2-5", run=3) == events("4xcpu=2-5", run=3)
 
 
-def test_pods_ask_for_what_they_may_use_and_have_names_of_their_own() -> None:
+def test_workload_pods_are_guaranteed_and_have_unique_names() -> None:
     first, second = events("2xcpu=2,memory=1Gi,x.example/nic=1")
     assert isinstance(first, ClusterPod)
     assert isinstance(second, ClusterPod)

@@ -88,7 +88,7 @@ def test_what_an_api_server_fills_in_weakens_nothing() -> None:
     assert policies(*bodies).proves(pod())
 
 
-def test_the_shipped_policy_gates_pods_that_numa_placement_concerns_where_namespaces_opt_in() -> None:
+def test_shipped_policy_gates_numa_pods_of_opted_in_namespaces() -> None:
     found = policies(*INJECTION)
     assert found.gates(pod(), OPTED_IN)
     assert not found.gates(pod(), {})

@@ -94,7 +94,7 @@ def test_owners_of_misaligned_pods_are_named_and_others_summed(
     }
 
 
-def test_every_series_of_an_owner_that_is_shown_is_there_from_the_beginning(samples: Samples) -> None:
+def test_shown_owners_have_all_series_from_the_start(samples: Samples) -> None:
     for name, values in (
         ("numazones_owner_pods", {"aligned", "remote", "spanning"}),
         ("numazones_owner_misaligned_pods", {"now", "emptier", "never", "unknown"}),
@@ -138,5 +138,5 @@ def misaligned(number: int) -> AlignmentSum:
     )
 
 
-def test_a_node_of_which_nothing_is_known_is_not_taken_for_one_without_pods() -> None:
+def test_unknown_node_does_not_count_as_empty() -> None:
     assert shown({"a": NodeAlignment.of(ClusterNode("a"))}) == {}

@@ -78,7 +78,7 @@ async def test_a_class_that_changes_its_resource_maps_the_new_one(setting: Offli
         ({"a-same": "2026-01-31T08:00:00Z", "b-same": "2026-01-31T08:00:00Z"}, "a-same"),
     ],
 )
-async def test_of_two_classes_for_one_resource_the_newest_counts_then_the_first_by_name(
+async def test_newest_then_first_class_by_name_serves_a_resource(
     setting: OfflinePipeline, created: dict[str, str], taken: str
 ) -> None:
     for name, moment in created.items():

@@ -31,7 +31,7 @@ def delete(setting: OfflinePipeline, name: str) -> None:
     setting.state.pods.put(replace(pod(name, **RUNNING), deleting=True))
 
 
-async def test_a_kubelet_is_expected_to_have_the_share_back_though_nobody_is_promised_it(
+async def test_leaving_pods_share_is_expected_back_but_not_promised(
     full: OfflinePipeline,
 ) -> None:
     full.put_pod("waits", cpu=ALL_OF_A_ZONE)
@@ -55,7 +55,7 @@ async def test_a_pod_that_does_not_go_promptly_counts_again(full: OfflinePipelin
     assert full.outcomes() == {("Inadmissible", "TopologyAffinityError"): 1}
 
 
-async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(
+async def test_pod_dropped_by_zones_is_gone_despite_a_late_status(
     full: OfflinePipeline,
 ) -> None:
     zones_show(full, "first", "second")
@@ -68,7 +68,7 @@ async def test_a_pod_that_zones_show_no_more_is_gone_however_late_its_status_is(
     assert full.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-async def test_a_pod_that_ended_by_itself_counts_no_more_once_zones_have_dropped_it(
+async def test_finished_pod_stops_counting_once_zones_drop_it(
     full: OfflinePipeline,
 ) -> None:
     zones_show(full, "first", "second")

@@ -165,7 +165,7 @@ def held(node: TopologyAwareNode | KoordinatorNode | None) -> Mapping[str, tuple
     return {name: (node.pools[one.pool].name, one.exclusive) for name, one in node.grants.items()}
 
 
-def test_a_node_of_the_topology_aware_policy_is_followed_through_comings_and_goings(setting: Setting) -> None:
+def test_topology_aware_node_is_followed_through_pod_changes(setting: Setting) -> None:
     setting.topology_aware()
     for name, cpu in (("a", "2"), ("b", "2"), ("c", "3")):
         setting.bind(name, cpu)
@@ -285,7 +285,7 @@ def test_further_attempts_at_two_pods_may_be_heard_of_late(setting: Setting) -> 
     settles(setting)
 
 
-def test_what_is_published_before_the_pods_event_comes_is_not_taken_for_another_attempt(
+def test_publication_before_the_pods_event_is_no_second_attempt(
     setting: Setting,
 ) -> None:
     rejected_in_part(setting)
@@ -300,7 +300,7 @@ def test_what_is_published_before_the_pods_event_comes_is_not_taken_for_another_
     assert held(setting.seen()) == held(setting.policy)
 
 
-def test_what_could_not_be_created_holds_nothing_when_a_node_is_read_anew(setting: Setting) -> None:
+def test_uncreated_containers_hold_nothing_when_a_node_is_reread(setting: Setting) -> None:
     several = setting.several("big", "middle")
     setting.state.pods.put(several)
     assert several.admission is not None
@@ -309,7 +309,7 @@ def test_what_could_not_be_created_holds_nothing_when_a_node_is_read_anew(settin
     assert set(held(setting.seen())) == {"several/small"}
 
 
-def test_containers_of_a_deleted_pod_that_never_were_are_not_created_by_ending(setting: Setting) -> None:
+def test_ending_a_deleted_pod_creates_no_containers(setting: Setting) -> None:
     rejected_in_part(setting)
     setting.end("third")
     setting.end("second")
@@ -355,7 +355,7 @@ def test_pools_may_be_published_before_the_pods_event_comes(setting: Setting) ->
     assert held(setting.seen()) == held(setting.policy)
 
 
-def test_what_was_not_seen_to_happen_makes_the_node_unknown_once_it_has_lasted(setting: Setting) -> None:
+def test_lasting_unexplained_difference_makes_the_node_unknown(setting: Setting) -> None:
     setting.topology_aware()
     assert setting.seen() is not None
     unseen = setting.pod("a", "2")
@@ -372,7 +372,7 @@ def test_what_was_not_seen_to_happen_makes_the_node_unknown_once_it_has_lasted(s
     assert setting.seen() is not None
 
 
-def test_a_topology_aware_node_needs_zones_and_a_configuration_and_hears_of_new_ones(
+def test_topology_aware_node_needs_zones_and_configuration_and_follows_both(
     setting: Setting,
 ) -> None:
     setting.node()

@@ -77,7 +77,7 @@ async def test_the_updater_rests_longer_than_it_works() -> None:
     assert all(rest > work for work, rest in updates.slices)
 
 
-async def test_the_document_of_a_machine_that_no_node_has_any_longer_is_removed() -> None:
+async def test_document_of_an_unused_machine_is_removed() -> None:
     updates = Updates()
     state = updates.setting.state
     async with updates.running():

@@ -31,7 +31,7 @@ def test_a_document_that_is_put_again_as_it_was_is_no_change() -> None:
     assert changes(documents) == {"a/": 1, "b/": 3}
 
 
-def test_a_removed_document_is_a_change_for_everybody_who_may_have_seen_it() -> None:
+def test_removed_document_is_sent_to_viewers_that_saw_it() -> None:
     documents = VersionedDocuments()
     documents.put({"a/": 1})
     seen = documents.version

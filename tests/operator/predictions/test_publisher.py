@@ -113,7 +113,7 @@ async def test_an_outcome_is_published_although_its_prediction_is_still_being_wr
         assert setting.events._queue.empty()  # no event says that it cannot run
 
 
-async def test_nothing_is_written_about_a_pod_that_runs_before_its_prediction_is_written(
+async def test_pod_that_runs_first_gets_no_prediction(
     setting: OneNodePipeline,
 ) -> None:
     setting.server.accepts.clear()

@@ -48,7 +48,7 @@ asked: list[Any] = []
 """Forecasts for which all nodes were asked."""
 
 
-async def test_one_that_gets_a_node_in_time_costs_no_look_at_all_nodes(setting: OfflinePipeline) -> None:
+async def test_released_pod_bound_in_time_is_not_predicted(setting: OfflinePipeline) -> None:
     put(setting, released=True)
     await setting.renew()
     put(setting, released=True, node="b")
@@ -58,7 +58,7 @@ async def test_one_that_gets_a_node_in_time_costs_no_look_at_all_nodes(setting: 
     assert setting.pipeline.forecasts.prediction_of("uid-p") is None
 
 
-async def test_one_that_has_no_node_after_some_seconds_is_predicted_for_its_few_nodes(
+async def test_unbound_released_pod_is_soon_predicted_for_its_nodes(
     setting: OfflinePipeline,
 ) -> None:
     put(setting, released=True)
@@ -75,7 +75,7 @@ async def test_one_that_has_no_node_after_some_seconds_is_predicted_for_its_few_
     assert len(asked) == 1
 
 
-async def test_one_that_was_released_before_it_was_first_seen_is_predicted_at_once(
+async def test_pod_released_before_first_sight_is_predicted_immediately(
     setting: OfflinePipeline,
 ) -> None:
     found = ClusterPod.from_api(pod_body("p") | {"metadata": {"name": "p", "uid": "uid-p"}})

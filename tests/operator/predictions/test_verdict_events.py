@@ -58,7 +58,7 @@ def test_a_first_verdict_is_posted_only_if_no_node_admits_the_pod(first: str, nu
     assert len(events.reasons) == number
 
 
-def test_a_change_for_the_better_is_posted_at_once_however_soon_it_comes() -> None:
+def test_change_for_the_better_is_posted_immediately() -> None:
     events = Events()
     events.verdict("Inadmissible")
     events.verdict("Admissible", after=1)
@@ -75,7 +75,7 @@ def test_brief_change_for_the_worse_is_not_posted() -> None:
     assert events.reasons == ["AdmissionImpossible", "AdmissionPossible"]
 
 
-def test_a_change_for_the_worse_that_lasts_is_posted_when_it_is_due() -> None:
+def test_lasting_change_for_the_worse_is_posted_when_due() -> None:
     events = Events()
     events.verdict("Inadmissible")
     events.verdict("Admissible", after=1)
@@ -113,7 +113,7 @@ def test_an_admission_is_not_posted_where_nothing_bad_was_posted_before() -> Non
     assert not events.reasons
 
 
-def test_verdicts_and_other_events_share_one_rate_beyond_which_they_are_dropped_and_counted() -> None:
+def test_all_events_share_a_rate_and_excess_ones_are_counted() -> None:
     events = Events(rate=0.1)
     events.verdict("Inadmissible")
     for _ in range(3):

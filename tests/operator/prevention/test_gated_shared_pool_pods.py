@@ -52,7 +52,7 @@ def released(cluster: Cluster) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-async def test_a_pod_that_such_a_node_would_reject_may_go_to_all_others() -> None:
+async def test_pod_may_go_to_all_nodes_except_a_rejecting_one() -> None:
     cluster = cluster_of("a", "b")
     gated(cluster, "p", "1")
     await offline_gates(cluster).release()
@@ -87,7 +87,7 @@ async def test_where_no_other_node_would_take_it_the_pod_waits_for_room() -> Non
     assert released(cluster) == {"p": []}
 
 
-async def test_it_does_not_wait_for_ever_for_a_node_of_which_nothing_is_known() -> None:
+async def test_pod_does_not_wait_forever_for_an_unknown_node() -> None:
     cluster = cluster_of()
     gates = offline_gates(cluster)
     gates.timeout = 60.0

@@ -246,7 +246,7 @@ def test_a_binding_of_a_pod_that_is_deleted_holds_nothing() -> None:
     assert cluster.at() == {}
 
 
-def test_a_binding_that_is_never_seen_ends_and_one_that_failed_ends_at_once() -> None:
+def test_unseen_binding_expires_and_failed_binding_ends_immediately() -> None:
     cluster = Cluster()
     pod = waiting_pod("p")
     cluster.held.hold(pod, ["a"], ArrivalPath.ASSUMED, seconds=60)

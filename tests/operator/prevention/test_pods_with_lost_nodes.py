@@ -81,7 +81,7 @@ class Setting:
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController", "StatefulSet"])
-async def test_a_pod_that_its_controller_replaces_is_evicted_before_it_ever_had_a_node(kind: str) -> None:
+async def test_replaceable_pod_with_lost_nodes_is_evicted_before_binding(kind: str) -> None:
     setting = Setting()
     setting.release(REPLICA_SET | {"kind": kind})
     setting.lose()
@@ -134,7 +134,7 @@ async def test_a_node_may_come_back_for_a_minute() -> None:
     assert await setting.wait(1) == ["AdmissionGateReplaced"]
 
 
-async def test_a_pod_that_may_go_to_one_of_its_nodes_still_is_left_alone() -> None:
+async def test_pod_with_one_remaining_node_is_kept() -> None:
     setting = Setting()
     setting.release(REPLICA_SET)
     setting.change("a", **CORDON)
@@ -192,7 +192,7 @@ async def test_where_the_api_server_refuses_the_pods_event_says_so() -> None:
     assert "it could not be evicted" in setting.events.posted[0][2]
 
 
-async def test_pods_that_the_gate_did_not_limit_to_nodes_are_not_looked_at() -> None:
+async def test_pods_without_node_limits_of_the_gate_are_ignored() -> None:
     setting = Setting()
     body = setting.cluster.pod("free", mirrored=False, cpu=4, nodeSelector={"pool": "gone"})
     body["metadata"] |= {"annotations": {RELEASED: "2026-01-31T08:00:00Z"}, "resourceVersion": "1"}

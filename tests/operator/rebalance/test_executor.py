@@ -108,7 +108,7 @@ async def test_an_eviction_whose_plan_has_changed_meanwhile_is_told_on_no_pod() 
     assert here.events.posted == []
 
 
-async def test_an_eviction_is_told_on_its_pod_though_that_is_gone_by_then() -> None:
+async def test_eviction_event_is_posted_on_its_deleted_pod() -> None:
     """One without a grace period is gone as soon as the eviction is answered."""
     here = Execution()
     here.plan("Evicting")
@@ -151,7 +151,7 @@ async def test_nothing_is_done_for_a_policy_that_was_edited_meanwhile(phase: str
     assert here.item.status.phase == "Executing"
 
 
-async def test_a_plan_whose_pod_is_evicted_is_followed_whatever_its_policy_wants_now() -> None:
+async def test_plan_after_eviction_is_followed_regardless_of_its_policy() -> None:
     here = Execution()
     here.policy(mode="Recommend")
     here.gone("mover")

@@ -217,7 +217,7 @@ def test_a_plan_that_no_policy_made_keeps_nothing() -> None:
     assert found.situation(Cluster({}, {}), noon, policy="q").history.emptied == {}
 
 
-def test_finished_plans_are_kept_while_the_room_that_they_made_last_is_kept() -> None:
+def test_finished_plans_are_kept_while_their_room_is_kept() -> None:
     first, second = recommendation("Succeeded"), replace(recommendation("Succeeded"), name="later")
     later = tuple(one.model_copy(update={"since": "2026-01-31T13:00:00Z"}) for one in second.status.progress)
     second = replace(second, status=second.status.model_copy(update={"progress": later}))

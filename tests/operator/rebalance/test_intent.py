@@ -33,7 +33,7 @@ class Listing:
         return list(self._bodies.get(resource, ()))
 
 
-async def test_a_late_word_of_a_deleted_policy_takes_nothing_from_one_of_its_name() -> None:
+async def test_late_event_of_a_deleted_policy_spares_its_namesake() -> None:
     old, new = policy("1"), policy("3")
     new["metadata"]["uid"] = "another"
     intent = Intent(Listing(new))  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ async def test_a_late_word_of_a_deleted_policy_takes_nothing_from_one_of_its_nam
     assert [item.uid for item in intent.policies] == ["another"]
 
 
-async def test_a_late_word_of_a_deleted_namespace_takes_nothing_from_one_of_its_name() -> None:
+async def test_late_event_of_a_deleted_namespace_spares_its_namesake() -> None:
     intent = Intent(None)  # type: ignore[arg-type]
     old, new = ({"metadata": {"name": "team", "uid": uid}} for uid in ("old", "new"))
     await intent.take_namespace(old)

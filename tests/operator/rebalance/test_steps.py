@@ -286,7 +286,7 @@ def placed(name: str) -> dict[str, Any]:
         ([{"node": "n2", "phase": "Failed"}, {"node": "n2", "created": "2026-01-31T12:00:02Z"}], "new-1", ""),
     ],
 )
-async def test_the_replacement_is_what_the_owner_makes_after_the_eviction_and_has_a_node(
+async def test_replacement_is_the_owners_new_pod_with_a_node(
     pods: list[dict[str, Any]], replacement: str, missing: str
 ) -> None:
     here = Execution()
@@ -309,7 +309,7 @@ async def test_the_replacement_is_what_the_owner_makes_after_the_eviction_and_ha
     )
 
 
-async def test_neither_the_evicted_pod_nor_the_replacement_of_another_move_is_a_replacement() -> None:
+async def test_evicted_pod_and_other_moves_replacement_are_no_replacement() -> None:
     here = Execution()
     here.pod("new", owner="mover", node="n2")
     here.plan({**placed("new"), "phase": "Verified"}, "Evicted")
@@ -607,7 +607,7 @@ def test_a_replacement_goes_where_the_plan_says(phase: str, affinity: list[str],
         ("Verified", True, {"n1"}, {"n3"}),
     ],
 )
-def test_a_pod_that_waits_goes_where_the_plan_says_when_it_is_its_turn(
+def test_waiting_pod_goes_to_the_plans_node_in_its_turn(
     phase: str, *, after_pending: bool, stuck: set[str], replacement: set[str]
 ) -> None:
     here = for_stuck_pod(after_pending=after_pending)

@@ -37,7 +37,7 @@ def node() -> OfflinePipeline:
     return setting
 
 
-def test_a_pod_that_only_its_managers_would_take_is_expected_to_be_rejected(node: OfflinePipeline) -> None:
+def test_pod_accepted_only_by_managers_is_expected_to_be_rejected(node: OfflinePipeline) -> None:
     node.state.pods.put(guaranteed("big", 8))
     node.state.pods.put(guaranteed("big", 8, phase="Failed", reason="OutOfcpu"))
     assert node.outcomes() == {("Inadmissible", "OutOfcpu"): 1}

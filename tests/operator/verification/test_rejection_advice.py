@@ -50,7 +50,7 @@ async def test_a_rejection_that_was_there_before_the_binding_is_explained(full: 
     assert len(full.said) == 1
 
 
-async def test_a_rejection_on_a_node_that_was_unknown_when_the_pod_came_is_explained(full: Told) -> None:
+async def test_rejection_on_a_then_unknown_node_is_explained(full: Told) -> None:
     full.setting.clock.now += 61.0  # the exporter's Lease has run out
     full.setting.state.pods.put(pod("late"))
     full.setting.beat()

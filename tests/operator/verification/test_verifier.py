@@ -184,7 +184,7 @@ def test_pods_since_the_snapshot_are_admitted_in_the_order_of_their_bindings() -
     )
 
 
-def test_a_pod_that_zones_do_not_show_yet_still_runs_its_init_containers() -> None:
+def test_pod_missing_from_zones_still_runs_its_init_containers() -> None:
     """As seen on a kubelet of 1.36: 20Gi on record while the init container runs, then the 1Gi of the app."""
     amounts = [{"cpu": "2", "memory": memory} for memory in ("20Gi", "1Gi")]
     init, app = ({"name": "c", "resources": {"requests": one, "limits": one}} for one in amounts)
@@ -202,7 +202,7 @@ def test_a_pod_that_zones_do_not_show_yet_still_runs_its_init_containers() -> No
     assert sum(block.size for blocks in started.values() for block in blocks) == 1 << 30
 
 
-def test_which_of_the_pods_found_together_came_first_their_creation_does_not_tell() -> None:
+def test_creation_time_does_not_order_pods_found_together() -> None:
     """One that waited for long is bound after a younger one, which the zones show already."""
     since = SinceSnapshot()
     for name in ("a-waited-long", "b-younger"):
@@ -269,7 +269,7 @@ def test_terminating_pod_holds_its_resources_until_its_end_is_believed() -> None
     assert events.since.replay(state).holds("uid-second")
 
 
-def test_nobody_believes_for_long_that_a_pod_has_ended_against_what_zones_show() -> None:
+def test_belief_in_a_pods_end_yields_to_zones() -> None:
     state = taken(STRICT, "first")
     events = Events()
     events.leave("first", now=10.0)
@@ -313,7 +313,7 @@ def test_a_pod_that_nobody_came_beside_leaves_one_state() -> None:
     assert not events.since.may_be_ambiguous
 
 
-def test_ended_pods_are_remembered_for_what_was_bound_beside_them_while_zones_stay_away() -> None:
+def test_ended_pods_are_remembered_while_zones_are_missing() -> None:
     events = Events()
     for name in ("first", "second", "third"):  # the third fits where the first was, beside the second
         events.bind(name, 20 if name == "first" else 10)
@@ -346,7 +346,7 @@ def test_a_pod_that_runs_although_the_model_rejected_it_is_believed() -> None:
     assert events.since.replay(STRICT).holds("uid-a")
 
 
-def test_a_rejection_is_explained_with_who_holds_what_is_missing_and_what_would_help() -> None:
+def test_rejection_names_the_holders_and_the_cure() -> None:
     node = NODE.with_state(STRICT)
     for held in (pod("holder", cpu=20), pod("other", cpu=25)):
         assert node.state is not None

@@ -168,7 +168,7 @@ async def test_a_token_that_is_gone_is_named(
         await source.token()
 
 
-async def test_a_token_is_read_again_on_demand_though_its_file_looks_the_same(tmp_path: Path) -> None:
+async def test_token_is_reread_on_demand_though_its_file_looks_unchanged(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("one")
     source = FileToken(token)

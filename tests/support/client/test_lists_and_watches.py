@@ -95,7 +95,7 @@ async def test_lines_may_be_longer_than_any_buffer_and_split_anywhere(
     assert [event.object["metadata"]["name"][:1] for event in events if event.object] == ["a", "b", "b"]
 
 
-async def test_a_version_that_is_too_old_is_gone_at_once_and_in_the_stream(
+async def test_old_version_is_gone_immediately_and_in_the_stream(
     client: Client, server: ScriptedServer
 ) -> None:
     server.answers = [status(410, "Expired", "too old resource version: 1 (7)")]
@@ -152,7 +152,7 @@ def widget(name: str, size: Any) -> dict[str, Any]:
 SIZES: Decoder[int] = Decoder(lambda body: int(body["size"]), key=by_uid)
 
 
-def test_an_object_that_cannot_be_read_is_left_out_of_a_list_and_named(
+def test_unreadable_object_is_named_and_left_out_of_a_list(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     body = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [widget("a", 1), widget("b", "x")]})
@@ -164,7 +164,7 @@ def test_an_object_that_cannot_be_read_is_left_out_of_a_list_and_named(
     assert "Widget ns/b cannot be read and counts as gone" in caplog.text
 
 
-def test_an_object_that_cannot_be_read_any_more_is_named_in_its_event() -> None:
+def test_object_that_becomes_unreadable_is_named_in_its_event() -> None:
     event = SIZES.event(json.dumps({"type": "MODIFIED", "object": widget("b", None)}).encode())
     assert (event.type, event.object) == ("MODIFIED", None)
     assert event.unreadable is not None

@@ -272,7 +272,7 @@ async def test_an_object_that_becomes_unreadable_is_gone_at_once_and_reported() 
         assert left_out == ["a", "b"]
 
 
-async def test_a_server_whose_versions_are_always_too_old_is_not_asked_without_end(
+async def test_always_outdated_versions_do_not_cause_endless_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
@@ -333,7 +333,7 @@ async def test_an_optional_resource_is_asked_for_again_when_it_may_have_come() -
         await eventually(lambda: names(table) == {"a"})
 
 
-async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed(
+async def test_lasting_failure_is_logged_once_per_change(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -363,7 +363,7 @@ async def test_a_failure_that_stays_is_warned_of_once_and_again_after_it_changed
             assert (mirror.problem, mirror.forbidden) == ("", False)
 
 
-async def test_of_mirrors_that_share_a_servers_failures_all_but_one_may_be_quiet(
+async def test_only_one_mirror_reports_a_shared_server_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
@@ -381,7 +381,7 @@ async def test_of_mirrors_that_share_a_servers_failures_all_but_one_may_be_quiet
     assert [record.message for record in caplog.records if record.name.startswith("numazones_client")] == []
 
 
-async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named() -> None:
+async def test_required_resource_is_awaited_and_its_problem_named() -> None:
     server = Server()
     server.list_status = 404
     async with running_reflector(server) as (mirror, table, _):
@@ -392,7 +392,7 @@ async def test_a_resource_that_must_be_there_is_waited_for_and_the_problem_named
         await eventually(lambda: names(table) == {"a"})
 
 
-def test_delays_grow_to_a_bound_spread_by_jitter_and_start_again_after_success() -> None:
+def test_delays_grow_with_jitter_to_a_bound_until_success() -> None:
     low, high = Backoff(draw=lambda: 0.0), Backoff(draw=lambda: 1.0)
     delays = [(low.delay(), high.delay()) for _ in range(12)]
     assert delays[0] == pytest.approx((0.1, 0.2))

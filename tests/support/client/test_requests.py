@@ -122,7 +122,7 @@ async def test_an_eviction_that_a_budget_forbids_is_reported_at_once(
     assert len(server.asked) == 1
 
 
-async def test_a_field_that_the_definition_lacks_is_told_apart_from_a_server_in_trouble(
+async def test_field_missing_from_the_definition_differs_from_server_trouble(
     client: Client, server: ScriptedServer
 ) -> None:
     message = "failed to create typed patch object (/z; numazones.io/v1alpha1, Kind=NUMAZone): .status.new: "

@@ -162,7 +162,7 @@ def test_koordinators_books_are_read() -> None:
     assert [zone.free for zone in found.zones] == [4, 2]
 
 
-def test_cpus_of_which_pods_have_shares_are_not_free_although_nobody_holds_them_exclusively() -> None:
+def test_cpus_with_shares_of_pods_are_not_free() -> None:
     amounts = {1: {"cpu": "3", "memory": "1Gi"}}
     state = koordinator.node().bind(koordinator.running("p", amounts=amounts))
     document = node_documents(ClusterNode("k").with_placement(KoordinatorPlacement(state)), SHAPES)["node/k"]

@@ -35,7 +35,7 @@ def test_what_is_no_address_is_quoted_with_the_cure(text: str) -> None:
         parse_address(text)
 
 
-def test_a_flag_with_a_bad_address_ends_the_command_with_a_usage_error() -> None:
+def test_flag_with_a_bad_address_is_a_usage_error() -> None:
     @click.command()
     @click.option("--metrics-address", type=Address())
     def program(metrics_address: str) -> None:

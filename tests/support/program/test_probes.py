@@ -108,7 +108,7 @@ def test_it_serves_on_the_address_given(program: Program, address: str, host: st
         assert get(port, "/healthz", host=host)[2] == "ok"
 
 
-async def test_a_loop_that_hangs_leaves_its_probes_unanswered_and_does_not_delay_the_end(
+async def test_hanging_loop_fails_its_probes_without_delaying_shutdown(
     program: Program,
 ) -> None:
     program.loop = asyncio.get_running_loop()
@@ -217,7 +217,7 @@ def test_of_a_client_that_asks_for_nothing_nothing_is_written(
 
 
 @pytest.mark.parametrize("sent", [b"no HTTP\r\n\r\n", b"GET / HTTP/1.1\r\nHost: [\r\n\r\n"])
-def test_a_request_that_makes_no_sense_is_answered_without_a_line_in_the_log(
+def test_invalid_request_is_answered_without_a_log_line(
     program: Program, capfd: pytest.CaptureFixture[str], sent: bytes
 ) -> None:
     with program.running() as port, socket.create_connection(("127.0.0.1", port), timeout=60) as client:

@@ -78,12 +78,12 @@ def test_a_field_without_default_is_empty_where_its_flag_is_left_out() -> None:
         Options()
 
 
-def test_a_boolean_is_given_by_two_flags_a_value_or_one_flag_as_declared() -> None:
+def test_boolean_has_two_flags_a_value_or_one_flag() -> None:
     lines = run("--no-polite", "--shout=true", "-1").output.splitlines()
     assert lines[3:] == ["polite: false  # flag", "shout: true  # flag", "once: true  # flag"]
 
 
-def test_a_further_variable_gives_a_setting_where_the_programs_own_is_not_set() -> None:
+def test_fallback_variable_applies_if_the_programs_own_is_unset() -> None:
     assert 'name: "Ada"  # environment\n' in run(GUEST="Ada").output
     assert 'name: "Eve"  # environment\n' in run(GUEST="Ada", GREETER_NAME="Eve").output
 

@@ -126,7 +126,7 @@ async def test_zone_shows_how_long_its_exporter_is_silent() -> None:
     assert setting.said("node-0-numa-0") is setting.said("node-0-numa-1") is None
 
 
-async def test_ten_thousand_zones_cost_one_write_each_when_all_fall_silent_and_none_otherwise() -> None:
+async def test_ten_thousand_silent_zones_cost_one_write_each() -> None:
     setting = Setting(2500, zones=4)
     assert await setting.looks(3) == 0
     setting.now += 1000.0
@@ -156,7 +156,7 @@ async def test_renewal_missed_by_the_watch_keeps_zones_unmarked() -> None:
     assert await setting.looks() == 0
 
 
-async def test_an_exporter_that_writes_its_zones_before_its_lease_is_not_called_silent() -> None:
+async def test_exporter_that_writes_zones_before_its_lease_is_not_silent() -> None:
     setting = Setting(1)
     setting.state.heartbeats.remove(Heartbeat.from_api(setting.leases.pop("numazones-exporter-node-0")))
     assert await setting.looks(1) == 0

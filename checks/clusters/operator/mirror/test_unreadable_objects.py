@@ -25,7 +25,7 @@ async def unreadable_events(loop: Loop) -> list[dict[str, Any]]:
     return [item for item in await loop.client.list(EVENTS) if item["reason"] == "Unreadable"]
 
 
-async def test_a_node_that_cannot_be_read_says_so_in_an_event_and_is_gone(
+async def test_unreadable_node_gets_an_event_and_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """API servers of today let no such node pass; one of tomorrow may."""

@@ -194,7 +194,7 @@ async def test_a_node_that_cannot_be_read_says_why_and_keeps_its_record(
     assert found["record"] == record
 
 
-async def test_the_lowest_zone_alone_carries_the_record_and_a_new_leader_reads_it(
+async def test_new_leader_reads_the_record_from_the_lowest_zone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = Written()
@@ -255,7 +255,7 @@ async def test_a_missing_right_is_told_once_on_the_node_and_tried_again(
     running.cancel()
 
 
-async def test_a_new_leader_and_the_plugin_go_on_from_what_the_last_one_followed() -> None:
+async def test_new_leader_and_plugin_continue_from_the_last_record() -> None:
     written = Written()
     setting = written.setting
     await written.look()

@@ -157,7 +157,7 @@ async def test_every_answer_forbids_what_is_not_the_pages_own(tmp_path: Path, pa
             assert answer.status == (404 if path == "nothing" else 200)
 
 
-async def test_the_page_can_only_be_read_and_on_loopback_only_by_the_name_localhost(tmp_path: Path) -> None:
+async def test_page_is_read_only_and_loopback_needs_the_name_localhost(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop)
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

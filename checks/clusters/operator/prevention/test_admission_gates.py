@@ -94,7 +94,7 @@ async def test_forged_releases_hold_no_room(tmp_path: Path) -> None:
         await eventually(released, what="both are released, one to each zone")
 
 
-async def test_the_time_out_releases_pods_of_which_nothing_is_known_and_no_others(tmp_path: Path) -> None:
+async def test_timeout_releases_only_pods_without_known_nodes(tmp_path: Path) -> None:
     """Known to be inadmissible, a released pod would be rejected and replaced, again and again."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
@@ -153,7 +153,7 @@ async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> N
     ("enabled", "cure"),
     [(False, "components/operator-admission-gate"), (True, "label it numazones.io/admission-gate=enabled")],
 )
-async def test_a_pod_whose_gate_nobody_takes_away_gets_an_event_that_says_why(
+async def test_pod_whose_gate_stays_gets_an_event_with_the_reason(
     tmp_path: Path, *, enabled: bool, cure: str
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -200,7 +200,7 @@ async def test_the_more_important_takes_the_room_though_it_came_later(tmp_path: 
         assert await waiting_pods(loop) == ["huge", "low-1"]
 
 
-async def test_a_node_that_a_more_important_pod_could_use_is_left_to_it(tmp_path: Path) -> None:
+async def test_node_is_left_to_a_pod_of_higher_priority(tmp_path: Path) -> None:
     """Its forecast may be a moment behind; the room is its own all the same."""
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
@@ -344,7 +344,7 @@ async def test_the_time_out_counts_from_when_nothing_is_known(tmp_path: Path) ->
         await eventually(lambda: _count(loop, 0))
 
 
-async def test_a_clock_that_is_set_forward_releases_no_pod_of_which_nothing_is_known(tmp_path: Path) -> None:
+async def test_clock_set_forward_releases_no_pod_by_timeout(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()

@@ -35,7 +35,7 @@ def named(asked: CurrentRanking) -> list[str]:
     return [str(shape) for shape in asked().shapes]
 
 
-def test_the_shapes_that_policies_and_waiting_pods_name_count_as_they_are_now() -> None:
+def test_current_shapes_of_policies_and_waiting_pods_count() -> None:
     offline, policies = OfflinePipeline(), [PolicyObject.from_api(policy(16))]
     asked = ranking(offline, policies)
     assert named(asked) == ["cpu=16"]
@@ -50,7 +50,7 @@ def test_where_nobody_names_any_it_is_the_shapes_of_the_settings() -> None:
     assert named(ranking(OfflinePipeline(), [])) == ["cpu=4", "cpu=8", "cpu=16"]
 
 
-def test_shapes_that_are_given_count_alone_also_if_they_are_the_usual_ones() -> None:
+def test_given_shapes_count_alone_even_if_they_are_the_defaults() -> None:
     offline, policies = OfflinePipeline(), [PolicyObject.from_api(policy(16))]
     assert named(ranking(offline, policies, shapes=("cpu=2",))) == ["cpu=2"]
     given = ranking(offline, policies, origins={"shapes": "flag"})

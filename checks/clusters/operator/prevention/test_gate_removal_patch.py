@@ -99,7 +99,7 @@ async def test_of_several_nodes_the_best_is_preferred(client: Client) -> None:
     assert pod["spec"]["affinity"]["nodeAffinity"][PREFERRED] == BEST_IS_A
 
 
-async def test_nodes_that_are_not_to_be_the_only_ones_are_preferred_the_best_most(client: Client) -> None:
+async def test_optional_nodes_are_preferred_by_rank(client: Client) -> None:
     pod = await released(client, A, B, only=False)
     assert pod["spec"]["affinity"]["nodeAffinity"] == {
         PREFERRED: [
@@ -136,7 +136,7 @@ async def test_released_to_nowhere_in_particular_a_pod_may_go_anywhere(client: C
     assert "affinity" not in (await released(client))["spec"]
 
 
-async def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other(client: Client) -> None:
+async def test_patch_applies_only_to_the_inspected_pod(client: Client) -> None:
     await client.create(PODS, pod_body("p", schedulingGates=[OURS]), namespace="default")
     patch = gate_removal_patch("of another", [A], now="now")
     with pytest.raises(APIError):
@@ -144,7 +144,7 @@ async def test_the_patch_applies_to_the_pod_that_was_looked_at_and_no_other(clie
     assert (await client.get(PODS, "p", namespace="default"))["spec"]["schedulingGates"] == [OURS]
 
 
-async def test_a_pod_that_has_changed_since_its_affinity_was_read_keeps_its_gate(client: Client) -> None:
+async def test_pod_with_changed_affinity_keeps_its_gate(client: Client) -> None:
     """The patch has lists of affinity in full, and would undo what somebody changed meanwhile."""
     body = pod_body("p", schedulingGates=[OURS])
     body["spec"]["affinity"] = {"nodeAffinity": {PREFERRED: OWN}}

@@ -81,7 +81,7 @@ async def test_two_for_one_numa_node_are_not_released_together() -> None:
     assert len(released(cluster)) == 1
 
 
-async def test_one_that_numa_placement_does_not_concern_goes_at_once_whatever_it_claims() -> None:
+async def test_pod_without_numa_requirements_is_released_immediately_whatever_it_claims() -> None:
     cluster = Cluster("a")
     body = cluster.pod("burstable", mirrored=False, cpu=200, schedulingGates=GATES, **MINE)
     body["spec"]["containers"][0]["resources"].pop("limits")
@@ -121,7 +121,7 @@ async def test_pod_is_limited_to_nodes_whose_device_plugin_offers_it() -> None:
     assert term["matchFields"][0]["values"] == ["a"]
 
 
-async def test_on_a_cluster_it_keeps_its_claims_and_may_go_to_every_node(tmp_path: Path) -> None:
+async def test_released_pod_keeps_its_claims_and_may_use_every_node(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         specs = [node_kinds.single_numa_node(name, f"10.0.0.{at}") for at, name in enumerate("ab", 1)]
         await loop.start_nodes(specs)

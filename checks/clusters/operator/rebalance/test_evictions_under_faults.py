@@ -159,7 +159,7 @@ async def holder(loop: Loop) -> str:
 
 
 @pytest.mark.slow
-async def test_a_leader_that_is_stopped_beyond_its_lease_and_goes_on_evicts_nobody(tmp_path: Path) -> None:
+async def test_leader_resumed_after_its_lease_expired_evicts_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         loop = here.loop
         assert loop is not None

@@ -332,9 +332,7 @@ async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", ["Recommend", "Approve"])
-async def test_a_rejected_plan_ends_and_its_moves_are_in_no_plan_for_the_cooldown(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_rejected_plan_bars_its_moves_for_the_cooldown(tmp_path: Path, mode: str) -> None:
     async with stage(tmp_path) as here:
         await here.policy(mode)
         await here.operator()
@@ -571,7 +569,7 @@ async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
         await here.reach("Proposed")
 
 
-async def test_a_pod_that_is_newly_stuck_is_searched_for_soon_however_long_the_interval(
+async def test_newly_stuck_pod_gets_a_search_before_the_interval_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("numazones_operator.rebalance.proposer._STUCK_POD_INTERVAL", timedelta(0))
@@ -649,7 +647,7 @@ async def test_a_plan_in_execution_whose_policy_becomes_invalid_ends_and_says_wh
         await eventually(none_is_executed, what="the operator knows that its write was stored")
 
 
-async def test_a_plan_that_has_evicted_fails_with_its_policy_and_lets_the_replacement_go(
+async def test_plan_fails_with_its_policy_and_releases_the_replacement(
     tmp_path: Path,
 ) -> None:
     async with stage(tmp_path, gated=True, other_node=True) as here:
@@ -930,7 +928,7 @@ async def test_a_policy_that_makes_sense_since_a_priority_class_exists_says_so(t
         await eventually(lambda: ready("True"))
 
 
-async def test_a_proposal_stays_that_of_its_goal_when_the_goals_count_is_edited(tmp_path: Path) -> None:
+async def test_proposal_keeps_its_goal_when_the_count_is_edited(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Recommend")
         await here.operator()

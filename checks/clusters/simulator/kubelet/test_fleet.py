@@ -160,7 +160,7 @@ async def test_a_kubelet_decides_once_whatever_it_hears_of_a_pod_afterwards() ->
         assert [held.name for held in agent.kubelet.pods] == ["next"]
 
 
-async def test_a_busy_kubelet_takes_pods_as_they_were_bound_not_as_they_were_created() -> None:
+async def test_busy_kubelet_admits_pods_in_order_of_binding() -> None:
     async with running(specs(1)) as cluster:
         await cluster.create(pod("first", cpus="1", node="n0"))
         await cluster.until(lambda pods: phases(pods) == {"first": "Running"})

@@ -95,9 +95,7 @@ def states(status: dict[str, Any]) -> dict[str, str]:
         ("cd", ["terminated", "running", "terminated", *["CreateContainerError"] * 2]),
     ],
 )
-def test_what_comes_after_an_init_container_that_is_not_created_waits_for_it(
-    names: str, expected: list[str]
-) -> None:
+def test_containers_wait_for_an_uncreated_init_container(names: str, expected: list[str]) -> None:
     status = refused(*names)
     assert status["phase"] == "Pending"
     assert list(states(status).values()) == expected

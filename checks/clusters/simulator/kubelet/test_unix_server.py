@@ -55,7 +55,7 @@ async def ended(server: UnixServer) -> None:
         await server.__aexit__(None, None, None)
 
 
-async def test_an_idle_client_is_hung_up_on_and_gets_no_answer_any_more(path: Path) -> None:
+async def test_idle_client_is_disconnected_and_gets_no_more_answers(path: Path) -> None:
     server = await UnixServer(path, Lister()).__aenter__()
     async with Channel(path=str(path)) as channel:
         stub = PodResourcesListerStub(channel)
@@ -66,7 +66,7 @@ async def test_an_idle_client_is_hung_up_on_and_gets_no_answer_any_more(path: Pa
     assert not any(path.parent.iterdir()), "the socket is gone"
 
 
-async def test_a_client_that_waits_for_its_answer_is_told_that_the_connection_is_lost(path: Path) -> None:
+async def test_waiting_client_learns_that_the_connection_is_lost(path: Path) -> None:
     lister = Lister()
     lister.may_answer.clear()
     server = await UnixServer(path, lister).__aenter__()

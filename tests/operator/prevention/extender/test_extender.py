@@ -205,7 +205,7 @@ async def test_on_a_node_of_unknown_state_nobody_is_evicted() -> None:
     assert await cluster.preempt(cluster.pod("p"), {"a": ["uid-there"]}) == {}
 
 
-async def test_a_nominated_node_is_waited_for_while_the_mirror_still_shows_its_victims() -> None:
+async def test_nominated_node_is_awaited_while_the_mirror_shows_its_victims() -> None:
     """Else the pod would go elsewhere, and its victims would have been evicted for nothing."""
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
@@ -288,7 +288,7 @@ async def test_a_binding_whose_answer_was_lost_is_looked_up() -> None:
     assert await cluster.bind("p", "a") == BOUND
 
 
-async def test_while_it_is_not_known_what_became_of_a_binding_its_room_stays_held() -> None:
+async def test_binding_with_unknown_outcome_keeps_its_room_held() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     cluster.pod("p", cpu=20)
@@ -403,7 +403,7 @@ def let_kubelet_reject(cluster: Cluster, name: str, node: str) -> None:
 
 
 @pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
-async def test_a_node_whose_exporter_is_silent_is_followed_by_what_was_known_last(
+async def test_node_with_silent_exporter_is_followed_from_its_last_state(
     unknown: UnknownNodes,
 ) -> None:
     cluster = Cluster("a", unknown=unknown)
@@ -418,7 +418,7 @@ async def test_a_node_whose_exporter_is_silent_is_followed_by_what_was_known_las
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_a_silent_node_that_would_not_align_the_pod_as_last_known_says_so() -> None:
+async def test_silent_node_reports_rejection_by_its_last_known_state() -> None:
     cluster = Cluster("a")
     fall_silent(cluster)
     answer = await cluster.filter(cluster.pod("p", cpu=SPREAD - 2), ["a"])
@@ -462,7 +462,7 @@ async def test_a_node_without_zones_is_followed_by_what_was_known_last(unknown: 
     assert await cluster.bind("p", "a") == BOUND
 
 
-async def test_a_node_whose_new_zones_cannot_be_read_is_followed_by_the_old_ones() -> None:
+async def test_node_with_unreadable_new_zones_is_followed_from_old_ones() -> None:
     cluster = Cluster("a")
     zones = cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
     cluster.pod("one", cpu=20, nodeName="a")
@@ -627,7 +627,7 @@ async def test_node_with_pods_newer_than_its_zones_is_awaited(waited: float, siz
     assert await cluster.bind("p", "a") == BOUND
 
 
-async def test_such_a_pod_that_ends_leaves_the_node_as_its_zones_show_it() -> None:
+async def test_ended_pod_leaves_the_node_as_its_zones_show() -> None:
     cluster = started_beside_a_silent_exporter()
     cluster.ask_to_delete("old")
     pod = cluster.pod("p", cpu=20)
@@ -637,7 +637,7 @@ async def test_such_a_pod_that_ends_leaves_the_node_as_its_zones_show_it() -> No
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_a_pod_that_comes_beside_one_that_may_be_anywhere_may_be_anywhere_too() -> None:
+async def test_pod_next_to_an_unlocated_one_is_unlocated_too() -> None:
     cluster = started_beside_a_silent_exporter()
     cluster.pod("around", cpu=10, nodeName="a")
     cluster.delete("old")
@@ -677,7 +677,7 @@ async def test_new_zones_settle_pods_bound_before_the_start() -> None:
     assert (await cluster.filter(cluster.pod("small", cpu=8), ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_of_equal_pods_a_node_of_unknown_state_rejects_one_until_something_changes_there() -> None:
+async def test_unknown_node_rejects_only_one_of_equal_pods_until_changed() -> None:
     """A ReplicaSet answers each rejection with another pod."""
     cluster = Cluster("a")
     cluster.pod("there", cpu=2, nodeName="a")
@@ -825,7 +825,7 @@ async def test_a_pod_that_the_mirror_never_shows_is_forgotten_after_a_minute() -
 # What is counted
 
 
-async def test_a_rejection_is_counted_as_sampled_where_a_node_was_left_out_that_fits() -> None:
+async def test_rejection_counts_as_sampled_if_a_fitting_node_was_omitted() -> None:
     """Below 100 nodes the scheduler samples nothing: its own filters removed the others."""
     cluster = Cluster("full", "free", unknown=UnknownNodes.REJECT)
     cluster.pod("there", cpu=SPREAD - 4, nodeName="full")
@@ -845,7 +845,7 @@ async def test_a_pod_that_spins_is_counted() -> None:
     assert cluster.metric("numazones_extender_repeated_requests_total") == 5
 
 
-async def test_a_pod_that_is_tried_again_as_others_come_and_go_does_not_spin() -> None:
+async def test_pod_retried_amid_changes_does_not_spin() -> None:
     cluster = Cluster("a")
     pod = cluster.pod("p", cpu=SPREAD - 2)
     for number in range(30):
@@ -881,7 +881,7 @@ POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containe
         b'{"Pod": ' + b'{"a":' * 100_000,
     ],
 )
-async def test_a_request_that_makes_no_sense_is_refused_with_the_place_in_it(verb: str, body: bytes) -> None:
+async def test_invalid_request_is_rejected_with_its_location(verb: str, body: bytes) -> None:
     cluster = Cluster("a")
     with pytest.raises(UnreadableRequest, match="request"):
         await getattr(cluster.extender, verb)(body)

@@ -140,7 +140,7 @@ def authority() -> Authority:
     return Authority.make("schedulers")
 
 
-async def test_a_scheduler_with_a_certificate_of_the_ca_is_answered_and_nobody_else(
+async def test_only_a_scheduler_with_the_cas_certificate_gets_answers(
     tmp_path: Path, authority: Authority
 ) -> None:
     cluster = Cluster("a")
