@@ -111,7 +111,7 @@ def _topology(snapshot: NodeSnapshot, node: NUMANode) -> Topology:
     dies = {(cpu.socket, cpu.die) for cpu in members}
     return Topology(
         cpus=cpuset.format(own),
-        offline=cpuset.format(snapshot.offline.get(node.id, 0)),
+        offline=cpuset.format(snapshot.offline.get(node.id, node.offline)),
         kubelet_id=node.kubelet_id,
         counted_cpus=machine.counted_cpus,
         isolated=cpuset.format(snapshot.isolated & own),

@@ -300,6 +300,7 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
                 ),
                 distances=tuple(distances[other] for other in sorted(statuses)) if distances else None,
                 kubelet_id=topology.kubelet_id,
+                offline=cpuset.parse(topology.offline),
             )
         )
         counted = topology.counted_cpus

@@ -53,6 +53,8 @@ class NUMANode(NamedTuple):
     """Distance to every NUMA node in the order of ``Machine.numa_nodes``; None where unknown."""
     kubelet_id: int | None = None
     """The kubelet's id, where it is another: on a kernel without NUMA nodes, a socket's, such as -1."""
+    offline: CPUSet = 0
+    """CPUs that are present but offline."""
 
 
 NOWHERE = cpuset.MAX_ID

@@ -45,6 +45,7 @@ from numazones.placement.occupancy import (
     distances_of,
     in_order,
     memory_of,
+    offline_of,
     zone_uses,
 )
 
@@ -177,6 +178,7 @@ class KubeletPlacement:
             settings=settings,
             total_memory=memory_of(node.machine),
             distances=distances_of(node.machine),
+            offline=offline_of(node.machine),
         )
 
 
@@ -374,6 +376,7 @@ class PlacementAboveKubelet(ABC, Generic[State]):
             settings=(("Placement", placed_by or self.model.decider),),
             total_memory=memory_of(machine),
             distances=distances_of(machine),
+            offline=offline_of(machine),
         )
 
     def for_scheduler(self, _name: str) -> "Placement | Unknown":
@@ -514,7 +517,8 @@ def _memory(blocks: Iterable[Block]) -> tuple[tuple[str, int, tuple[int, ...]], 
 
 
 def _held_devices(node: Node, name: str, mask: int) -> HeldDevices:
-    resource = node.kubelet.devices.resources[name]
+    """Return held devices; NUMA nodes that the machine lacks are left out of what a plugin says."""
+    resource, known = node.kubelet.devices.resources[name], node.machine.numa_mask
     return HeldDevices(
-        name, resource.ids(mask), tuple(resource.numa_masks[number] for number in cpuset.ids(mask))
+        name, resource.ids(mask), tuple(resource.numa_masks[number] & known for number in cpuset.ids(mask))
     )

@@ -144,6 +144,8 @@ class Occupancy:
     """NUMA id → bytes that the hardware has, where that is known."""
     distances: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """(NUMA id, NUMA id) → distance (SLIT), where that is known."""
+    offline: Mapping[int, CPUSet] = field(default_factory=dict)
+    """NUMA id → CPUs that are present but offline, where there are any."""
 
     @property
     def cpus_of_numa(self) -> dict[int, CPUSet]:
@@ -201,6 +203,11 @@ def zone_uses(
 def memory_of(machine: Machine) -> dict[int, int]:
     """Return NUMA id → bytes that the hardware has."""
     return {node.id: node.memory for node in machine.numa_nodes}
+
+
+def offline_of(machine: Machine) -> dict[int, CPUSet]:
+    """Return NUMA id → CPUs that are present but offline, where there are any."""
+    return {node.id: node.offline for node in machine.numa_nodes if node.offline}
 
 
 def distances_of(machine: Machine) -> dict[tuple[int, int], int]:

@@ -24,6 +24,7 @@ from numazones.api.rebalance import (
     RecommendedPlacement,
 )
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import CPU
 from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
@@ -149,23 +150,40 @@ def _fit(fitting: FittingPods, node: ClusterNode, shape: Shape) -> list[int]:
 
 
 def machine_document(occupancy: Occupancy) -> Document:
-    """Sockets → zones → uncore caches → cores → CPUs; zones without CPUs are in a socket of no id."""
+    """Sockets → zones → uncore caches → cores → CPUs; zones without CPUs are in a socket of no id.
+
+    A zone on several sockets has its memory and offline CPUs on the first; on the others, ``continued``
+    names the first.
+    """
     return _machine(occupancy)[1]
 
 
 def _machine(occupancy: Occupancy) -> tuple[str, Document]:
     """A machine's digest and its document."""
     memory = tuple(occupancy.total_memory.items())
-    return _machine_of(occupancy.cpus, tuple(zone.numa for zone in occupancy.zones), memory)
+    offline = tuple(occupancy.offline.items())
+    return _machine_of(occupancy.cpus, tuple(zone.numa for zone in occupancy.zones), memory, offline)
 
 
 # A cluster has few models of machines, and each time a node changes its own is asked for.
 @lru_cache(maxsize=_MAX_MACHINES)
 def _machine_of(
-    cpus: tuple[CPU, ...], numas: tuple[int, ...], memory: tuple[tuple[int, int], ...]
+    cpus: tuple[CPU, ...],
+    numas: tuple[int, ...],
+    memory: tuple[tuple[int, int], ...],
+    offline: tuple[tuple[int, CPUSet], ...],
 ) -> tuple[str, Document]:
-    """``memory`` is by NUMA id."""
-    total = dict(memory)
+    """``memory`` and ``offline`` are by NUMA id."""
+    whole = {
+        numa: {
+            "memory": dict(memory).get(numa, 0),
+            **({"offline": list(cpuset.ids(hidden))} if (hidden := dict(offline).get(numa, 0)) else {}),
+        }
+        for numa in numas
+    }
+    first: dict[int, int] = {}
+    for cpu in sorted(cpus, key=lambda cpu: cpu.socket):
+        first.setdefault(cpu.numa, cpu.socket)
     sockets: dict[int, dict[int, dict[int | None, dict[int, list[int]]]]] = {}
     for cpu in cpus:
         caches = sockets.setdefault(cpu.socket, {}).setdefault(cpu.numa, {})
@@ -176,7 +194,7 @@ def _machine_of(
             "zones": [
                 {
                     "id": numa,
-                    "memory": total.get(numa, 0),
+                    **(whole[numa] if first[numa] == socket else {"memory": 0, "continued": first[numa]}),
                     "caches": [
                         {"id": cache, "cores": sorted(sorted(ids) for ids in cores.values())}
                         for cache, cores in sorted(caches.items(), key=lambda item: min(item[1].values()))
@@ -188,9 +206,7 @@ def _machine_of(
         for socket, zones in sorted(sockets.items())
     ]
     with_cpus = {cpu.numa for cpu in cpus}
-    bare = [
-        {"id": numa, "memory": total.get(numa, 0), "caches": []} for numa in numas if numa not in with_cpus
-    ]
+    bare = [{"id": numa, **whole[numa], "caches": []} for numa in numas if numa not in with_cpus]
     document = {"sockets": [*listed, *([{"id": None, "zones": bare}] if bare else [])]}
     return _digest(document), document
 

@@ -5,7 +5,7 @@ colours say. Every name is escaped; characters that XML does not know are replac
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -49,6 +49,7 @@ text { font: 12px ui-sans-serif, system-ui, "Segoe UI", Roboto, "Noto Sans", san
 .free { fill: var(--paper); stroke: var(--reserved); } .hatch { stroke: var(--reserved); }
 .reserved { fill: url(#hatch); stroke: var(--reserved); }
 .shared { fill: var(--paper); stroke: var(--line); stroke-dasharray: 2 2; }
+.offline { fill: none; stroke: var(--line); }
 """ + "".join(f".c{index} {{ fill: #{colour}; }}\n" for index, colour in enumerate(_COLOURS))
 
 
@@ -131,9 +132,10 @@ class _Picture:
 
     def _zone(self, zone: Mapping[str, Any], x: int, y: int, width: int) -> int:
         at, inner = len(self.parts), width - 2 * _PAD
-        self._write(x + _PAD, y + 22, f"NUMA node {zone['id']}", "b")
+        continued = f", continued from socket {zone['continued']}" if "continued" in zone else ""
+        self._write(x + _PAD, y + 22, f"NUMA node {zone['id']}{continued}", "b")
         top = y + 32
-        use = self._zones.get(zone["id"])
+        use = None if continued else self._zones.get(zone["id"])
         for label, says, share in _amounts(zone, use, exclusive=self._occupancy.exclusive):
             self._write(x + _PAD, top + 12, label, "q")
             self._write(x + _PAD + inner, top + 12, says, "", anchor="end")
@@ -148,6 +150,8 @@ class _Picture:
             bottom = max(bottom, self._cache(cache, left, top, wide))
             left += wide + 8
         top = bottom + 8 if zone["caches"] else top
+        if offline := zone.get("offline"):
+            top = self._offline(offline, x + _PAD, top, inner)
         for one in use.devices if use else ():
             if one.healthy:
                 top = self._devices(zone["id"], one.resource, one.healthy, x + _PAD, top, inner)
@@ -173,6 +177,17 @@ class _Picture:
         bottom = top + _CELL + 12
         self._box(x, y, width, bottom - y, "line", at=at, radius=6)
         return bottom
+
+    def _offline(self, cpus: Sequence[int], x: int, y: int, width: int) -> int:
+        """Draw CPUs that are offline, in rows."""
+        self._write(x, y + 15, "offline", "q", says=f"offline: CPUs {cpuset.format(cpuset.of(cpus))}")
+        left, top = x + 60, y + 2
+        for cpu in cpus:
+            if left + _CELL > x + width:
+                left, top = x + 60, top + _CELL + 4
+            self._cell(left, top, _Mark("offline", "", f"CPU {cpu}: offline"))
+            left += _CELL + 3
+        return top + _CELL + 4
 
     def _devices(self, numa: int, resource: str, whole: int, x: int, y: int, width: int) -> int:
         """One resource's devices near a zone, a square each as long as there is room."""
@@ -201,11 +216,13 @@ class _Picture:
                 self._write(x + half - _GAP, top + 13, said, "w", anchor="end", says=says)
         if self._occupancy.holders:
             top += _ROW + 8
-        kinds = (
+        kinds: tuple[tuple[str, str], ...] = (
             (("free", "free"), ("reserved", "reserved"))
             if self._occupancy.exclusive
             else (("shared", "shared"),)
         )
+        if self._occupancy.offline:
+            kinds = (*kinds, ("offline", "offline"))
         for index, (kind, says) in enumerate(kinds):
             self._cell(_MARGIN + index * 110, top, _Mark(kind, "", says))
             self._write(_MARGIN + index * 110 + _CELL + 8, top + 13, says, "q")

@@ -292,6 +292,51 @@ def test_tree_draws_memory_without_cpus_next_to_the_sockets(run: Run, tmp_path: 
     ]
 
 
+def drawn(run: Run, path: Path, machine: Machine, **given: Any) -> list[str]:
+    """Return what ``tree`` draws of an empty node."""
+    zones = zones_from_node(building.node(machine, **given), node_name="n", pods={}, version="v1.36.2")
+    dump = written(path / "dump.json", [node_body("n"), *(zone.to_api() for zone in zones)])
+    return str(run("tree", "n", "--ascii", "-f", dump).output).splitlines()
+
+
+def test_tree_draws_and_names_offline_cpus(run: Run, tmp_path: Path) -> None:
+    whole = building.machine(2, cores=8)
+    nodes = (whole.numa_nodes[0], whole.numa_nodes[1]._replace(offline=0b11 << 30))
+    online = Machine(tuple(cpu for cpu in whole.cpus if cpu.id < 30), nodes)
+    lines = drawn(run, tmp_path, online)
+    assert lines[4:8] == [
+        "+ socket 1",
+        "|  NUMA node 1  0 of 16Gi in use",
+        "|    .. .. .. .. .. .. . .",
+        "|    offline 30-31: - -",
+    ]
+    assert lines[-1] == "# reserved   . free (shared pool)   - offline"
+
+
+def test_tree_folds_long_rows_of_cores_inside_the_frame(run: Run, tmp_path: Path) -> None:
+    lines = drawn(run, tmp_path, building.machine(1, cores=128))
+    rows = [line for line in lines if line.startswith("|    ")]
+    assert sum(line.count(".") + line.count("#") for line in rows) == 256
+    assert len(rows) == 4
+    assert max(map(len, rows)) <= 100
+
+
+def test_tree_shows_memory_of_a_numa_node_on_two_sockets_once(run: Run, tmp_path: Path) -> None:
+    one = building.machine(1)
+    machine = Machine(tuple(cpu._replace(socket=cpu.core // 2) for cpu in one.cpus), one.numa_nodes)
+    lines = drawn(run, tmp_path, machine, devices=building.gpus((0,)))
+    assert lines[1:9] == [
+        "+ socket 0",
+        "|  NUMA node 0  0 of 15Gi in use",
+        "|    #. ..",
+        "|    vendor/gpu 1 of 1 free",
+        "+ socket 1",
+        "|  NUMA node 0  continued from socket 0",
+        "|    .. ..",
+        "",
+    ]
+
+
 def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path: Path) -> None:
     named = {"kind": "PriorityClass", "metadata": {"name": "batch"}, "value": 500}
     dump = written(tmp_path / "dump.json", [node_body("n"), named])

@@ -3,7 +3,7 @@
 import click
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.printing.drawing import Drawing
+from kubectl_numazones.printing.drawing import WIDTH, Drawing
 from kubectl_numazones.reading.cluster import occupancy_of, read, source_options
 from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
@@ -32,7 +32,8 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     """Draw NODE: sockets, NUMA nodes, caches, cores and threads, memory and devices, and who holds them.
 
     Each CPU is a letter for the pod that holds it; the legend names the pods, and says of those that are not
-    aligned how they lie. Threads of a core stand together.
+    aligned how they lie. Threads of a core stand together. Offline CPUs stand below the cores of their NUMA
+    node. A NUMA node on several sockets shows its memory and devices on the first.
     """
     found = read(source).node(node)
     occupancy, lying = occupancy_of(found), by_name(found)
@@ -41,6 +42,7 @@ def command(source: Source, node: str, *, plain: bool, output: str) -> int:
         return 0
     target = screen.console()
     plain = plain or not target.encoding.startswith("utf")
-    for line in Drawing(found.name, occupancy, lying, plain=plain).lines():
+    width = target.width if target.is_terminal else WIDTH
+    for line in Drawing(found.name, occupancy, lying, plain=plain, width=width).lines():
         target.print(line, overflow="fold" if target.is_terminal else "ignore")
     return 0

@@ -1,7 +1,7 @@
 """A node drawn down to the thread, each CPU marked with who holds it."""
 
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from rich.text import Text
@@ -24,8 +24,10 @@ _COLOURS = (
     "bright_magenta",
     "bright_blue",
 )
-_RESERVED, _FREE, _SHARED = "▒", "·", "○"
-_PLAIN = {_RESERVED: "#", _FREE: ".", _SHARED: "o"}
+_RESERVED, _FREE, _SHARED, _OFFLINE = "▒", "·", "○", "✕"
+_PLAIN = {_RESERVED: "#", _FREE: ".", _SHARED: "o", _OFFLINE: "-"}
+WIDTH = 100
+"""Columns where the width of the output is not known."""
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
@@ -39,8 +41,18 @@ class Drawing:
         lying: Mapping[str, PodAlignment] = MappingProxyType({}),
         *,
         plain: bool,
+        width: int = WIDTH,
     ) -> None:
-        """``lying``: pod's NAMESPACE/NAME → how what it holds lies; the legend names what is not aligned."""
+        """Prepare the picture of a node.
+
+        Args:
+            name: of the node.
+            occupancy: who holds what.
+            lying: pod's NAMESPACE/NAME → how what it holds lies; the legend names what is not aligned.
+            plain: ASCII characters only.
+            width: columns; rows of cores are folded to them.
+        """
+        self._width = width
         self._name, self._occupancy, self._lying, self._plain = name, occupancy, lying, plain
         self._holders = [holder for holder in occupancy.holders if holder.cpus]
         self._holder_of = {
@@ -52,11 +64,15 @@ class Drawing:
         """Yield the picture: a heading, the sockets with their NUMA nodes, the legend."""
         yield Text(f"{self._name}: {self._occupancy.summary}", style="bold")
         cpus = self._occupancy.cpus
+        first: dict[int, int] = {}
         for socket in sorted({cpu.socket for cpu in cpus}):
             yield Text(f"{self._edge('┌')} socket {socket}", style="bold")
             for numa in self._zones:
                 here = [cpu for cpu in cpus if cpu.socket == socket and cpu.numa == numa]
-                if here:
+                if here and first.setdefault(numa, socket) != socket:
+                    yield self._heading(numa, f"  continued from socket {first[numa]}")
+                    yield from self._cores(here)
+                elif here:
                     yield from self._zone(numa, here)
         bare = sorted(self._zones.keys() - {cpu.numa for cpu in cpus})
         if bare:
@@ -67,20 +83,40 @@ class Drawing:
 
     def _zone(self, numa: int, cpus: Iterable[CPU]) -> Iterator[Text]:
         bar = self._edge("│")
-        yield Text(f"{bar}  NUMA node {numa}{self._memory(numa)}", style="bold")
-        for cache, cores in _cores_by_cache(cpus):
-            line = Text(f"{bar}    " + (f"L3 {cache}: " if cache is not None else ""))
-            for position, core in enumerate(cores):
-                line.append(" " if position else "")
-                for cpu in core:
-                    line.append(*self._mark(cpu))
-            yield line
+        yield self._heading(numa, self._memory(numa))
+        yield from self._cores(cpus)
+        if offline := self._occupancy.offline.get(numa, 0):
+            signs = [(self._sign(_OFFLINE), "dim")]
+            title = f"offline {cpuset.format(offline)}: "
+            yield from self._row(title, [signs] * offline.bit_count())
         devices = "; ".join(
             f"{use.resource} {use.healthy - use.held} of {use.total} free"
             for use in self._zones[numa].devices
         )
         if devices:
             yield Text(f"{bar}    {devices}")
+
+    def _heading(self, numa: int, says: str) -> Text:
+        return Text(f"{self._edge('│')}  NUMA node {numa}{says}", style="bold")
+
+    def _cores(self, cpus: Iterable[CPU]) -> Iterator[Text]:
+        for cache, cores in _cores_by_cache(cpus):
+            title = "" if cache is None else f"L3 {cache}: "
+            yield from self._row(title, [[self._mark(cpu) for cpu in core] for core in cores])
+
+    def _row(self, title: str, cores: Iterable[Sequence[tuple[str, str]]]) -> Iterator[Text]:
+        """Yield a title and cores, in as many lines as the width needs."""
+        frame = f"{self._edge('│')}    "
+        line = Text(frame + title)
+        start = len(line)
+        for core in cores:
+            if len(line) > start and len(line) + 1 + len(core) > self._width:
+                yield line
+                line = Text(frame + " " * len(title))
+            line.append(" " if len(line) > start else "")
+            for mark in core:
+                line.append(*mark)
+        yield line
 
     def _mark(self, cpu: int) -> tuple[str, str]:
         holder = self._holder_of.get(cpu)
@@ -111,12 +147,12 @@ class Drawing:
             if lying is not None and not lying.aligned:
                 line.append(f"  {lying.sentence}", "yellow")
             yield line
+        offline = f"   {self._sign(_OFFLINE)} offline" if self._occupancy.offline else ""
         if self._occupancy.exclusive:
-            yield Text(
-                f"{self._sign(_RESERVED)} reserved   {self._sign(_FREE)} free (shared pool)", style="dim"
-            )
+            says = f"{self._sign(_RESERVED)} reserved   {self._sign(_FREE)} free (shared pool)"
         else:
-            yield Text(f"{self._sign(_SHARED)} shared: the CPU manager gives no exclusive CPUs", style="dim")
+            says = f"{self._sign(_SHARED)} shared: the CPU manager gives no exclusive CPUs"
+        yield Text(says + offline, style="dim")
 
     def _sign(self, sign: str) -> str:
         return _PLAIN[sign] if self._plain else sign

@@ -51,8 +51,10 @@ function machinePicture(node, marks, wanted, coming = []) {
   );
 }
 
-function zoneCard(node, zone, use, marks, wanted, coming) {
+function zoneCard(node, zone, whole, marks, wanted, coming) {
   const amounts = [];
+  // A NUMA node on several sockets shows its amounts on the first.
+  const use = zone.continued === undefined ? whole : undefined;
   if (use && node.exclusive && zone.caches.length) amounts.push(["CPUs", `${use.cpus[0]} of ${use.cpus[1]}`, ratio(use.cpus)]);
   if (use && use.used !== undefined) amounts.push(["CPUs in use", `${use.used.toFixed(1)} of ${use.cpus[0]} held`, ratio([use.used, use.cpus[0]])]);
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
@@ -61,13 +63,14 @@ function zoneCard(node, zone, use, marks, wanted, coming) {
   return el(
     `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
     {},
-    el("h4", {}, `NUMA ${zone.id}`),
+    el("h4", {}, `NUMA ${zone.id}${zone.continued === undefined ? "" : `, continued from socket ${zone.continued}`}`),
     coming.filter(([, zones]) => zones.includes(zone.id)).map(([pod, , held]) => el("p.chip.coming", {}, `held for ${pod}${cpusOf(held) ? `: ${cpusOf(held)} CPUs` : ""}`)),
     el("dl.amounts", {}, amounts.map(([kind, text, share]) => el("div", {}, el("dt", {}, kind), el("dd", {}, bar(share), text)))),
     el(
       "div.caches",
-      { role: "img", "aria-label": `CPUs of NUMA ${zone.id}: ${use && node.exclusive ? `${use.cpus[0]} of ${use.cpus[1]} held exclusively` : "none is given exclusively"}` },
+      { role: "img", "aria-label": `CPUs of NUMA ${zone.id}: ${whole && node.exclusive ? `${whole.cpus[0]} of ${whole.cpus[1]} held exclusively` : "none is given exclusively"}` },
       zone.caches.map((cache) => el("div.cache", {}, cache.id !== null && el("span.cachename", {}, `L3 ${cache.id}`), el("div.cores", {}, cache.cores.map((core) => el("span.core", {}, core.map((cpu) => cell(node, cpu, marks.get(cpu)))))))),
+      zone.offline && el("div.cache", {}, el("span.cachename", {}, "offline"), el("div.cores", {}, zone.offline.map((cpu) => el("span.core", {}, cell(node, cpu, { kind: "offline", title: "offline" }))))),
     ),
   );
 }

@@ -13,7 +13,7 @@ from numazones.cluster.dump import Dump
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.node import Node as KubeletNode
 from numazones.placement import UnreadableNode
-from numazones.placement.kubelet import KUBELET
+from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.placement.model import NodeObjects
 from numazones.placement.models import model, model_shown
 from numazones.prediction.forecast import (
@@ -275,3 +275,11 @@ def test_a_decision_of_any_model_is_explained_line_by_line() -> None:
         assert node.known is not None
         assert wanted is not None
         assert node.known.admit(wanted).explain()
+
+
+def test_numa_nodes_that_a_machine_lacks_are_not_shown_of_devices() -> None:
+    pod = kubelet.pod("uid", kubelet.container("c", 2, "1Gi", vendor_gpu="1"))
+    one = kubelet.node(kubelet.machine(1), devices=kubelet.gpus((0, 1)), topologyManagerPolicy="best-effort")
+    placed = KubeletPlacement(one).admit(pod).placement.occupancy({"uid": "team/a"})
+    (holder,) = placed.holders
+    assert [held.numas for held in holder.devices] == [(0,)]

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kubectl_numazones.main import commands
 from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode
+from numazones.kubelet.machine import Machine
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones_page.machine_svg import machine_svg
 from tests.numazones.kubelet import building
@@ -73,6 +74,18 @@ def test_without_exclusive_cpus_all_are_shared() -> None:
     drawn = machine_svg("one", occupancy)
     assert drawn.count('class="shared"') == len(occupancy.cpus) + 1
     assert "No CPU is given to containers exclusively." in drawn
+
+
+def test_offline_cpus_are_drawn_and_amounts_shown_once() -> None:
+    one = building.machine(1)
+    cpus = tuple(cpu._replace(socket=cpu.core // 2) for cpu in one.cpus if cpu.id != 5)
+    machine = Machine(cpus, (one.numa_nodes[0]._replace(offline=1 << 5),))
+    occupancy = ClusterNode("one").with_state(building.node(machine)).occupancy
+    assert occupancy is not None
+    text = machine_svg("one", occupancy)
+    assert text.count("<title>CPU 5: offline</title>") == 1
+    assert text.count("0 of 15Gi") == 1
+    assert "NUMA node 0, continued from socket 0" in text
 
 
 def empty() -> Occupancy:
