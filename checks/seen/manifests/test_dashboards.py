@@ -33,6 +33,7 @@ EXPECTED_EMPTY = {
     "kubelet_cpu_manager_allocation_per_numa": "simulated kubelets serve no metrics",
     "numa_node:cpu_manager_numa_allocation:difference": "simulated kubelets serve no metrics",
     "numazones_exclusive_cpu_interrupts_per_second": "no CPU is exclusive for a whole interval",
+    "numazones_operator_object_errors_total": "no object raises",
     "numazones_operator_watch_restarts_total": "no watch ends",
     "numazones_rebalance_pods_evicted_total": "the policy only recommends, and nothing has to be moved",
 }
