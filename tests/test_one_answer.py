@@ -170,6 +170,6 @@ async def test_why_and_the_operator_predict_alike(
     assert all(prediction == said for prediction in predictions)
 
 
-def test_how_many_fit_is_remembered_between_equal_nodes_and_still_the_same() -> None:
+def test_count_cached_between_equal_nodes_is_the_same() -> None:
     fitting = FittingPods()
     assert fitting.count(ClusterNode("a"), SHAPES[0]) == FittingPods().count(ClusterNode("b"), SHAPES[0])

@@ -111,7 +111,7 @@ def test_the_release_and_the_gates_of_a_scenario_decide() -> None:
     assert list(differences(older, replay(scenario))) != []
 
 
-def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:
+def test_undecidable_scenario_is_reported_without_ending_the_run() -> None:
     scenario = admitting()
     scenario["kubelet"] = {
         "memoryManagerPolicy": "Static",

@@ -70,7 +70,7 @@ def test_the_first_field_of_another_form_is_named(value: object, wanted: form.Fo
         ("topology-aware", {"machine": {"online": 1}}, "machine.online: a string is expected, not 1"),
     ],
 )
-def test_a_scenario_of_another_form_has_an_error_that_names_the_field(
+def test_malformed_scenario_has_an_error_that_names_the_field(
     model: str, change: dict[str, Any], told: str
 ) -> None:
     scenario = next(one for one in sample(model) if one.get("steps"))

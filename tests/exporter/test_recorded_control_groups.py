@@ -200,7 +200,7 @@ def shown(case: dict[str, Any], root: Path) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", WITH_GROUPS, ids=lambda case: case["id"])
-def test_groups_have_the_cpus_and_the_memory_nodes_that_the_kubelet_gave(case: dict[str, Any]) -> None:
+def test_groups_have_the_kubelets_cpus_and_memory_nodes(case: dict[str, Any]) -> None:
     """Podresources, the runtime's groups and so the source of the alignment agree."""
     assert differences(case) == []
 

@@ -46,7 +46,7 @@ async def ask(settings: Options, path: str = recordings.PATH) -> tuple[int, byte
     return answer.status, answer.body
 
 
-async def test_the_archive_holds_machine_state_files_and_what_was_read_of_them(tmp_path: Path) -> None:
+async def test_archive_holds_machine_state_files_and_their_readings(tmp_path: Path) -> None:
     machine = unpack(NODE, tmp_path)
     status, body = await ask(options(machine))
     assert status == 200

@@ -146,7 +146,7 @@ def condition(found: Observation, kind: str) -> tuple[str, str, str]:
 # Who holds what, and who has ended
 
 
-def test_an_empty_node_is_ready_and_all_but_the_reserved_is_available() -> None:
+def test_empty_node_is_ready_with_all_unreserved_resources_available() -> None:
     found = observation()
     assert condition(found, "Ready") == ("True", "Complete", "")
     assert condition(found, "Consistent") == ("True", "SourcesAgree", "")
@@ -198,7 +198,7 @@ def test_a_pod_that_has_ended_holds_nothing(pods: tuple[NodePod, ...], listed: d
 
 
 @pytest.mark.parametrize("listed", [{}, {"static": ()}])
-def test_pods_keep_their_resources_until_a_restarted_kubelet_lists_its_pods_again(
+def test_pods_keep_resources_until_a_restarted_kubelet_lists_them(
     listed: dict[str, Any],
 ) -> None:
     """Until a kubelet has its pods from the API server, it lists none but static ones."""
@@ -248,7 +248,7 @@ def test_memory_of_ended_pods_is_given_back_lowest_numa_node_first() -> None:
     assert [status.memory_assignments for status in statuses(found)] == [1, 1]
 
 
-def test_numa_nodes_bound_for_memory_are_free_again_after_their_last_pod() -> None:
+def test_memory_groups_are_free_again_after_their_last_pod() -> None:
     found = observation(
         memory_manager=memory_state(
             (7 * GIB, 2 * GIB), cells=(0b11, 0b11), assignments=(1, 1), a={"c": (block(3, 9 * GIB),)}
@@ -332,7 +332,7 @@ def test_reserved_cpus_that_contradict_podresources_are_used_and_the_contradicti
     )
 
 
-def test_an_invalid_list_of_reserved_cpus_is_reported_and_podresources_are_used() -> None:
+def test_invalid_reserved_cpus_are_reported_and_podresources_used() -> None:
     found = observation(kubelet=configured(reservedSystemCPUs="0-"))
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
     status, reason, message = condition(found, "Ready")
@@ -710,7 +710,7 @@ def snapshot_ids(found: Observation) -> set[str]:
     return {status.snapshot for status in statuses(found)}
 
 
-def test_all_zones_carry_one_snapshot_id_that_changes_with_the_content_only() -> None:
+def test_all_zones_share_a_snapshot_id_of_their_content() -> None:
     one = observation(durations=(("sysfs", 0.1),))
     same = observation(durations=(("sysfs", 0.2),))
     listed = offer(a=(container("c", "2"),))

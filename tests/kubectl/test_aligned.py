@@ -201,7 +201,7 @@ def test_aligned_and_why_say_the_same_of_every_pod(run: Run, dump: Path) -> None
         assert told is None or told["alignable"] == item["alignable"]
 
 
-def test_who_tree_top_and_live_say_the_same_of_a_nodes_pods(run: Run, dump: Path) -> None:
+def test_who_tree_top_and_live_agree_on_a_nodes_pods(run: Run, dump: Path) -> None:
     rows = [re.split(r" {3,}", row) for row in run("who", "worker-1", "-f", dump).output.splitlines()[1:]]
     assert {(row[1], row[-1]) for row in rows} == {
         ("team/cache-1", "aligned"),

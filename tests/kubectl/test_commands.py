@@ -197,7 +197,7 @@ def test_answer_modelling_a_newer_kubelet_as_older_notes_it_once(
         ("fit", "cpu=5"),
     ],
 )
-def test_an_answer_that_no_newer_kubelet_bears_on_says_nothing_of_it(
+def test_answer_independent_of_a_newer_kubelet_omits_the_note(
     asked: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
     newer = "worker-1" if "one" in asked else "worker-2"
@@ -468,7 +468,7 @@ def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_pat
     assert said["Insufficient cpu"] == "no node has 20 CPUs at all; the most is 15, on worker-1"
 
 
-def test_replicas_that_are_rejected_over_and_over_are_counted_as_a_loop(run: Run, tmp_path: Path) -> None:
+def test_repeatedly_rejected_replicas_count_as_a_loop(run: Run, tmp_path: Path) -> None:
     owner = {"kind": "ReplicaSet", "name": "web", "uid": "web-uid", "controller": True}
     pods = []
     for minute in range(3):
@@ -529,7 +529,7 @@ def replica_of(name: str, replica_set: str, **labels: str) -> Any:
     return body
 
 
-def test_the_pods_of_a_deployment_are_found_in_a_dump_without_replicasets(run: Run, tmp_path: Path) -> None:
+def test_deployments_pods_are_found_in_dumps_without_replicasets(run: Run, tmp_path: Path) -> None:
     hashed = replica_of("web-7d4b9c5f6d-x2x07", "web-7d4b9c5f6d", **{"pod-template-hash": "7d4b9c5f6d"})
     dump = written(tmp_path / "dump.json", [*cluster(), hashed, replica_of("lone-1", "lone")])
     for name in ("deploy/web", "deployment.apps/web"):
@@ -549,7 +549,7 @@ def test_the_pods_of_a_deployment_are_found_in_a_dump_without_replicasets(run: R
     assert problem("sts/x").endswith("pods read; no StatefulSet does; see the pods' ownerReferences")
 
 
-def test_fit_says_where_devices_and_cpus_are_that_the_scheduler_may_choose(run: Run, tmp_path: Path) -> None:
+def test_fit_locates_devices_and_cpus_open_to_the_scheduler(run: Run, tmp_path: Path) -> None:
     slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1), device("gpu-2", 1))
     taken = claim(result("gpu-2"))
     classes = device_class("gpus", f'device.driver == "{GPU}"', resource="gpu.example/large")

@@ -112,7 +112,7 @@ def test_warnings_fail_unless_errors_alone_should(fail_on: str, code: int, run: 
     assert result.return_value == code
 
 
-def test_no_zones_at_all_is_an_error_however_little_could_be_checked(run: Run, tmp_path: Path) -> None:
+def test_missing_zones_are_an_error_even_with_skipped_checks(run: Run, tmp_path: Path) -> None:
     report, code = found(run, tmp_path, [it for it in healthy() if it["kind"] in {"Node", "Pod"}])
     (finding,) = (it for it in report["findings"] if it["check"] == "zones")
     assert (finding["severity"], finding["subjects"]) == ("error", ["NUMAZones"])

@@ -17,7 +17,7 @@ def test_the_answer_is_what_the_coroutine_returns() -> None:
     assert run_until_complete(_value()) == 3
 
 
-def test_ctrl_c_cancels_between_two_steps_of_the_loop_never_within_one() -> None:
+def test_ctrl_c_cancels_only_between_steps_of_the_loop() -> None:
     steps: list[str] = []
 
     async def interrupted_in_a_callback() -> None:

@@ -53,7 +53,7 @@ def messages(run: Run, *arguments: object) -> dict[str, str]:
     return {finding["message"]: finding["cure"] for finding in findings}
 
 
-def test_device_pods_are_rejected_after_a_reboot_until_their_plugin_is_back(run: Run, tmp_path: Path) -> None:
+def test_device_pods_are_rejected_after_reboot_until_plugins_return(run: Run, tmp_path: Path) -> None:
     node = building.node(devices=building.gpus((0,), (1,)))
     path = dump(tmp_path / "dump.json", node, body("plain", 1), body("trainer", 2, vendor_gpu="1"))
     assert messages(run, "--restart", "worker-1", "-f", path) == {}

@@ -86,7 +86,7 @@ def test_the_end_of_a_history_is_what_its_kubelets_said_then() -> None:
     assert agrees_with_the_kubelets(SAMPLE) == 1
 
 
-def test_the_end_of_each_recorded_history_is_what_its_kubelets_said_then(shared: Path) -> None:
+def test_recorded_histories_end_as_their_kubelets_said(shared: Path) -> None:
     found = [path for path in (shared / "recordings").iterdir() if is_history(path)]
     assert sum(map(agrees_with_the_kubelets, found)) >= 4
 

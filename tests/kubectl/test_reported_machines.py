@@ -99,7 +99,7 @@ def test_cpus_added_to_a_running_vm_are_read(published: Callable[[str, str], Pat
     assert conditions(dump)["Consistent"] == "False"
 
 
-def test_34_numa_nodes_hang_on_devices_and_static_memory_is_no_cure(
+def test_34_numa_nodes_hang_on_devices_despite_static_memory(
     published: Callable[[str, str], Path], run: Run
 ) -> None:
     dump = published("gb200-34-numa-nodes", "v1.35.2")

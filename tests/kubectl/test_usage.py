@@ -213,7 +213,7 @@ def test_exporters_text_is_read_and_lies_about_other_nodes_are_not() -> None:
     assert parse(text.encode() + b"\xff\x00", node="n") == {(CPUS, labels): 2.0}
 
 
-def test_figures_of_no_numa_node_or_of_nothing_held_are_left_out() -> None:
+def test_figures_without_numa_node_or_holdings_are_omitted() -> None:
     odd = (("kind", "shared"), ("mode", "user"), ("node", "n"), ("numa_node", "x\u0661"))
     name = tuple(sorted((ONE | {"pod": "zero"}).items()))
     assert usage_of({(CPU_SECONDS, odd): 1.0, (CPUS, name): 0.0, (HELD, name): 1.0}, {}).numas == {}

@@ -197,7 +197,7 @@ def test_why_says_that_a_rejected_bare_pod_is_not_retried(run: Run, tmp_path: Pa
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_of_a_pod_on_a_node_without_node_object_why_says_so(run: Run, tmp_path: Path, *, owned: bool) -> None:
+def test_why_reports_a_missing_node_object(run: Run, tmp_path: Path, *, owned: bool) -> None:
     lost = pod_body("lost", 2, phase="Running", spec={"nodeName": "worker-9"})
     if owned:
         owner = {

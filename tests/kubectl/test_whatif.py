@@ -383,7 +383,7 @@ def test_a_placement_can_be_given_on_both_sides(run: Invoke) -> None:
     ],
     ids=["pods of the dump", "pods that are given", "a shape that is given"],
 )
-def test_placement_by_shapes_keeps_room_for_what_policies_and_arriving_pods_name(
+def test_placement_by_shapes_keeps_room_for_named_shapes(
     run: Invoke,
     dump: Path,
     tmp_path: Path,

@@ -64,7 +64,7 @@ def names(output: str) -> list[str]:
     return [line.split()[0] for line in output.splitlines()[1:]]
 
 
-def test_without_names_the_stuck_pods_of_the_namespace_are_listed_worst_first(run: Run, dump: Path) -> None:
+def test_why_without_names_lists_stuck_pods_worst_first(run: Run, dump: Path) -> None:
     done = run("why", "-n", "team", "-f", dump)
     assert done.stdout.splitlines()[0].split() == ["POD", "STATUS", "AGE", "WHY"]
     assert names(done.stdout) == ["old", "young", "fits", "loop-0"]

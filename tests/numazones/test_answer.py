@@ -54,7 +54,7 @@ def test_a_value_is_written_part_by_part() -> None:
     assert type(written["colour"]) is type(next(iter(written["byColour"]))) is str
 
 
-def test_parts_say_what_they_mean_and_which_type_they_have_as_json() -> None:
+def test_answer_parts_document_meaning_and_json_type() -> None:
     parts = {part.name: part for part in parts_of(Whole)}
     assert parts["size"] == Part("size", "size", str, "In bytes.", format_bytes)
     assert parts["note"].kind == str | None

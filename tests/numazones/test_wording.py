@@ -10,7 +10,7 @@ def test_one_is_singular_and_none_is_plural(number: int, said: str) -> None:
     assert pluralize(number, "pod") == said
 
 
-def test_of_many_names_some_are_told_and_how_many_more_there_are() -> None:
+def test_long_name_lists_end_with_the_number_left() -> None:
     assert some_of("ab", most=2) == "a, b"
     assert some_of("abcd", most=2) == "a, b and 2 more"
     assert first_of(["a"]) == "a"

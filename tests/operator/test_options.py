@@ -65,7 +65,7 @@ def test_a_dump_can_be_loaded_again(tmp_path: Path) -> None:
     assert settings(dump(f"--config={file}")) == settings(first)
 
 
-def test_the_namespace_of_the_pod_is_taken_from_where_kubernetes_puts_it() -> None:
+def test_pods_namespace_comes_from_where_kubernetes_puts_it() -> None:
     assert settings(dump(KUBERNETES_NAMESPACE="here"))["namespace"] == "here"
 
 
@@ -91,7 +91,7 @@ def test_a_setting_that_makes_no_sense_is_rejected_by_name(arguments: tuple[str,
     assert message in result.output
 
 
-def test_an_unknown_key_of_the_file_is_rejected_with_the_nearest_one(tmp_path: Path) -> None:
+def test_unknown_key_of_the_file_is_rejected_with_a_suggestion(tmp_path: Path) -> None:
     file = tmp_path / "operator.yaml"
     file.write_text("writeRat: 5\n")
     result = dump(f"--config={file}")

@@ -90,7 +90,7 @@ def pod(name: str = "p", *, cpu: str = "", owner: str = "", **spec: Any) -> Spec
 # --- order and reinvocation ------------------------------------------------------------------
 
 
-async def test_policies_come_in_the_order_of_their_names_and_mutations_in_theirs(server: ApiServer) -> None:
+async def test_policies_apply_in_order_of_name_and_mutations_in_theirs(server: ApiServer) -> None:
     append = 'Object{{data: Object.data{{order: object.data[?"order"].orValue("") + "{}"}}}}'
     for name in ("third", "first", "second"):
         install(server, name, append.format(name[0]), append.format(name[0].upper()))
@@ -111,7 +111,7 @@ async def test_what_is_evaluated_again_sees_what_others_made(server: ApiServer) 
     assert config_map(server)["data"] == {"a": "b", "late": "x", "copied": "x"}
 
 
-async def test_a_changed_policy_holds_at_once_and_a_deleted_one_no_more(server: ApiServer) -> None:
+async def test_policy_changes_and_deletions_take_effect_immediately(server: ApiServer) -> None:
     install(server, "p", 'Object{data: Object.data{v: "1"}}')
     assert config_map(server, "one")["data"]["v"] == "1"
     kind = server.kind("mutatingadmissionpolicies", "admissionregistration.k8s.io")
@@ -265,7 +265,7 @@ _GATE = """
     ],
 )
 @pytest.mark.parametrize("enabled", [True, False])
-async def test_a_policy_puts_a_gate_on_the_pods_that_it_is_for(
+async def test_policy_adds_a_gate_to_matching_pods(
     server: ApiServer, namespace: str, body: Spec, *, gated: bool, enabled: bool
 ) -> None:
     _namespaced(server, {"numazones.io/admission-gate": "enabled"})
@@ -429,7 +429,7 @@ async def test_failing_expression_denies_or_is_ignored_by_failure_policy(
     assert config_map(server)["data"] == {"a": "b"}
 
 
-async def test_numbers_that_are_too_large_for_the_language_fail_the_policy_alone(
+async def test_numbers_too_large_for_the_language_fail_only_the_policy(
     server: ApiServer, definition: Any
 ) -> None:
     definitions = server.kind("customresourcedefinitions", "apiextensions.k8s.io")

@@ -19,7 +19,7 @@ def config(widget: Any, **spec: Any) -> Any:
     return body
 
 
-async def test_an_apply_creates_the_object_and_owns_the_fields_that_it_names(api: Any, widget: Any) -> None:
+async def test_apply_creates_the_object_and_owns_its_fields(api: Any, widget: Any) -> None:
     body = config(
         widget, size=3, labels={"k": "v"}, tags=["x"], items=[{"name": "one", "value": "1"}], plain=["p"]
     )

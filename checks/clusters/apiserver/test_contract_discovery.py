@@ -101,7 +101,7 @@ async def test_openapi_documents_describe_custom_resources(api: Any) -> None:
     }
 
 
-async def test_openapi_documents_of_built_in_kinds_refer_to_nothing_that_is_missing(api: Any) -> None:
+async def test_openapi_documents_of_built_in_kinds_have_no_dangling_references(api: Any) -> None:
     document = (await api.get("/openapi/v3/api/v1")).body
     schemas = document["components"]["schemas"]
     container = schemas["io.k8s.api.core.v1.Container"]

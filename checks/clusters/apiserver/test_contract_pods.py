@@ -390,7 +390,7 @@ async def test_an_eviction_adds_a_condition_and_deletes_the_pod(api: Any, pod: A
     assert target["message"] == "Eviction API: evicting"
 
 
-async def test_an_eviction_of_a_pod_that_does_not_exist_is_not_found(api: Any) -> None:
+async def test_eviction_of_a_missing_pod_is_not_found(api: Any) -> None:
     answer = await api.post(api.core("pods") + "/none/eviction", _eviction("none"))
     assert (answer.code, answer.body["message"]) == (404, 'pods "none" not found')
 

@@ -168,7 +168,7 @@ def test_what_breaks_a_rule_is_named_and_nothing_else(history: list[Event], rule
     assert [violation.rule for violation in checker.violations(history)] == rules
 
 
-def test_what_was_known_before_a_fault_may_be_acted_on_after_it() -> None:
+def test_knowledge_from_before_a_fault_may_be_used_after_it() -> None:
     cut_off = {"t": 2.0, "kind": "fault", "until": 30.0}
     history = [kubelet(0, (20, 0), {}), cut_off, kubelet(3, (0, 0), {}), WAITS, prediction(31, "Admissible")]
     assert checker.violations(history) == []

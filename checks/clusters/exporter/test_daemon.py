@@ -311,7 +311,7 @@ async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
     assert {write for write in node.server.written if write[2] != "leases"} == set()
 
 
-async def test_a_changed_state_file_changes_the_objects_long_before_the_interval_ends(
+async def test_changed_state_file_changes_objects_before_the_interval_ends(
     node: SimulatedNode,
 ) -> None:
     async with node.exporting(interval=3600.0) as url:
@@ -661,7 +661,7 @@ async def started(node: SimulatedNode, *settings: str) -> asyncio.subprocess.Pro
     )
 
 
-async def test_the_real_program_follows_the_kubelets_files_when_the_kernel_confines_it(
+async def test_confined_program_follows_the_kubelets_files(
     node: SimulatedNode,
 ) -> None:
     try:

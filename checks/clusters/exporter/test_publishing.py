@@ -153,7 +153,7 @@ async def test_nothing_is_written_after_a_restart_when_nothing_changed(
     assert fake.requests == [("GET", ZONES)]
 
 
-async def test_the_operators_mark_of_a_silent_exporter_is_left_to_the_operator(
+async def test_exporter_keeps_the_operators_mark_of_silence(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0)])
@@ -250,7 +250,7 @@ async def test_zones_of_other_nodes_are_left_alone(publisher: ZonePublisher, fak
     assert "worker-4-numa-0" in fake.zones
 
 
-async def test_what_others_did_to_a_zone_is_repaired_at_the_next_resync(
+async def test_foreign_changes_of_a_zone_are_repaired_at_resync(
     publisher: ZonePublisher, fake: FakeAPI, clocks: Clocks
 ) -> None:
     await publisher.publish([zone(0), zone(1)])
@@ -317,7 +317,7 @@ async def test_an_interrupted_publish_leaves_different_snapshots_which_the_next_
     assert fake.requests == [("GET", ZONES), ("PATCH", path(cut, status=True))]
 
 
-async def test_a_zone_that_is_deleted_while_it_is_published_is_created_again(
+async def test_zone_deleted_during_publishing_is_created_again(
     publisher: ZonePublisher, fake: FakeAPI
 ) -> None:
     await publisher.publish([zone(0)])

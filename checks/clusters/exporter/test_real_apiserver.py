@@ -217,9 +217,7 @@ async def test_a_change_is_published(node: Node) -> None:
 
 
 @pytest.mark.parametrize("what", ["a zone", "all zones", "their definition"])
-async def test_what_somebody_deletes_is_back_within_ten_seconds_of_a_quiet_node(
-    node: Node, what: str
-) -> None:
+async def test_deleted_zones_of_a_quiet_node_return_within_ten_seconds(node: Node, what: str) -> None:
     server = node.server
     held = 2 * len(node.kubelet.pods)
     async with node.exporting(NODE, "--interval=1h"):

@@ -26,7 +26,7 @@ async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Pa
         assert code == int(any(it["severity"] != "hint" for it in report["findings"]))
 
 
-async def test_what_the_user_may_not_do_is_found_and_leaves_checks_unmade(tmp_path: Path) -> None:
+async def test_missing_rights_are_reported_and_their_checks_skipped(tmp_path: Path) -> None:
     async with serving(tmp_path, {"leases", "pods/proxy"}) as kubeconfig:
         report, code = await doctor(kubeconfig)
     assert [(severity, subjects) for severity, subjects, _ in of(report, "access")] == [
@@ -115,9 +115,7 @@ numazones_extender_request_duration_seconds_count{{verb="filter"}} 1e+06
 
 
 @pytest.mark.parametrize("name", ["numazones-scheduler", "numazones-extender"])
-async def test_traps_that_show_in_the_extenders_traffic_are_found_by_its_metrics(
-    tmp_path: Path, name: str
-) -> None:
+async def test_extender_traps_are_found_by_its_metrics(tmp_path: Path, name: str) -> None:
     items = [*healthy(), program(name)]
     bad = COUNTED.format(sampled="3.0", repeated="101.0", unread="4.0")
     async with serving(tmp_path, set(), items, metrics=bad) as kubeconfig:

@@ -245,7 +245,7 @@ async def test_missing_right_is_reported_and_other_namespaces_are_released(clust
     ) in output
 
 
-async def test_who_may_not_stop_the_injection_is_told_and_nothing_is_released(cluster: Cluster) -> None:
+async def test_missing_right_to_stop_injection_is_reported_and_nothing_released(cluster: Cluster) -> None:
     await cluster.inject()
     await cluster.pod("waits")
     cluster.deny("delete", "mutatingadmissionpolicybindings", "")

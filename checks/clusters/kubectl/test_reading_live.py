@@ -57,7 +57,7 @@ async def test_zones_that_stay_half_written_are_told(tmp_path: Path) -> None:
     ],
     ids=lambda arguments: str(arguments[0]),
 )
-async def test_every_request_of_a_command_is_made_as_whom_it_is_told(
+async def test_every_request_of_a_command_uses_the_given_identity(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     asked: list[tuple[str, list[str]]] = []

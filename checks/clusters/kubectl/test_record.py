@@ -251,7 +251,7 @@ def test_ctrl_c_while_a_recording_is_written_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten_not_even_an_empty_directory_or_a_dangling_link(tmp_path: Path) -> None:
+def test_recording_overwrites_no_empty_directory_or_dangling_link(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("empty", "link"):

@@ -185,9 +185,7 @@ def test_the_guides_scheduler_trusts_this_server_only_and_knows_the_traps(
     assert f"{service['name']}.{service['namespace']}.svc" == SERVER_NAME
 
 
-def test_the_secret_of_the_guide_has_the_files_that_the_arguments_name(
-    container: dict[str, Any], pod: dict[str, Any]
-) -> None:
+def test_guides_secret_has_the_files_of_the_arguments(container: dict[str, Any], pod: dict[str, Any]) -> None:
     (made,) = re.findall(r"create secret generic (\S+) (.*)", GUIDE)
     (volume,) = pod["volumes"]
     (mount,) = container["volumeMounts"]

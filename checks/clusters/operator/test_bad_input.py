@@ -23,7 +23,7 @@ def setting() -> OfflinePipeline:
     return OfflinePipeline()
 
 
-async def test_zones_that_contradict_each_other_make_the_node_stale_if_that_lasts(
+async def test_lasting_contradiction_between_zones_makes_the_node_stale(
     setting: OfflinePipeline,
 ) -> None:
     first, second = setting.add_node()
@@ -107,7 +107,7 @@ async def test_a_node_deleted_while_predicting_is_not_in_the_prediction(setting:
     assert setting.published["pod"].nodes.evaluated == 1
 
 
-async def test_a_pod_with_a_malformed_quantity_is_unknown_and_harms_no_other(
+async def test_pod_with_malformed_quantity_is_unknown_and_harms_no_other(
     setting: OfflinePipeline,
 ) -> None:
     setting.add_node()

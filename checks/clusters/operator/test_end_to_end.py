@@ -191,7 +191,7 @@ async def test_a_healthy_operator_answers_its_probes(tmp_path: Path) -> None:
                     assert answer.status == 200, await answer.text()
 
 
-async def test_what_was_listed_is_kept_from_garbage_collection_while_the_operator_runs(
+async def test_listed_objects_are_frozen_from_garbage_collection(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:
@@ -231,7 +231,7 @@ async def test_pods_bound_at_once_are_admitted_in_turn(tmp_path: Path, kind: Any
             assert ('predicted="Admissible"' in name) == ('actual="Admitted"' in name), name
 
 
-async def test_a_full_node_rejects_what_its_managers_admit_and_that_fills_nothing(
+async def test_full_node_rejects_pods_that_its_managers_admit(
     tmp_path: Path,
 ) -> None:
     """No CPUs are left to request; the rejected pod then counts for nobody."""

@@ -126,7 +126,7 @@ async def test_conflicts_on_every_write_stop_nothing_but_the_writing(tmp_path: P
         assert not operator.failed
 
 
-async def test_watches_that_died_without_a_word_are_opened_again_after_their_silence(tmp_path: Path) -> None:
+async def test_silently_dead_watches_are_reopened(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(2))
         operator = await loop.start_operator(watch_silence=2.0)

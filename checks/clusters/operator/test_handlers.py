@@ -212,7 +212,7 @@ async def test_kopf_leaves_the_process_its_signals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["as an event", "as an answer"])
-async def test_a_policy_deleted_while_the_watch_is_away_is_followed_no_more(tmp_path: Path, how: str) -> None:
+async def test_policy_deleted_during_a_watch_gap_is_dropped(tmp_path: Path, how: str) -> None:
     """After 410 Gone kopf lists anew and says nothing of what has vanished meanwhile."""
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False, rebalance_period=0.05)

@@ -94,7 +94,7 @@ async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path:
         assert lease["spec"]["holderIdentity"] == "second"
 
 
-async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over(tmp_path: Path) -> None:
+async def test_leader_that_cannot_renew_steps_down_before_others_lead(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         leader = Candidate(loop, "cut-off")
         async with campaigning(leader):
@@ -109,7 +109,7 @@ async def test_a_leader_that_cannot_renew_steps_down_before_others_may_take_over
             await eventually(lambda: leader.leading)
 
 
-async def test_a_leader_that_was_stopped_is_not_certain_before_it_has_renewed(tmp_path: Path) -> None:
+async def test_stopped_leader_is_uncertain_until_it_renews(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
 
         class Stopped(Candidate):
@@ -221,7 +221,7 @@ async def test_lease_is_polled_without_watch_right_and_logged_once(
         )
 
 
-async def test_a_leader_whose_lease_somebody_else_wrote_reads_it_and_renews_it(tmp_path: Path) -> None:
+async def test_leader_rereads_and_renews_a_lease_that_others_wrote(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         leader = Candidate(loop, "leader")
         async with campaigning(leader):

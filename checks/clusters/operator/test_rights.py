@@ -156,7 +156,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
 
 @pytest.mark.real_apiserver
 @pytest.mark.slow
-async def test_the_operator_works_with_just_these_rights_on_a_real_api_server(
+async def test_operator_works_with_exactly_these_rights(
     real_apiserver: RealAPIServer, tmp_path: Path
 ) -> None:
     async with cluster_on(real_apiserver, tmp_path) as (client, config), asyncio.TaskGroup() as tasks:

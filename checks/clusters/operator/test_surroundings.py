@@ -37,9 +37,7 @@ class Names:
         return self._resolve("127.0.0.1" if host == NAME else host, *arguments, **options)
 
 
-async def test_while_dns_is_gone_nothing_changes_and_what_was_missed_comes_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dns_outage_only_delays_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names()
     monkeypatch.setattr(socket, "getaddrinfo", names)
     async with closed_loop(tmp_path) as loop:
@@ -60,7 +58,7 @@ async def test_while_dns_is_gone_nothing_changes_and_what_was_missed_comes_after
         await assert_state_equals_a_fresh_list(loop, operator)
 
 
-async def test_an_operator_whose_namespace_is_deleted_stands_by_until_it_is_back(tmp_path: Path) -> None:
+async def test_operator_stands_by_while_its_namespace_is_deleted(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
         operator = await loop.start_operator(
@@ -88,7 +86,7 @@ async def test_an_operator_whose_namespace_is_deleted_stands_by_until_it_is_back
         await eventually(lambda: has_verdict(loop, "later", "Admissible"))
 
 
-async def test_nodes_are_unknown_while_the_namespace_of_their_exporters_leases_is_gone(
+async def test_nodes_are_unknown_without_the_namespace_of_exporter_leases(
     tmp_path: Path,
 ) -> None:
     async with closed_loop(tmp_path) as loop:

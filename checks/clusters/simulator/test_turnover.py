@@ -70,7 +70,7 @@ async def test_behind_the_gate_pods_wait_that_would_be_rejected(tmp_path: Path, 
     assert fates.counts["Unschedulable"] >= len(gated)
 
 
-async def test_a_pod_that_waited_has_the_fate_that_it_meets_at_last(tmp_path: Path) -> None:
+async def test_waiting_pod_counts_with_its_final_outcome(tmp_path: Path) -> None:
     turnover = Turnover(Client(ClusterConfig("http://127.0.0.1:1")), iter(()), crowd=1)
     pod = {"metadata": {"namespace": "n", "name": "p"}, "spec": {}}
     gated = pod | {"spec": {"schedulingGates": [{"name": GATE}]}}

@@ -85,7 +85,7 @@ def test_where_the_scheduler_crashes_the_scenario_ends_without_a_verdict() -> No
     assert [one.path for one in differences(crashing, {"steps": steps})] == ["panic"]
 
 
-def test_what_cannot_be_decided_is_told_and_does_not_end_the_run() -> None:
+def test_undecidable_scenario_is_reported_without_ending_the_run() -> None:
     scenario = placing()
     scenario["steps"] = [{"op": "paint"}, {"op": "paint"}]
     assert [step["expect"] for step in replay(scenario)["steps"]] == [

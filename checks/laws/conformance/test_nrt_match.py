@@ -102,7 +102,7 @@ TWO = ({"cpu": "8", "memory": "8Gi"}, {"cpu": "4", "memory": "8Gi"})
         ("single-numa-node", "container", pod(9, guaranteed=False), True),
     ],
 )
-def test_a_pod_passes_where_a_zone_has_what_each_container_asks_for(
+def test_pod_passes_if_a_zone_fits_each_container(
     policy: str,
     scope: str,
     asked: Pod,

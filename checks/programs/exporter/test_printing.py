@@ -84,7 +84,7 @@ def test_a_recorded_node_is_shown_without_http_and_operator_libraries(sample: Re
 
 
 @pytest.mark.usefixtures("_no_api_server")
-def test_a_laptop_without_kubelet_shows_its_hardware_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_laptop_without_kubelet_shows_hardware_and_missing_sources(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-3"}, threads=2).write()
     flags = ("--sysfs", str(tree.sysfs), "--procfs", str(tree.procfs))
     result = run("--once", "--node-name", "laptop", "--kubelet-dir", "/nonexistent", *flags, "-o", "json")
@@ -112,7 +112,7 @@ def test_without_hardware_there_is_nothing_to_print(sample: Recorded) -> None:
     assert "--sysfs must name the directory that is mounted as /sys" in result.stderr
 
 
-def test_a_value_that_no_zone_can_hold_is_named_not_a_crash(sample: Recorded, tmp_path: Path) -> None:
+def test_value_that_fits_no_zone_is_named_without_crash(sample: Recorded, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(f"cpuManagerPolicy: static\ntopologyManagerPolicy: {'x' * 200}\n")
     result = run(*sample.flags(kubelet_config=f"file:{config}"))
@@ -139,7 +139,7 @@ def test_each_problem_is_on_stderr_and_in_the_zones_conditions(sample: Recorded,
         assert "the file is cut off or no JSON" in ready["message"]
 
 
-def test_a_machine_with_34_zones_of_which_two_have_cpus_is_printed(tmp_path: Path) -> None:
+def test_machine_with_34_zones_and_two_with_cpus_is_printed(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-71", 1: "72-143", **dict.fromkeys(range(2, 34), "")}).write()
     flags = ("--sysfs", str(tree.sysfs), "--procfs", str(tree.procfs), "--node-name", "gb200")
     sources = ("--kubelet-config", "none", "--pods", "none", "--podresources", "none")

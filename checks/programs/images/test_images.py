@@ -292,7 +292,7 @@ def needed_libraries(binary: bytes) -> set[str]:
     }
 
 
-def test_every_library_that_a_binary_in_an_image_needs_is_in_it(image: tuple[str, Image]) -> None:
+def test_image_has_every_library_of_its_binaries(image: tuple[str, Image]) -> None:
     _, built = image
     there = {name.rpartition("/")[2] for name in built.files}
     missing = {
@@ -342,7 +342,7 @@ def test_an_image_holds_the_extensions_of_cel_that_its_programs_load(image: tupl
     assert kept == (wanted if program != "exporter" else set())
 
 
-def test_an_image_has_the_entry_points_by_which_placement_models_are_found(image: tuple[str, Image]) -> None:
+def test_image_has_the_entry_points_of_placement_models(image: tuple[str, Image]) -> None:
     _, built = image
     (text,) = (
         content.decode()
@@ -401,7 +401,7 @@ def test_the_bill_in_an_image_is_of_what_is_installed(image: tuple[str, Image]) 
     assert named == installed
 
 
-def test_everything_above_the_base_belongs_to_a_package_that_the_bill_names(image: tuple[str, Image]) -> None:
+def test_everything_above_the_base_belongs_to_an_sbom_package(image: tuple[str, Image]) -> None:
     program, built = image
     owned = {f"usr/share/sbom/numazones-{program}.cdx.json"}
     for name, content in built.contents.items():

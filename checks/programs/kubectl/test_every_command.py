@@ -52,7 +52,7 @@ def test_no_command_is_left_out_here() -> None:
     assert set(program._COMMANDS) == set(READERS) | OTHERS
 
 
-def test_on_a_dump_no_command_loads_what_clusters_screens_and_yaml_need() -> None:
+def test_commands_on_dumps_load_no_cluster_screen_or_yaml_libraries() -> None:
     slow = {"aiohttp", "asyncio", "kubernetes", "textual", "yaml"}
     loaded = (
         "import contextlib, sys\nfrom kubectl_numazones.main import main\n"

@@ -261,7 +261,7 @@ def unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unpacked_once")
-def test_a_damaged_operation_of_a_recording_is_named_or_does_not_matter(run: Run, recorded: Path) -> None:
+def test_damaged_operation_of_a_recording_is_named_or_harmless(run: Run, recorded: Path) -> None:
     lines = list(map(json.loads, (RECORDED / "replay.jsonl").read_text().splitlines()))
     draw = random.Random(2)
     for count in range(40):
@@ -308,7 +308,7 @@ def test_the_line_of_a_damaged_operation_is_named(
 
 
 @pytest.mark.usefixtures("unpacked_once")
-def test_a_damaged_file_of_a_recording_is_named_or_does_not_matter(run: Run, recorded: Path) -> None:
+def test_damaged_file_of_a_recording_is_named_or_harmless(run: Run, recorded: Path) -> None:
     draw = random.Random(3)
     for count, name in enumerate(
         ("kubelet-config.yaml", "node.json", "device_plugins.json", "numazones.json")

@@ -147,7 +147,7 @@ def test_the_dashboards_are_those_of_kustomize(tmp_path: Path) -> None:
     assert facts(ours) == facts(read_here(rendered(ROOT / "manifests" / "grafana")))
 
 
-def test_helm_test_makes_a_pod_that_may_read_what_doctor_looks_at(tmp_path: Path) -> None:
+def test_helm_test_pod_may_read_everything_for_doctor(tmp_path: Path) -> None:
     made = template(tmp_path, hooks=True)
     assert {(kind, space) for kind, space, _ in made} == {
         ("ServiceAccount", "numazones-operator"),
@@ -504,7 +504,7 @@ def test_values_that_cannot_work_are_refused_with_the_cure(
     assert complaint in done.stderr
 
 
-def test_all_values_of_the_chart_0_2_0_do_what_they_did(tmp_path: Path) -> None:
+def test_values_of_chart_0_2_0_still_work(tmp_path: Path) -> None:
     """Laid over those of today: nothing changes that a user of then would have to say anew."""
     old = ROOT / "tests" / "data" / "chart" / "values-0.2.0.yaml"
     assert template(tmp_path, f"--values={old}") == template(tmp_path)

@@ -231,7 +231,7 @@ def test_the_upgrade_guide_installs_what_version_0_2_did(extra: str, tmp_path: P
     installed.python("-c", f"import {package}", cwd=tmp_path)
 
 
-def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
+def test_modules_import_with_their_extra_and_without_other_programs(
     environment: tuple[str | None, Environment], tmp_path: Path
 ) -> None:
     extra, installed = environment
@@ -247,7 +247,7 @@ def test_everything_can_be_imported_with_its_extra_and_imports_no_other_program(
         assert not {"kopf", "kubernetes", "kubernetes_validate", "rich"} & imported
 
 
-def test_placement_models_are_found_with_any_program_and_the_library_does_without(
+def test_placement_models_load_with_any_program_but_stay_optional(
     environment: tuple[str | None, Environment], tmp_path: Path
 ) -> None:
     extra, installed = environment
@@ -329,7 +329,7 @@ def test_prevention_can_be_tried_without_a_checkout(wheels: Wheels, tmp_path: Pa
         assert "3 pods in all, 0 rejected by kubelets" in said
 
 
-def test_the_demo_needs_no_checkout_and_tells_its_story_to_the_end(wheels: Wheels, tmp_path: Path) -> None:
+def test_demo_runs_to_its_end_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
     """From pods that come and go to the plan that makes room, by the programs of the wheels alone."""
     installed = Environment(tmp_path / "environment", wheels.values(), *PROGRAMS)
     simulator, film = installed.bin / "numazones-simulator", tmp_path / "demo.svg"

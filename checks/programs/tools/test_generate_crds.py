@@ -50,7 +50,7 @@ def test_a_check_names_what_differs_and_changes_nothing(copy: Path) -> None:
     assert (copy / "crds" / "numazones.yaml").read_text() == "kind: Other\n"
 
 
-def test_what_differs_is_written_anew_and_the_text_above_the_tables_stays(copy: Path) -> None:
+def test_generator_rewrites_differences_but_keeps_introductions(copy: Path) -> None:
     before = (copy / REFERENCE).read_text()
     (copy / REFERENCE).write_text(before[: before.index("\n## NUMAZone")])
     (copy / "crds" / "numazones.yaml").unlink()

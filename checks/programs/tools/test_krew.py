@@ -163,7 +163,7 @@ def for_other_pythons(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("newest", ["python3.98", "python3.99"])
-def test_another_python3_hands_over_to_the_newest_that_the_archive_is_for(
+def test_unsuitable_python3_starts_the_newest_supported_one(
     for_other_pythons: Path, tmp_path: Path, newest: str
 ) -> None:
     there = interpreter(tmp_path / "there", newest, f'echo "{newest} took over: $*"')
@@ -174,7 +174,7 @@ def test_another_python3_hands_over_to_the_newest_that_the_archive_is_for(
     assert said.stdout == f"{newest} took over: {for_other_pythons} fit cpu=2\n", said.stderr
 
 
-def test_without_a_python_it_is_for_it_names_them_and_the_cure(
+def test_missing_python_is_reported_with_supported_versions_and_cure(
     for_other_pythons: Path, tmp_path: Path
 ) -> None:
     here = interpreter(tmp_path / "here", "python3")

@@ -266,7 +266,7 @@ async def test_changed_state_file_becomes_zones_as_the_page_describes(tmp_path: 
     walk.check()
 
 
-async def test_changed_zones_become_a_prediction_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
+async def test_changed_zones_become_a_prediction_as_the_page_describes(tmp_path: Path) -> None:
     walk = Walk("NUMAZone event to prediction")
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])
@@ -287,7 +287,7 @@ async def test_changed_zones_become_a_prediction_on_the_way_that_the_page_shows(
     walk.check()
 
 
-async def test_a_policy_becomes_an_eviction_on_the_way_that_the_page_shows(tmp_path: Path) -> None:
+async def test_policy_becomes_an_eviction_as_the_page_describes(tmp_path: Path) -> None:
     walk = Walk("Policy to plan to eviction")
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("n1", "10.0.0.1")])

@@ -100,7 +100,7 @@ def run(body: str, *, may_fail: bool, **variables: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_of_python_is_one_session_and_prints_what_it_shows(page: Path) -> None:
+def test_python_of_a_page_runs_as_one_session(page: Path) -> None:
     text, session = page.read_text(), {"__name__": "__main__"}
     report: list[str] = []
     for match in FENCE.finditer(text):

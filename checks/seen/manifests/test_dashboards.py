@@ -318,7 +318,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
 
 
 @pytest.mark.parametrize("title", EMPTY_PANELS)
-def test_panels_that_are_empty_here_say_why_and_are_evaluated_by_promtool(title: str) -> None:
+def test_empty_panels_give_a_reason_and_are_checked_by_promtool(title: str) -> None:
     assert all(empty for where, _, empty in queries() if title_of(where) == title)
     assert title in {case[0].partition(" | ")[0] for case in WORKED_OUT}
 

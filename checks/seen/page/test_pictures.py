@@ -83,9 +83,7 @@ SCENES: dict[str, Scene] = {
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_the_guides_pictures_are_of_a_page_on_which_nothing_is_clipped(
-    name: str, tmp_path: Path, open_page: Open
-) -> None:
+def test_guides_pictures_show_an_unclipped_page(name: str, tmp_path: Path, open_page: Open) -> None:
     cluster, word, width, height, scheme = SCENES[name]
     page = open_page(
         report(cluster(), tmp_path),

@@ -190,7 +190,7 @@ def test_names_of_pods_are_legible_on_a_telephone(twenty: str, open_page: Open) 
     assert max(heights) < 60
 
 
-def test_a_table_stays_one_for_screen_readers_where_its_rows_are_cards(twenty: str, open_page: Open) -> None:
+def test_table_with_card_rows_stays_a_table_for_screen_readers(twenty: str, open_page: Open) -> None:
     page = open_page(twenty + "#/node/node-1", viewport={"width": 390, "height": 740})
     table = page.get_by_role("table")
     expect(table.get_by_role("columnheader")).to_have_text(
@@ -253,9 +253,7 @@ def test_room_held_for_released_pods_shows_per_node_and_zone(tmp_path: Path, ope
     expect(page.locator(".zonecard").filter(has_text="held for shop/api-7: 4 CPUs")).to_have_count(1)
 
 
-def test_pods_that_are_not_aligned_are_listed_the_worst_first_and_marked(
-    tmp_path: Path, open_page: Open
-) -> None:
+def test_misaligned_pods_are_marked_and_listed_worst_first(tmp_path: Path, open_page: Open) -> None:
     page = open_page(report_of(best_effort_cluster(), tmp_path))
     figure = page.locator("a.figure[href='#alignment']")
     expect(figure.locator("span")).to_have_text(["3", "pods not aligned", "of 9"])

@@ -247,7 +247,7 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[tuple[Cluster, str]]:
         await running.close()
 
 
-async def test_the_kubelet_itself_is_asked_at_its_address_with_the_exporters_token(
+async def test_kubelet_is_queried_directly_with_the_exporters_token(
     options: Options, cluster: Cluster, kubelet: tuple[Cluster, str]
 ) -> None:
     answers, address = kubelet

@@ -212,7 +212,7 @@ def test_a_file_that_the_kernel_does_not_write_is_named(tmp_path: Path, text: st
     assert str(path) in str(caught.value)
 
 
-def test_what_is_no_mount_or_another_containers_is_said_with_the_cure(tmp_path: Path) -> None:
+def test_wrong_cgroup_mount_is_reported_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no mount of control groups: mount the host's /sys/fs/cgroup"):
         CgroupReader(tmp_path / "absent").read(ANY)
     v2(tmp_path, "system.slice/sshd.service")

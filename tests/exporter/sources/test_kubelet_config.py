@@ -86,7 +86,7 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
         await read(tmp_path / "config")
 
 
-def test_a_release_that_is_not_modelled_is_a_problem_and_still_read() -> None:
+def test_unmodelled_release_is_a_problem_but_still_read() -> None:
     reading = parse_configuration(CONFIGURATION, version="v1.27.4")
     assert reading.value.cpu_manager_policy == "static"
     (problem,) = reading.problems

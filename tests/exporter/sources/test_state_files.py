@@ -105,7 +105,7 @@ def test_a_directory_in_the_files_place_is_named(tmp_path: Path, name: str) -> N
     assert str(error) == f"{tmp_path}/{name} cannot be read: Is a directory"
 
 
-def test_a_pipe_in_the_files_place_is_named_and_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_pipe_instead_of_a_file_is_reported_without_blocking(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     error = rejection(tmp_path, name)
     assert error.reason == "Unreadable"

@@ -56,7 +56,7 @@ def test_hugepages_of_every_size_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_numa_ids_with_gaps_nodes_without_cpus_and_without_memory_are_kept(tmp_path: Path) -> None:
+def test_numa_id_gaps_and_nodes_without_cpus_or_memory_stay(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-1", 3: "", 8: "2-3"}).write()
     tree.put(f"{NODE}/node3/meminfo", "Node 3 MemTotal:  2097152 kB")
     tree.put(f"{NODE}/node8/meminfo", "Node 8 MemTotal:  0 kB")
@@ -148,7 +148,7 @@ def test_a_bad_cpu_list_is_a_problem_and_no_crash(tmp_path: Path, name: str) -> 
     )
 
 
-def test_with_a_bad_list_of_online_cpus_each_cpu_says_so_itself(tmp_path: Path) -> None:
+def test_bad_online_cpu_list_falls_back_to_each_cpus_file(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-3"}, offline="3").write()
     tree.put(f"{CPU}/online", "0-")
     hardware, problems = read(tree)
@@ -158,7 +158,7 @@ def test_with_a_bad_list_of_online_cpus_each_cpu_says_so_itself(tmp_path: Path) 
     )
 
 
-def test_with_a_bad_list_of_a_nodes_cpus_its_entries_are_used(tmp_path: Path) -> None:
+def test_bad_cpu_list_of_a_node_falls_back_to_entries(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-1", 1: "2-3"}).write()
     tree.put(f"{NODE}/node1/cpulist", "2-")
     hardware, problems = read(tree)
@@ -419,7 +419,7 @@ def test_a_cpu_of_s390x_without_book_or_drawer_is_left_out(tmp_path: Path, missi
     assert "CPU 3 is left out" in next(item.message for item in problems if item.reason != "NoNUMANodes")
 
 
-def test_a_cpu_of_two_numa_nodes_belongs_to_the_last_by_name(tmp_path: Path) -> None:
+def test_cpu_of_two_numa_nodes_belongs_to_the_last_name(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {2: "0-1", 10: "2-3"}).write()
     tree.put(f"{NODE}/node2/cpu3/online", "1")
     assert cpuset.format(read(tree)[0].machine.cpus_of_numa[2]) == "0-1,3"
@@ -456,7 +456,7 @@ def test_files_of_which_nothing_is_read_change_no_machine(tmp_path: Path) -> Non
     assert _compared(ROOT / "tests/data", tmp_path) >= 2
 
 
-def test_files_of_which_nothing_is_read_change_no_machine_of_the_lab(shared: Path, tmp_path: Path) -> None:
+def test_unread_files_change_no_machine_of_the_lab(shared: Path, tmp_path: Path) -> None:
     assert _compared(shared / "recordings", tmp_path) >= 4
 
 

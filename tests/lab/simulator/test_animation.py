@@ -36,7 +36,7 @@ def test_what_does_not_fit_begins_a_new_screen() -> None:
     assert (until, end) == (second, 100)
 
 
-def test_a_page_longer_than_a_screen_goes_on_after_a_blank_line() -> None:
+def test_page_longer_than_a_screen_continues_after_a_blank_line() -> None:
     svg = animated([["Long", *["first"] * 18, "", *["second"] * 18]])
     groups = re.findall(r"<g class[^>]*>(.*?)</g>", svg, re.DOTALL)
     assert [set(shown(group)) for group in groups] == [{"Long", "first"}, {"second"}]

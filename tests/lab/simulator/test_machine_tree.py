@@ -45,7 +45,7 @@ def test_offline_and_isolated_cpus_are_told_apart(tmp_path: Path) -> None:
     assert hardware.isolated == cpuset.of([3, 7])
 
 
-def test_numa_nodes_may_lack_cpus_or_memory_and_ids_may_have_gaps(tmp_path: Path) -> None:
+def test_numa_nodes_may_lack_resources_and_ids_have_gaps(tmp_path: Path) -> None:
     machine = Machine(
         cpus=(CPU(id=2, core=5, socket=0, die=0, numa=0), CPU(id=9, core=5, socket=1, die=0, numa=4)),
         numa_nodes=(

@@ -66,7 +66,7 @@ def test_a_single_numa_node_pod_gets_its_cpus_and_memory_there() -> None:
     assert after.requested == {"cpu": 4000, "memory": 2 << 30}
 
 
-def test_what_is_written_on_a_pod_reads_back_as_the_same_node() -> None:
+def test_pod_annotations_read_back_as_the_same_node() -> None:
     asked = pod_object("p", policy="Restricted", cpu="10", memory="20Gi")
     admission = admit(node(), Pod.from_api(asked))
     asked["metadata"]["annotations"].update(admission.annotations)
@@ -121,7 +121,7 @@ def test_best_effort_passes_filter_and_may_fail_at_reserve() -> None:
         ({}, 100, True),
     ],
 )
-def test_lse_and_lsr_pods_of_production_priority_get_cpus_of_their_own(
+def test_lse_and_lsr_pods_of_production_priority_get_exclusive_cpus(
     labels: dict[str, str], priority: int | None, *, bound: bool
 ) -> None:
     asked = pod_object(labels=labels, cpu="2")
@@ -301,7 +301,7 @@ def test_gpus_are_taken_where_the_cpus_are() -> None:
     assert remove(after, "p").devices == two.devices
 
 
-def test_gpus_of_several_numa_nodes_are_rejected_a_single_numa_node_pod() -> None:
+def test_single_numa_node_pod_is_rejected_for_gpus_across_nodes() -> None:
     apart = node(gpus=[0, 1])
     admission = admit(apart, pod(policy="SingleNUMANode", cpu="2", nvidia="2"))
     assert admission.message == (
@@ -400,7 +400,7 @@ def test_shared_gpus_ask_for_models_and_isolation_that_the_node_has() -> None:
     assert admit(refusing, pod(cpu="1", nvidia="1")).admitted
 
 
-def test_a_node_that_wants_partitions_and_has_none_takes_no_whole_gpus() -> None:
+def test_node_without_required_partitions_takes_no_whole_gpus() -> None:
     honoring = node(gpus=[0], labels={"node.koordinator.sh/gpu-partition-policy": "Honor"})
     assert admit(honoring, pod(cpu="1", nvidia="1")).message == "node(s) missing GPU Partition Table"
     assert admit(honoring, pod(cpu="1", gpu_memory="1Gi")).admitted

@@ -47,7 +47,7 @@ def test_truncated_or_invalid_json_is_rejected_in_the_schedulers_words(text: str
         "[" * 100_000, "1" * 100_000,
     ],
 )  # fmt: skip
-def test_any_other_text_that_is_not_json_is_rejected_naming_the_annotation(text: str) -> None:
+def test_other_invalid_json_is_rejected_naming_the_annotation(text: str) -> None:
     with pytest.raises(
         UnreadableAnnotation, match=f"annotation {KEY} is not what koord-scheduler expects: "
     ) as rejected:

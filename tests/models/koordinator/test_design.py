@@ -27,7 +27,7 @@ def decide(
 
 
 @pytest.mark.parametrize("limit", ["1", "2"])
-def test_without_the_class_lsr_no_pod_gets_a_cpu_of_its_own(limit: str) -> None:
+def test_pods_without_class_lsr_get_no_exclusive_cpus(limit: str) -> None:
     assert decide(pod(policy="SingleNUMANode", qos="", cpu="1", limits={"cpu": limit})).cpus == 0
 
 

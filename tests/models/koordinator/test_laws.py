@@ -211,7 +211,7 @@ def test_what_is_written_reads_back(node: Node, asked: list[Pod]) -> None:
 
 
 @given(pods())
-def test_what_is_read_out_of_a_pod_is_what_it_asks_for(asked: Pod) -> None:
+def test_request_read_from_a_pod_is_what_it_asks_for(asked: Pod) -> None:
     request = Request.of(asked, Scheduler())
     assert request.bound <= (request.cpu_milli % 1000 == 0)
     assert request.amounts["cpu"] == dict(asked.containers[0].requests)["cpu"].nanos

@@ -158,7 +158,7 @@ def test_running_pods_hold_what_their_annotations_say() -> None:
         assert unread.requested["cpu"] == 2000
 
 
-def test_a_node_is_read_with_its_pods_but_those_that_have_ended() -> None:
+def test_node_is_read_without_its_ended_pods() -> None:
     def bound(uid: str, created: str, phase: str) -> dict[str, Any]:
         asked = pod_object(
             uid, cpu="2", status={"cpuset": "0-1"}, spec={"preferredCPUExclusivePolicy": f"{uid}Level"}
@@ -185,7 +185,7 @@ def test_running_pods_may_hold_shared_or_missing_cpus() -> None:
     assert shared.remove("a").remove("b").use(0) is Use.SINGLE
 
 
-def test_a_pod_that_is_seen_again_replaces_what_was_known_of_it() -> None:
+def test_pod_seen_again_replaces_its_earlier_state() -> None:
     first = node().bind(running("a", "0-1", {0: {"cpu": "2"}}))
     again = first.bind(running("a", "4", {1: {"cpu": "1"}}))
     assert cpuset.format(again.used_cpus) == "4"
@@ -193,7 +193,7 @@ def test_a_pod_that_is_seen_again_replaces_what_was_known_of_it() -> None:
     assert again.available()[0]["cpu"] == 8 * 10**9
 
 
-def test_devices_of_running_pods_are_taken_even_if_the_node_lists_none() -> None:
+def test_devices_of_running_pods_are_taken_even_if_unlisted() -> None:
     given = {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "100"}}]}
     asked = pod("a", annotations={"scheduling.koordinator.sh/device-allocated": json.dumps(given)}, cpu="1")
     bare = node().bind(asked)

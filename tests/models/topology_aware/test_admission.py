@@ -61,7 +61,7 @@ def test_container_that_does_not_fit_is_rejected_with_the_amounts() -> None:
     assert admission.containers == {}
 
 
-def test_containers_created_before_the_one_that_is_rejected_keep_what_they_have() -> None:
+def test_containers_created_before_the_rejected_one_keep_their_resources() -> None:
     two = Pod.from_manifest(
         {
             "metadata": {"name": "two", "namespace": "default", "uid": "uid-two"},
@@ -106,7 +106,7 @@ def full(*cpus: str) -> Node:
     return filled
 
 
-def test_another_attempt_creates_what_is_missing_and_moves_no_container_that_runs() -> None:
+def test_retry_creates_missing_containers_and_moves_no_running_one() -> None:
     two = several("two", big="4", small="1")
     first = admit(full("3", "3", "3"), two)
     assert (set(first.rejected), set(first.containers)) == ({"big"}, {"small"})
@@ -424,7 +424,7 @@ def test_machines_on_which_the_plugin_does_not_start_are_named() -> None:
     assert failure.value.code == "memory-type"
 
 
-def test_a_node_whose_memory_node_is_as_near_as_itself_is_named() -> None:
+def test_numa_node_as_near_to_another_as_itself_is_named() -> None:
     good = hardware(sockets=1)
     nodes = tuple(NUMANode(one.id, one.memory, distances=(10, 10)) for one in good.machine.numa_nodes)
     bad = type(good)(type(good.machine)(good.machine.cpus, nodes))

@@ -185,9 +185,7 @@ def test_a_configuration_with_which_the_plugin_does_not_start(
     machines(),
     st.sampled_from(["system", "package", "die", "numa", "l3cache", "l2cache", "core", "socket", ""]),
 )
-def test_the_level_of_unlimited_containers_is_one_that_exists_or_the_package(
-    machine: Any, level: str
-) -> None:
+def test_unlimited_containers_use_an_existing_level_or_the_package(machine: Any, level: str) -> None:
     node = Node.fresh(machine, configuration(unlimited_burstable=level))
     found = node.policy.burstable_level
     assert found in {pool.kind for pool in node.pools} or found == "socket"

@@ -96,7 +96,7 @@ def tiered() -> Node:
     return run_pod(Node.fresh(hardware(far=(8 * GIB, 8 * GIB)), configuration()), cold)
 
 
-def test_the_end_of_a_cold_start_adds_dram_and_the_next_nodes() -> None:
+def test_end_of_cold_start_adds_dram_and_the_next_nodes() -> None:
     cold = create(tiered(), "s", ContainerSpec("a", "c", ONE_CPU)).node
     before = cold.grants["a"].zone
     outcome = finish_cold_start(cold, "a")
@@ -127,7 +127,7 @@ def test_a_configuration_with_which_the_plugin_would_not_start_is_rejected() -> 
     assert answer.outcome.error.code == "reconfigure"
 
 
-def test_containers_are_placed_anew_where_they_don_t_fit_as_they_are() -> None:
+def test_containers_that_no_longer_fit_are_placed_again() -> None:
     first = create(node(), "g", ContainerSpec("a", "c", ONE_CPU)).node
     taken = cpuset.format(first.grants["a"].exclusive)
     answer = reconfigure(first, configuration(prefer_isolated=False, available_cpu=f"exclude-cpuset:{taken}"))

@@ -86,7 +86,7 @@ def followed(setting: Setting, *events: PodEvent) -> Follower:
     return follower
 
 
-def test_a_follower_that_starts_after_a_pod_has_left_needs_the_record() -> None:
+def test_follower_started_after_a_pod_left_needs_the_record() -> None:
     setting = Setting()
     events = [setting.bind("a", "3"), setting.bind("b"), setting.bind("c", "2"), setting.end("a")]
     record = followed(setting, *events).record()
@@ -144,7 +144,7 @@ def test_node_read_from_its_record_equals_the_followed_one(
     assert later.record() == record
 
 
-def test_the_record_is_the_same_object_while_the_state_is_the_same() -> None:
+def test_unchanged_state_keeps_the_same_record_object() -> None:
     setting = Setting()
     follower = followed(setting, setting.bind("a"))
     record = follower.record()

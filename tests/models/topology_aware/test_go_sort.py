@@ -51,5 +51,5 @@ def test_up_to_twelve_items_without_an_order_stay_where_they_are() -> None:
     assert go_sorted(list("hellogoworld"), lambda _one, _other: False) == list("hellogoworld")
 
 
-def test_a_comparison_that_always_says_yes_turns_up_to_twelve_items_around() -> None:
+def test_always_true_comparison_reverses_up_to_twelve_items() -> None:
     assert go_sorted([1, 2, 3], lambda _one, _other: True) == [3, 2, 1]

@@ -40,7 +40,7 @@ def test_another_attempt_at_a_pod_without_missing_containers_changes_nothing(
 
 
 @given(nodes(), pods_of_several())
-def test_creating_the_last_container_in_another_attempt_is_creating_it_at_once(
+def test_creating_the_last_container_later_gives_the_same_state(
     case: tuple[Node, Node, list[str]], one: Pod
 ) -> None:
     _, node, _ = case

@@ -53,7 +53,7 @@ def published(node: Node) -> dict[str, Any]:
     return topology
 
 
-def test_a_node_is_found_again_from_what_it_publishes_and_its_pods() -> None:
+def test_node_is_rebuilt_from_its_publications_and_pods() -> None:
     node = running()
     # Isolated CPUs are known from the topology alone.
     found = node_from_cluster(hardware(), node.policy.config, published(node), PODS, {})
@@ -128,7 +128,7 @@ def test_pools_of_dies_are_found_again_without_knowing_clusters() -> None:
     assert node_from_cluster(unclustered, node.policy.config, published(node), PODS[:1]).grants == node.grants
 
 
-def test_a_cold_start_that_may_be_going_on_makes_the_node_unknown() -> None:
+def test_possibly_ongoing_cold_start_makes_the_node_unknown() -> None:
     tiered = hardware(far=(8 * GIB, 8 * GIB))
     cold = guaranteed("a", "1", annotations={"cold-start": "duration: 60s"})
     node = admit(Node.fresh(tiered, configuration()), cold).node
@@ -191,7 +191,7 @@ def test_the_most_specific_configuration_is_used_whole(
     assert configuration_of(RESOURCES, node=node, labels=labels).reserved_cpu == reserved
 
 
-def test_a_group_without_a_resource_does_not_fall_back_to_the_default() -> None:
+def test_group_without_a_resource_ignores_the_default() -> None:
     with pytest.raises(UnmodelledFeature, match="no TopologyAwarePolicy for node other"):
         configuration_of(RESOURCES, node="other", labels={"config.nri/group": "unknown"})
 

@@ -127,7 +127,7 @@ def test_types_that_don_t_exist_count_as_those_of_the_pool() -> None:
     assert take(allocator(), MemoryState(), "a", 1, "0", types=HBM)[0] == "0"
 
 
-def test_a_zone_is_widened_by_the_nearest_nodes_of_all_wanted_types() -> None:
+def test_zone_grows_by_the_nearest_nodes_of_all_wanted_types() -> None:
     memory = allocator(far=(8 * GIB, 8 * GIB))
     _, _, state = take(memory, MemoryState(), "a", 1, "2", types=PMEM)
     zones, state = memory.widen(state, "a", DRAM | PMEM)

@@ -161,7 +161,7 @@ def test_pods_created_in_the_same_second_are_read_from_the_record() -> None:
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
 
-def test_a_node_that_a_pod_has_left_is_read_from_the_record() -> None:
+def test_node_after_a_pod_left_is_read_from_the_record() -> None:
     node, present = busy("a", "b", "c")
     node = remove(node, "uid-a")
     del present["uid-a"]
@@ -179,7 +179,7 @@ def test_pods_that_the_record_does_not_know_are_created_after_it() -> None:
     assert read(node, present.values(), record=record).state_key == node.state_key
 
 
-def test_a_container_that_was_created_after_the_record_is_created_on_reading() -> None:
+def test_container_newer_than_the_record_is_created_on_reading() -> None:
     leaver, two = guaranteed("leaver", "10"), several("two", big="6", small="1")
     node = admit(admit(Node.fresh(hardware(), configuration()), leaver).node, two).node
     record = written(node)
@@ -345,9 +345,7 @@ def test_whatever_stands_in_a_record_is_read_or_named(*, value: Any, field: str,
 
 
 @given(st.sampled_from(_FIELDS[5:]), _VALUES, st.integers(0, 1))
-def test_whatever_stands_in_a_container_of_a_record_is_read_or_named(
-    field: str, value: Any, number: int
-) -> None:
+def test_any_container_of_a_record_is_read_or_named(field: str, value: Any, number: int) -> None:
     node, present = busy("b", "a")
     record = written(node)
     record["pods"][number]["containers"][0][field] = value

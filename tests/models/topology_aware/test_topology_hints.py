@@ -142,7 +142,7 @@ def test_l3_pools_are_scored_by_their_numa_node() -> None:
     assert scores(Hint(sockets="0"), target)["NUMA node #1/L3 cache #2"] == 0.45
 
 
-def test_l3_pools_outside_numa_pools_crash_the_plugin_for_memory_without_cpus() -> None:
+def test_l3_pools_outside_numa_pools_crash_the_plugin() -> None:
     with pytest.raises(PluginCrash, match="recurse for ever"):
         scores(Hint(numas="2"), hardware(sockets=1, numas=1, caches=2, far=(8 * GIB,)))
 

@@ -123,7 +123,7 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
     )
 
 
-def test_who_holds_the_memory_that_is_missing_is_said_to_hold_memory() -> None:
+def test_holders_of_the_missing_memory_are_named() -> None:
     holder = admit(building.node(), building.pod("holder", building.container("main", 1, "12Gi")))
     found = advised(
         holder.node, building.pod("p", building.container("main", 1, "15Gi")), holder="team/holder"
@@ -220,7 +220,7 @@ def test_following_advice_literally_gets_reference_pods_admitted() -> None:
     assert min(followed[change] for change in (Change.REQUEST, Change.SETTING, Change.EVICTION)) > 5
 
 
-def test_advice_on_every_fifth_of_all_reference_scenarios_is_admitted_as_well(shared: Path) -> None:
+def test_advice_on_a_fifth_of_all_reference_scenarios_is_admitted(shared: Path) -> None:
     followed = followed_in(shared / "conformance/dev.jsonl.gz", every=5)
     assert min(followed[change] for change in (Change.REQUEST, Change.SETTING, Change.EVICTION)) > 50
 

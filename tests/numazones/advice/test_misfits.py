@@ -117,7 +117,7 @@ def test_zone_without_memory_is_not_stranded_next_to_another() -> None:
     assert list(stranded_zones(building.node(machine, policy="best-effort"), [shape])) == []
 
 
-def test_the_shape_of_a_pod_is_what_it_asks_of_the_managers() -> None:
+def test_shape_of_a_pod_is_its_request_to_the_managers() -> None:
     pod = building.pod("p", building.container("a", 2, "1Gi", vendor_gpu="1"), building.container("b", 1))
     node = building.node(devices=building.gpus((0,)))
     assert str(shape_of(pod, node)) == "cpu=3,memory=2Gi,vendor/gpu=1"

@@ -223,7 +223,7 @@ def test_an_object_of_another_form_is_named() -> None:
 
 
 @pytest.mark.parametrize("kind", ["socket", "die", "numa node", "L3 cache", "balloon", ""])
-def test_zones_of_other_writers_do_not_keep_numa_nodes_from_being_read(kind: str) -> None:
+def test_zones_of_other_writers_do_not_hide_numa_nodes(kind: str) -> None:
     body = topology(**ZONES)
     strange = {"name": f"{kind} #0", "type": kind, "resources": "whatever", "costs": [{"name": 7}], "x": None}
     body["zones"].insert(0, strange)

@@ -12,7 +12,7 @@ from numazones.rebalance.protections import DEFAULT, Protections
 from numazones_client.resources import NUMAZONES
 
 
-def test_an_object_is_written_with_its_type_and_without_what_is_empty() -> None:
+def test_object_is_written_with_its_type_and_without_empty_fields() -> None:
     zone = NUMAZone(
         metadata=ObjectMeta(name=zone_name("worker", 3)),
         spec=NUMAZoneSpec(node_name="worker", numa_id=3),

@@ -372,7 +372,7 @@ def test_the_owner_is_the_node_where_its_uid_is_known() -> None:
     }
 
 
-def test_a_zone_of_64_cpus_8_devices_and_30_containers_is_small() -> None:
+def test_zone_of_64_cpus_and_30_containers_is_small() -> None:
     machine = Machine(
         tuple(CPU(cpu, cpu % 64, cpu % 64 // 32, 0, cpu % 64 // 32) for cpu in range(128)),
         tuple(NUMANode(numa, 256 * GIB + 12288, ((2048, 0), (1048576, 0)), (10, 21)) for numa in (0, 1)),

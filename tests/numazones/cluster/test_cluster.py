@@ -120,7 +120,7 @@ def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
     assert empty.problem == "pod 'empty' has no containers"
 
 
-def test_a_static_pod_goes_by_the_uid_that_its_kubelet_gave_it() -> None:
+def test_static_pod_is_known_by_its_kubelets_uid() -> None:
     body = pod_body("etcd-worker-1")
     assert ClusterPod.from_api(body).kubelet_uid == "uid-etcd-worker-1"
     body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0123abcd"}
@@ -183,7 +183,7 @@ def test_pending_pods_come_and_go() -> None:
     assert with_pod.without_node("worker-0").nodes == {}
 
 
-def test_a_pod_cannot_be_put_on_a_node_that_is_not_there() -> None:
+def test_pod_cannot_be_put_on_a_missing_node() -> None:
     with pytest.raises(NoSuchNode, match="default/a names node nowhere"):
         Cluster().with_pod(pod("a", node="nowhere"))
 
@@ -340,5 +340,5 @@ def test_invalid_object_is_reported_with_its_field_and_the_cure(
         read(body)
 
 
-def test_a_pod_that_no_kubelet_could_receive_is_kept_with_its_problem() -> None:
+def test_pod_unacceptable_to_any_kubelet_is_kept_with_its_problem() -> None:
     assert ClusterPod.from_api(POD).problem == "pod 'web' has no containers"

@@ -90,7 +90,7 @@ def test_a_device_is_used_by_the_containers_of_its_request(
     assert {one for one in uses if used_by(one, uses, [of(name, of_request)])} == users
 
 
-def test_a_device_that_is_shared_is_used_through_any_of_its_shares() -> None:
+def test_shared_device_is_used_through_any_share() -> None:
     uses = uses_of("team", SPEC, STATUS)
     shares = [of("other-pods", "one"), of("made-x7k2p", "c"), of("made-x7k2p", "a")]
     assert {one for one in uses if used_by(one, uses, shares)} == {"app", "io"}

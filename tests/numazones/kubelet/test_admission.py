@@ -170,7 +170,7 @@ def test_removing_an_unknown_pod_changes_nothing() -> None:
     ],
     ids=["CPUs", "memory", "devices"],
 )
-def test_a_pod_that_is_admitted_again_is_led_to_where_it_is(keeps: dict[str, Any], scope: str) -> None:
+def test_readmitted_pod_gets_hints_for_its_place(keeps: dict[str, Any], scope: str) -> None:
     """As after a restart of the kubelet; other NUMA nodes may look better by then."""
     start = node(machine(2, cores=4), scope=scope, **keeps)
     asked = pod("u", container("c", 2, "1Gi", vendor_gpu="1"))

@@ -62,7 +62,7 @@ def test_so_is_what_all_recorded_kubelets_wrote(shared: Path, name: str) -> None
         assert dump(parse(blob)) == blob
 
 
-def test_a_cpu_manager_state_tells_the_shared_set_and_each_containers_cpus() -> None:
+def test_cpu_manager_state_has_shared_and_container_cpus() -> None:
     text = (
         '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"app":"1-2","init":"1,3"}},'
         '"checksum":0}'
@@ -163,7 +163,7 @@ def test_the_checksum_of_a_text_is_that_of_a_kubelet() -> None:
 
 @pytest.mark.parametrize("file", [CPU_MANAGER_STATE, MEMORY_MANAGER_STATE])
 @pytest.mark.parametrize("pod_level", [True, False])
-def test_files_of_1_37_are_written_so_that_older_kubelets_read_them(
+def test_files_of_1_37_stay_readable_to_older_kubelets(
     file: str,
     pod_level: bool,  # noqa: FBT001
 ) -> None:
@@ -197,14 +197,14 @@ def test_files_of_1_37_are_written_so_that_older_kubelets_read_them(
     assert older == replace(states[file], pod_entries={}, pod_level=False)
 
 
-def test_a_cpu_manager_state_of_1_37_is_read_from_its_data() -> None:
+def test_cpu_manager_state_of_1_37_is_read_from_data() -> None:
     state = CPUManagerCheckpoint("static", 0b11, {"uid": {"app": 0b1100}}, {"uid": 0b1100}, pod_level=True)
     document = of_1_37(dump_cpu_manager_state(state)) | {"checksum": 0}
     document["entries"] = {"uid": {"app": "9"}}  # what is beside the data does not count
     assert parse_cpu_manager_state(json.dumps(document).encode()) == state
 
 
-def test_a_memory_manager_state_of_1_37_is_read_from_its_data() -> None:
+def test_memory_manager_state_of_1_37_is_read_from_data() -> None:
     table = MemoryTable(4, 1, 3, 2, 1)
     block = Block(0b1, "memory", 2)
     state = MemoryManagerCheckpoint(
@@ -226,7 +226,7 @@ def test_data_that_does_not_fit_its_checksum_is_rejected(change: dict[str, Any])
         parse_cpu_manager_state(json.dumps(of_1_37(blob) | change).encode())
 
 
-def test_cpus_of_containers_that_are_resized_in_place_are_rejected_by_name() -> None:
+def test_cpus_of_resized_containers_are_rejected_by_name() -> None:
     blob = dump_cpu_manager_state(CPUManagerCheckpoint("static", 0b11))
     document = of_1_37(blob, allocations={"uid": {"app": {"original": "1", "resized": "1-2"}}})
     with pytest.raises(InvalidCheckpoint, match="InPlacePodVerticalScalingExclusiveCPUs"):

@@ -73,7 +73,7 @@ def test_more_than_there_are_is_rejected_in_the_kubelets_words() -> None:
     )
 
 
-def test_the_best_combination_of_four_numa_nodes_is_overwritten_by_later_ones() -> None:
+def test_later_combinations_overwrite_the_best_of_four_numa_nodes() -> None:
     """The kubelet keeps a reference, not a copy: the fourth member becomes the last NUMA node."""
     eight = machine(8, cores=16, sockets=2)
     given_cpus = take(CPUTopology(eight), DISTRIBUTED, eight.all_cpus & ~cpuset.parse("0,128"), 100)

@@ -113,7 +113,7 @@ def test_align_by_socket_needs_numa_nodes_no_larger_than_sockets() -> None:
         )))  # fmt: skip
 
 
-def test_hints_prefer_the_fewest_numa_nodes_that_could_ever_hold_the_request() -> None:
+def test_hints_prefer_the_fewest_sufficient_numa_nodes() -> None:
     cpus = manager()
     busy = CPUState(cpuset.parse("0,4-7,12-15"))
     assert cpus.container_hints(busy, "u", "c", 4, 0).all() == (Hint(0b10, True), Hint(0b11, False))

@@ -53,7 +53,7 @@ def test_a_device_on_two_numa_nodes_counts_for_both() -> None:
     assert hints(gpus((0, 1), (0, 1)), 2) == (Hint(0b01, True), Hint(0b10, True), Hint(0b11, False))
 
 
-def test_devices_without_topology_have_no_preference_but_do_not_count_beside_others() -> None:
+def test_devices_without_topology_have_no_preference_among_others() -> None:
     assert hints(gpus((), ()), 1) == (Hint(None, True),)
     assert hints(gpus((0,), ()), 2) == (Hint(None, False),)
 
@@ -72,7 +72,7 @@ def test_aligned_devices_come_first_then_others_then_those_without_topology() ->
     assert aligned.containers["c"].device_numas == {"vendor/gpu": (0, 1, 2)}
 
 
-def test_unhealthy_devices_are_not_given_but_count_for_the_width_of_hints() -> None:
+def test_unhealthy_devices_are_unassignable_but_count_for_hint_width() -> None:
     devices = {"vendor/gpu": (Device("a", (0,), healthy=False), Device("b", (0,)), Device("c", (1,)))}
     assert hints(devices, 2) == (Hint(0b11, False),)
     given = admit(device_node("best-effort", devices), pod("u", container("c", vendor_gpu="2")))
@@ -330,7 +330,7 @@ def test_holder_of_devices_gets_hints_for_these_or_none(
         (1, False, "previously allocated devices are no longer healthy; cannot allocate unhealthy devices"),
     ],
 )
-def test_devices_held_before_a_restart_are_kept_or_the_reason_is_said(
+def test_devices_held_before_a_restart_are_kept_or_explained(
     count: int, *, healthy: bool, message: str
 ) -> None:
     devices = {"vendor/gpu": (Device("gpu-0", (0,), healthy=healthy), Device("gpu-1", (1,)))}

@@ -68,7 +68,7 @@ def test_memory_is_told_in_binary_units() -> None:
     )
 
 
-def test_where_only_the_combination_is_missing_the_nearest_numa_node_is_named() -> None:
+def test_nearest_numa_node_is_named_if_only_the_combination_fails() -> None:
     start = used(node(TWO, devices=gpus((1,))), 4, 7)
     admission = admit(start, pod("u", container("c", 3, vendor_gpu="1")))
     assert why(admission) == (
@@ -103,7 +103,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
     assert why(admit(node(TWO, policy=policy), pod("u", container("c", cpus)))) == sentence
 
 
-def test_a_number_that_is_not_a_multiple_of_whole_cores_is_named() -> None:
+def test_cpu_count_that_splits_a_core_is_named() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
         "asks for 3 CPUs, no multiple of a core's 2 threads"

@@ -182,7 +182,7 @@ def test_a_request_of_all_that_a_numa_node_has_fits_it() -> None:
         assert manager.fewest_numas((("memory", amount),)) == fewest, amount
 
 
-def test_numa_nodes_offer_what_is_free_and_reusable_unless_groups_forbid_it() -> None:
+def test_numa_nodes_offer_free_and_reusable_memory_outside_groups() -> None:
     start = memory_node("restricted", PAGES)
     single = admit(start, asking("small", "1Gi", **{"hugepages-2Mi": "256Mi"})).node
     grouped = admit(start, asking("wide", "20Gi")).node
@@ -290,7 +290,7 @@ def test_amounts_that_the_kubelet_cannot_convert_are_rejected(memory: str) -> No
     assert explain(admission).shortfall
 
 
-def test_an_init_container_gives_up_what_is_reused_of_each_type_apart() -> None:
+def test_init_container_gives_up_reused_memory_by_type() -> None:
     pages = {"hugepages-2Mi": "512Mi"}
     asked = pod("u", container("app", 1, "3Gi"), init=(container("init", 1, "4Gi", **pages),))
     admission = admit(memory_node("single-numa-node", PAGES), asked)

@@ -301,7 +301,7 @@ def test_a_node_under_pressure_takes_no_more_pods(
 CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
 
 
-def test_others_make_room_for_a_critical_pod_the_cheapest_that_serve_first() -> None:
+def test_critical_pod_evicts_the_cheapest_sufficient_pods() -> None:
     start = info(
         pod("effort"),
         pod("small", {"cpu": "10"}),

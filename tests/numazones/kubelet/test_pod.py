@@ -81,7 +81,7 @@ def test_kubelets_make_different_things_of_pod_level_resources(
     assert read.total.cpus == (4 if read.managed else sum(cpus))
 
 
-def test_a_pod_without_pod_level_resources_reads_the_same_to_all_kubelets() -> None:
+def test_pod_without_pod_level_resources_is_equal_on_all_kubelets() -> None:
     plain = pod(equal("a", cpu="2", memory="1Gi"))
     assert {plain.reading(level) for level in PodLevel} == {plain.reading()}
 
@@ -205,7 +205,7 @@ def test_equal_pods_are_equal_values() -> None:
     assert pod(equal("a", cpu="1", memory="1Gi")) == pod(equal("a", cpu="1000m", memory="1024Mi"))
 
 
-def test_a_pod_of_the_same_template_is_renamed_without_being_read_again() -> None:
+def test_pod_of_a_known_template_is_renamed_without_rereading() -> None:
     template = pod(asks("a", {"cpu": "2", "memory": "1Gi"}))
     metadata = {
         "name": "q", "namespace": "n", "uid": "u2", "creationTimestamp": "2026-01-31T08:00:00Z",

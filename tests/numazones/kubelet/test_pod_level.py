@@ -187,7 +187,7 @@ def test_in_scope_container_nothing_is_found_for_a_container_without_memory() ->
     assert admit(managed(scope="container", policy="best-effort"), whole(sharing("a"))).admitted
 
 
-def test_a_container_without_memory_is_rejected_where_its_nodes_are_used_otherwise() -> None:
+def test_container_without_memory_is_rejected_if_its_nodes_are_grouped() -> None:
     start = admit(managed(scope="container", policy="restricted"), pod("first")).node
     rejected = admit(start, whole(sharing("a")))
     assert "preferred hint violates NUMA node allocation" in rejected.message
@@ -220,7 +220,7 @@ def test_restart_rejects_pod_level_pod_with_sharing_containers() -> None:
     assert not admit(admission.node, admission.pod).admitted
 
 
-def test_cpus_that_cannot_be_divided_are_lost_until_the_kubelet_starts_anew() -> None:
+def test_indivisible_cpus_are_lost_until_the_kubelet_restarts() -> None:
     """It takes them before it divides them; an API server lets no pod ask for less than its parts."""
     start = managed(policy="best-effort", memory="None")
     rejected = admit(start, whole(container("a", 3), container("b", 2), cpu="4"))

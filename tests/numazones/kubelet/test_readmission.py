@@ -82,7 +82,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("changes", "message", "file"), REFUSALS.values(), ids=REFUSALS)
-def test_a_state_file_that_contradicts_the_configuration_keeps_the_kubelet_from_starting(
+def test_contradictory_state_file_prevents_the_kubelet_from_starting(
     changes: dict[str, Any], message: str, file: str
 ) -> None:
     node, pods = at(building.node(), pod("six", 6))
@@ -225,7 +225,7 @@ def test_late_plugin_puts_pods_with_init_container_devices_in_doubt() -> None:
     ]
 
 
-def test_devices_have_a_say_only_if_their_plugins_are_back_in_time() -> None:
+def test_devices_count_only_if_their_plugins_return_in_time() -> None:
     """Its CPUs stay where they are; the policy would now want them beside the device."""
     node, pods = at(building.node(policy="none", devices=building.gpus((1,))), pod("one", 2, vendor_gpu="1"))
     assert cpuset.format(node.state.cpus.assignments["one"]["main"]) == "1,9"
@@ -236,7 +236,7 @@ def test_devices_have_a_say_only_if_their_plugins_are_back_in_time() -> None:
     ]
 
 
-def test_full_pcpus_only_counts_free_cores_although_the_pod_has_its_own() -> None:
+def test_full_pcpus_only_counts_free_cores_despite_the_pods_own() -> None:
     """kubernetes/kubernetes 129078."""
     options = {"full-pcpus-only": "true"}
     hardware = building.machine(1, cores=4)

@@ -74,7 +74,7 @@ def test_consequences_are_explained_when_a_held_cpu_counts_as_free() -> None:
     )
 
 
-def test_the_condition_tells_two_holders_from_one_whose_cpus_count_as_free() -> None:
+def test_condition_distinguishes_two_holders_from_one_with_free_cpus() -> None:
     def condition(default: int, **held: int) -> tuple[tuple[str, str, str], ...]:
         made = cpus_exclusive(default, held, name=str, created=lambda _: "")
         return tuple((one.type, one.status, one.reason) for one in made)

@@ -133,7 +133,7 @@ POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], str, Container[str]]] 
 
 
 @pytest.mark.parametrize(("after", "before", "file", "cure"), POLICIES.values(), ids=POLICIES)
-def test_advice_to_change_a_policy_names_the_file_that_would_be_refused(
+def test_advice_on_a_policy_change_names_the_rejected_file(
     after: dict[str, Any], before: dict[str, Any], file: str, cure: Container[str]
 ) -> None:
     node = building.node(**before)

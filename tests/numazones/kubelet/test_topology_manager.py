@@ -173,7 +173,7 @@ def test_closer_numa_nodes_win_if_asked_for() -> None:
     assert closest.merge(pairs)[0].affinity == 0b110
 
 
-def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> None:
+def test_numa_id_gaps_crash_the_kubelet_on_distances() -> None:
     config = configuration("restricted", options={"prefer-closest-numa-nodes": "true"})
     manager = TopologyManager.start(config, machine(2, ids=(0, 3)))
     assert manager.merge([listed(0b0001)])[1]
@@ -185,7 +185,7 @@ def test_distances_of_numa_nodes_with_gaps_in_their_ids_crash_the_kubelet() -> N
     )
 
 
-def test_they_crash_it_too_where_no_mask_is_preferred_by_all_resources() -> None:
+def test_numa_id_gaps_crash_without_a_common_preferred_mask() -> None:
     config = configuration("best-effort", options={"prefer-closest-numa-nodes": "true"})
     manager = TopologyManager.start(config, machine(2, ids=(0, 3)))
     with pytest.raises(KubeletCrash, match="would crash"):

@@ -178,7 +178,7 @@ def test_kubelet_that_cannot_start_gives_its_releases_message(
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35"])
-def test_gates_that_need_each_other_are_looked_at_where_they_are_on(version: str) -> None:
+def test_dependent_feature_gates_are_checked_only_when_enabled(version: str) -> None:
     KubeletManagers.start(configuration(version=version, gates={"PodLevelResources": False}), machine(), {})
 
 

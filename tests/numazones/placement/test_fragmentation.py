@@ -54,7 +54,7 @@ def test_room_lists_what_the_managers_bind_to_zones() -> None:
     assert fragmentation.room(Node.fresh(machine(), KubeletConfiguration())) == {}
 
 
-def test_whole_cores_do_not_count_if_one_thread_is_taken_or_reserved() -> None:
+def test_cores_with_a_taken_or_reserved_thread_do_not_count() -> None:
     assert fragmentation.full_core_cpus(node(taken={"a": "2-4"})) == {0: 10, 1: 16}
     assert fragmentation.full_core_cpus(Node.fresh(machine(), KubeletConfiguration())) == {}
 
@@ -168,7 +168,7 @@ def test_a_placement_that_takes_nothing_scores_nothing() -> None:
     assert fragmentation.packing({"cpu": {0: 4}}, {"cpu": {0: 4}}) == 0
 
 
-def test_zones_of_a_pod_are_those_of_its_cpus_memory_and_devices() -> None:
+def test_pods_zones_are_those_of_cpus_memory_and_devices() -> None:
     start = node(nics=2, topologyManagerPolicy="best-effort", **MEMORY)
     resources = {"cpu": "2", "memory": "1Gi", NIC: "2"}
     body = {

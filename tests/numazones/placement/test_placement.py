@@ -203,7 +203,7 @@ def test_a_node_that_shows_two_models_is_unknown() -> None:
         model_shown(node, topology)
 
 
-def test_a_node_on_which_the_kubelets_managers_place_pods_too_is_unknown() -> None:
+def test_node_where_kubelet_managers_also_place_pods_is_unknown() -> None:
     node = koordinator.node_object(labels={NODE_NUMA_TOPOLOGY_POLICY: "Restricted"})
     with pytest.raises(UnreadableNode, match="and the kubelet's managers both place pods"):
         model(KOORDINATOR).read(NodeObjects(node, kubelet=kubelet.node()))
@@ -249,7 +249,7 @@ def dump(*, policies: int = 1) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_dump_of_a_mixed_cluster_is_read_with_each_nodes_model() -> None:
+def test_mixed_dump_is_read_with_each_nodes_model() -> None:
     nodes = situation_of(Dump.of(dump()), NOW).cluster.nodes
     elsewhere = "places pods on this node's NUMA nodes, not the kubelet"
     assert {name: node.why_no_state and node.why_no_state.message for name, node in nodes.items()} == {

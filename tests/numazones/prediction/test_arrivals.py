@@ -125,14 +125,14 @@ def test_pods_of_a_kind_are_interchangeable_and_cost_one_state_each() -> None:
     assert not Arrivals.of(node(), pods).admits(kind(pods[6]))
 
 
-def test_beside_more_different_pods_than_can_be_looked_at_nothing_is_promised() -> None:
+def test_too_many_different_arrivals_promise_nothing() -> None:
     pods = [pod(f"p{number}", (1, f"{100 + number}Mi")) for number in range(6)]
     assert 2 ** len(pods) > MAX_STATES
     assert Arrivals.of(node(), pods[:3]).admits(kind(pods[5]))
     assert not Arrivals.of(node(), pods).admits(kind(SMALL))
 
 
-def test_a_pod_that_would_be_rejected_anyway_promises_nothing_and_hinders_nobody() -> None:
+def test_arrival_that_is_rejected_anyway_has_no_effect() -> None:
     huge = pod("huge", (5, "1Gi"))
     arrivals = Arrivals.of(node(), [huge])
     assert not arrivals.admits(kind(huge))

@@ -166,7 +166,7 @@ def test_dependence_on_unknown_nodes_is_said_first() -> None:
     assert said.sentence == STALE.message
 
 
-def test_the_closest_node_has_the_most_free_whatever_its_kubelet_would_say() -> None:
+def test_closest_node_is_the_one_with_the_most_free() -> None:
     small = replace(node("small"), allocatable={"cpu": 6000, "memory": 62 * GIB})
     busy = replace(node("large"), requested={"cpu": 29000})
     said = predict(pod("p", cpu=7), [small, busy])

@@ -131,14 +131,14 @@ def test_pods_with_a_node_and_the_one_that_asks_hold_nothing() -> None:
         (0, None, True),
     ],
 )
-def test_a_nominated_pod_holds_its_node_against_pods_of_no_higher_priority(
+def test_nominated_pod_holds_room_against_equal_or_lower_priority(
     priority: int | None, asked: int | None, *, holds: bool
 ) -> None:
     pod = waiting("p", nominated="b", priority=priority)
     assert held_by(pod, asking=waiting("asking", priority=asked)) == ({"b": ["p"]} if holds else {})
 
 
-def test_a_pod_that_may_go_to_many_nodes_was_given_no_choice() -> None:
+def test_pod_allowed_on_too_many_nodes_holds_no_room() -> None:
     nodes = [node(f"n{number}") for number in range(MAX_NODES + 1)]
     names = tuple(one.name for one in nodes)
     assert len(held_by(waiting("p", released=NOW, to=names[:-1]), nodes=nodes)) == MAX_NODES

@@ -174,7 +174,7 @@ def test_whoever_is_told_no_way_prefers_as_the_default_way_does() -> None:
     assert named.index("plain") < named.index("gpus")  # which best-fit would have the other way round
 
 
-def test_shapes_keeps_the_room_that_further_pods_of_the_shapes_would_use() -> None:
+def test_shapes_strategy_keeps_room_for_further_pods() -> None:
     room_for_six = node("six", "cpu=14", "cpu=10")  # 6 CPUs are free
     room_for_nine = node("nine", "cpu=14", "cpu=7")  # 9
     nodes = [room_for_six, room_for_nine]

@@ -103,7 +103,7 @@ def test_several_numa_nodes_are_named_as_a_list() -> None:
     assert result.sentence == "1 of 1 nodes would admit it; best is worker-1 on NUMA nodes 0-1"
 
 
-def test_a_rejection_is_told_with_the_kubelets_words_and_in_plain_ones() -> None:
+def test_rejection_has_the_kubelets_words_and_plain_ones() -> None:
     nodes = [
         worker("worker-1", node_state(held=(10, 10))),
         worker("worker-2", node_state(held=(10, 4))),
@@ -533,7 +533,7 @@ def test_an_extended_resource_of_dynamic_resource_allocation_is_unknown_not_lack
         )
 
 
-def test_a_pod_with_resource_claims_is_unknown_until_the_scheduler_has_allocated() -> None:
+def test_pod_with_unallocated_claims_is_unknown() -> None:
     wanted = pod("claims", cpu=4, resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
     node = worker("worker-1", node_state())
     result = predict(wanted, [node])

@@ -47,7 +47,7 @@ def without(node: ClusterNode, *names: str) -> ClusterNode:
     return node
 
 
-def test_a_pod_that_room_was_made_for_is_restarted_where_it_is(build: Any) -> None:
+def test_pod_with_freed_room_is_restarted_on_its_node(build: Any) -> None:
     node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
     (outcome,) = [found(build.situation([node]))]
     assert moves(outcome) == [("wide", "n1", "n1", (1,))]
@@ -121,7 +121,7 @@ def test_aligned_pods_are_never_moved_to_make_room(build: Any) -> None:
     assert found(build.situation([node, small])).plan is None
 
 
-def test_none_is_evicted_to_lie_across_others_so_that_another_becomes_aligned(build: Any) -> None:
+def test_no_pod_is_misaligned_to_align_another(build: Any) -> None:
     """Once little lay across the NUMA nodes of n2, large would be aligned: the first gains nothing itself."""
     node = spread(build, "n1", ("a", 1), ("g", 1), ("gone", 1), ("b", 1), ("h", 2))
     node = build.put(without(node, "gone"), build.pod("little", 2))

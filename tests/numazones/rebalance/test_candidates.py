@@ -40,7 +40,7 @@ def test_a_pod_that_nothing_would_replace_stays(
     assert [(each.rule, each.message) for each in found] == [(rule, message)]
 
 
-def test_a_template_that_cannot_be_read_keeps_its_pods_where_they_are(build: Any) -> None:
+def test_unreadable_template_keeps_its_pods_in_place(build: Any) -> None:
     node = build.put(build.node("n1"), build.pod("p", 1))
     broken = replace(build.pod("template", 1), admission=None, problem="cpu is 'much'")
     situation = replace(build.situation([node]), templates={"p-rs": broken})
@@ -48,7 +48,7 @@ def test_a_template_that_cannot_be_read_keeps_its_pods_where_they_are(build: Any
     assert objection.message == "template of ReplicaSet p-rs cannot be read: cpu is 'much'"
 
 
-def test_on_a_node_that_is_not_known_for_certain_all_pods_stay(build: Any) -> None:
+def test_pods_stay_on_uncertain_nodes(build: Any) -> None:
     node = build.put(build.node("n1"), build.pod("p", 1)).with_placement(Unknown("Stale", "old"))
     (objection,) = why_not(node.pods["p"], build.situation([node]), Policy())
     assert (objection.rule, objection.message) == (

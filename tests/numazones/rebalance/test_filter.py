@@ -480,7 +480,7 @@ def test_an_owner_keeps_its_least_number_of_pods(number: int | None, wanted: int
     assert [one.message for one in found] == ([message] if kept else [])
 
 
-def test_a_pod_is_old_enough_at_the_age_that_is_asked_for() -> None:
+def test_pod_is_old_enough_at_the_minimum_age() -> None:
     protections = Protections.from_api({"minPodAge": "1h"})
     for minutes, kept in ((59, True), (60, False)):
         started = timestamp.format(SURROUNDINGS.now - timedelta(minutes=minutes))
@@ -644,7 +644,7 @@ def test_the_effective_list_of_protections_is_known() -> None:
     assert Protections.from_api({"minPodAge": "1h30m"}).min_pod_age == timedelta(minutes=90)
 
 
-def test_candidates_are_in_a_total_order_of_how_gladly_they_are_evicted() -> None:
+def test_candidates_have_a_total_order_of_eviction() -> None:
     expected = [
         pod(name="none-besteffort", cpu="0", guaranteed=False),
         pod(name="none-guaranteed"),

@@ -106,7 +106,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
     )
 
 
-def test_under_policy_none_it_would_lie_so_again_unless_the_policy_changes(build: Any) -> None:
+def test_policy_none_misaligns_again_unless_it_changes(build: Any) -> None:
     node = without(spread(build, "none", ("a", 1), ("gone", 1), ("wide", 3)), "gone")
     could, why, help_ = said(explained(build.situation([node])))
     assert could == "now"
@@ -133,7 +133,7 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
     )
 
 
-def test_a_policy_that_would_not_let_it_in_so_is_not_blamed(build: Any) -> None:
+def test_policy_that_would_reject_misalignment_is_not_blamed(build: Any) -> None:
     node = under(spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2)), "restricted")
     _, (blamed, _), _ = said(explained(build.situation([node])))
     assert blamed == "policy restricted would not let it in so: it came under other settings than today's"

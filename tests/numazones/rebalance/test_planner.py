@@ -57,7 +57,7 @@ def broken(build: Any) -> Callable[..., Any]:
 # Vector 10 of the specification, as far as plans go
 
 
-def test_the_pod_that_breaks_a_zone_is_moved_to_where_it_fits(build: Any, broken: Callable[..., Any]) -> None:
+def test_pod_that_fragments_a_zone_is_moved_where_it_fits(build: Any, broken: Callable[..., Any]) -> None:
     """n1 has 0 + 3 free; without b zone 1 has 4. n2 has room for one CPU."""
     big = replace(build.pod("big", 4), phase="Pending")
     situation = build.situation(broken())
@@ -295,7 +295,7 @@ def test_a_minimum_gain_of_nothing_makes_no_sense() -> None:
         Policy(min_gain=0)
 
 
-def test_moves_that_failed_are_in_no_plan_until_the_cooldown_is_over(build: Any, two_ways: Any) -> None:
+def test_failed_moves_are_in_no_plan_during_the_cooldown(build: Any, two_ways: Any) -> None:
     situation, policy = build.situation(two_ways), Policy(cooldown=timedelta(hours=1))
     failed: set[Relocation] = set()
     while True:
@@ -369,9 +369,7 @@ def test_room_of_another_policys_plan_is_kept_for_a_day(
         assert "node n2, where a plan of policy other made room; before" in proof.reason
 
 
-def test_a_plan_goes_elsewhere_than_to_where_another_policys_plan_made_room(
-    build: Any, broken: Callable[..., Any]
-) -> None:
+def test_plan_avoids_room_that_another_policys_plan_made(build: Any, broken: Callable[..., Any]) -> None:
     nodes = [*broken(), build.node("n3", zones=1, cpus=3)]
     situation = replace(
         build.situation(nodes), history=MoveHistory(emptied={"n2": FreedNode("other", build.now)})
@@ -411,7 +409,7 @@ def test_a_goal_that_no_plan_reaches_anyhow_contradicts_nobody(
     ],
     ids=["unknown", "approximate", "not ready"],
 )
-def test_nodes_that_are_not_known_for_certain_take_part_in_no_plan(build: Any, blind: Any) -> None:
+def test_uncertain_nodes_are_in_no_plan(build: Any, blind: Any) -> None:
     nodes = [
         build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1)),
         build.node("n2", zones=1, cpus=3),

@@ -104,8 +104,6 @@ def test_pods_that_a_budget_protects_are_spared_where_others_will_do() -> None:
         ),
     ],
 )
-def test_of_several_nodes_the_scheduler_takes_the_one_with_the_least_harm(
-    first: Victims, second: Victims
-) -> None:
+def test_scheduler_preempts_on_the_node_with_the_least_harm(first: Victims, second: Victims) -> None:
     assert best([second, first]) is first
     assert best([]) is None

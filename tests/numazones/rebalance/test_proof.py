@@ -108,7 +108,7 @@ def test_a_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
     assert holds(situation, confined, confined) == "pod default/p is to be moved twice"
 
 
-def test_a_pod_that_may_not_be_moved_any_more_ends_the_proof(build: Any) -> None:
+def test_pod_that_became_unmovable_ends_the_proof(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1))
     leaving = replace(first.pods["p"], deleting=True)
     situation = build.situation([first.with_pod(leaving), build.node("n2")])
@@ -225,7 +225,7 @@ def test_moves_that_the_limits_allow_one_by_one_are_counted_together(build: Any)
     assert "per a descheduling cycle reached" in reason
 
 
-def test_moves_that_a_disruption_budget_allows_one_by_one_are_counted_together(build: Any) -> None:
+def test_moves_count_together_against_a_disruption_budget(build: Any) -> None:
     labelled = {"metadata": {"labels": {"app": "web"}}}
     first = build.put(build.node("n1"), build.pod("p", 1, **labelled), build.pod("q", 1, **labelled))
     for allowed in (2, 1):

@@ -48,7 +48,7 @@ def broken(build: Any) -> Situation:
     return found
 
 
-def test_the_fewest_evictions_come_first_and_are_known_to_be_the_fewest(broken: Situation) -> None:
+def test_fewest_evictions_come_first_and_are_proven_minimal(broken: Situation) -> None:
     sought = search(broken, shape(4))
     found = sought.find(sought.total + 1, allowance(broken), at_most=5)
     assert steps(found) == [("b", "n2")]
@@ -96,7 +96,7 @@ def test_of_equally_many_evictions_the_gentlest_are_chosen(build: Any) -> None:
     assert steps(sought.find(sought.total + 1, allowance(situation), at_most=1)) == [("cheap", "n2")]
 
 
-def test_a_goal_that_gains_one_per_eviction_is_not_sought_in_fewer(build: Any) -> None:
+def test_goal_with_one_gain_per_eviction_skips_smaller_searches(build: Any) -> None:
     first = build.put(build.node("n1", zones=1), build.pod("a", 1), build.pod("b", 1))
     situation = build.situation([first, build.node("n2", zones=1)])
     sought = search(situation, Vacate("n1"))

@@ -98,7 +98,7 @@ def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
     assert answer.unmovable == {"PodsWithLocalStorage": 2}
 
 
-def test_a_plan_that_reaches_the_goal_is_not_said_to_be_needless(dump: dict[str, Any]) -> None:
+def test_plan_that_reaches_the_goal_is_not_called_unneeded(dump: dict[str, Any]) -> None:
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5"), count=1),))
     policy = policy_of(RebalancePolicy.from_api(POLICY).spec, {})
     answer = what_if(goal, situation_of(Dump.of(dump["items"]), NOW), policy, effort=1000)

@@ -89,13 +89,13 @@ def test_the_node_as_a_whole_has_its_say_after_the_managers() -> None:
     assert differences(arrival("first", 4), late, cpu=6_000) == []
 
 
-def test_what_a_pod_held_is_free_once_it_has_left_or_ended() -> None:
+def test_resources_are_free_once_a_pod_left_or_ended() -> None:
     seven: dict[str, Any] = {"cpus": {"main": cpuset.parse("1-3,8-11")}}
     assert differences(arrival("first", 7), Departure("first"), arrival("next", 7, **seven)) == []
     assert differences(arrival("job", 7, ended=True), arrival("next", 7, **seven)) == []
 
 
-def test_a_pod_that_was_not_seen_decided_counts_but_is_not_compared() -> None:
+def test_pod_with_unseen_decision_counts_but_is_not_compared() -> None:
     unseen = arrival("unseen", 7, admitted=None)
     after = arrival("after", 4, cpus={"main": cpuset.parse("4-5,12-13")})
     assert replayed([unseen, after]) == [ReplayedDecision("team/after")]
@@ -134,7 +134,7 @@ def test_init_containers_that_still_run_are_no_difference(gone: tuple[str, ...],
     assert list(outcome.differences) == said
 
 
-def test_a_pod_that_a_restart_would_reject_is_named_and_no_difference() -> None:
+def test_pod_that_a_restart_would_reject_is_no_difference() -> None:
     """As a kubelet 1.36.2 did: the memory of the init container was taken, and the pod was stopped."""
     fresh = Node.fresh(building.machine(), building.configuration("restricted"), {})
     init = (building.container("init", 1, "12Gi"),)

@@ -38,7 +38,7 @@ def test_a_miss_that_was_kept_is_decided_as_it_was(cpu: int, around: dict[str, A
     assert before.reason == reason
 
 
-def test_nothing_of_labels_and_annotations_is_kept_that_admission_does_not_read() -> None:
+def test_labels_and_annotations_irrelevant_to_admission_are_dropped() -> None:
     kept = missed(cpu=4)
     secret = pod("late", cpu=4, labels={"a": "secret"}, annotations={"b": "secret"}).info
     data = write(WrongPrediction(secret, kept.node, kept.predicted, kept.actual, kept.time, kept.version))

@@ -98,7 +98,7 @@ def mirror(uid: str, **status: Any) -> ClusterPod:
     return replace(shown, uid=uid, annotations={MIRROR: "uid-first"})
 
 
-async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(full: OfflinePipeline) -> None:
+async def test_static_pod_counts_while_its_mirror_is_recreated(full: OfflinePipeline) -> None:
     full.state.pods.remove(pod("first"))
     full.state.pods.put(mirror("one"))
     zones_show(full, "first", "second")
@@ -120,7 +120,7 @@ async def test_a_static_pod_counts_while_its_mirror_is_deleted_and_made_anew(ful
     assert await full.verdict("waits") == "Admissible"
 
 
-async def test_a_static_pod_that_zones_do_not_show_goes_with_its_mirror(full: OfflinePipeline) -> None:
+async def test_static_pod_missing_from_zones_goes_with_its_mirror(full: OfflinePipeline) -> None:
     full.state.pods.remove(pod("first"))
     full.state.pods.put(mirror("one"))
     zones_show(full, "second")
@@ -148,7 +148,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @settings(max_examples=examples(60))
-def test_no_node_that_pods_leave_is_missing_among_those_to_look_at(
+def test_every_node_with_leaving_pods_is_inspected(
     steps: list[tuple[str, Any]],
 ) -> None:
     setting = OfflinePipeline()

@@ -319,7 +319,7 @@ def test_ending_a_deleted_pod_creates_no_containers(setting: Setting) -> None:
     assert held(setting.seen()) == held(setting.policy)
 
 
-def test_a_node_that_hears_of_several_events_at_once_lets_go_first(setting: Setting) -> None:
+def test_simultaneous_events_release_resources_first(setting: Setting) -> None:
     setting.topology_aware()
     for name in "abc":
         setting.bind(name, "2")
@@ -460,7 +460,7 @@ def test_a_node_of_koordinator_is_what_its_objects_and_pods_say(setting: Setting
     assert last.host.inventory is None
 
 
-def test_a_pod_that_cannot_be_read_makes_a_node_of_koordinator_unknown(setting: Setting) -> None:
+def test_unreadable_pod_makes_a_koordinator_node_unknown(setting: Setting) -> None:
     koordinated(setting)
     broken = {
         "metadata": {"namespace": "d", "name": "x", "uid": "x"},
@@ -574,7 +574,7 @@ def test_pods_that_ended_sooner_than_others_came_explain_an_admission(setting: S
     assert [one.accuracy for _, one in setting.verifier.judge()] == [Accuracy.RACE]
 
 
-def test_a_pod_like_one_that_runs_there_does_not_get_its_place(setting: Setting) -> None:
+def test_pod_equal_to_a_running_one_is_judged_as_another(setting: Setting) -> None:
     setting.topology_aware()
     for name in ("first", "second", "third", "fourth", "fifth"):
         setting.bind(name, "3")

@@ -68,7 +68,7 @@ def sharing() -> Setting:
     return setting
 
 
-def test_both_pods_are_told_once_what_they_share_and_what_ends_it() -> None:
+def test_both_pods_get_one_event_on_shared_cpus_and_cure() -> None:
     setting = sharing()
     told = setting.look()
     assert [name for name, _ in told] == ["p2", "p3"]
@@ -79,7 +79,7 @@ def test_both_pods_are_told_once_what_they_share_and_what_ends_it() -> None:
     assert setting.look() == []
 
 
-def test_the_pod_that_stays_is_told_that_its_cpu_counts_as_free() -> None:
+def test_remaining_pod_gets_event_that_its_cpu_counts_free() -> None:
     setting = sharing()
     setting.look()
     setting.kubelet = remove(setting.kubelet, "uid-p3")
@@ -88,7 +88,7 @@ def test_the_pod_that_stays_is_told_that_its_cpu_counts_as_free() -> None:
     assert message.startswith("on node node, default/p2 holds CPU 2, and the kubelet takes CPU 2 for free")
 
 
-def test_what_the_rate_did_not_let_through_is_told_the_next_time() -> None:
+def test_events_over_the_rate_are_posted_next_time() -> None:
     setting = sharing()
     setting.lets_through = False
     assert setting.look() == []

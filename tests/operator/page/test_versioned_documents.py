@@ -22,7 +22,7 @@ async def test_whoever_waits_for_a_change_wakes_when_viewers_are_notified() -> N
         await asyncio.gather(waiting, latecomer, documents.wait_for_change(0))
 
 
-def test_a_document_that_is_put_again_as_it_was_is_no_change() -> None:
+def test_unchanged_document_put_again_is_no_change() -> None:
     documents = VersionedDocuments()
     documents.put({"a/": 1, "b/": 2})
     seen = documents.version

@@ -21,7 +21,7 @@ def shown(found: PredictionGauges) -> dict[str, tuple[float, str, str]]:
     }
 
 
-async def test_only_the_blocked_pods_that_have_waited_longest_are_shown_by_name(
+async def test_only_the_longest_blocked_pods_are_shown_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gauges, "_MAX_PODS", 2)

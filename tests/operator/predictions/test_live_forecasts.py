@@ -18,7 +18,7 @@ def setting() -> OneNodePipeline:
     return OneNodePipeline()
 
 
-async def test_pods_of_one_kind_share_a_forecast_and_only_changes_are_yielded(
+async def test_equal_pods_share_a_forecast_and_only_changes_are_yielded(
     setting: OneNodePipeline,
 ) -> None:
     for name in "abc":
@@ -67,7 +67,7 @@ def two_nodes(choice: NodeChoice) -> OfflinePipeline:
 
 
 @pytest.mark.parametrize("choice", ASKING)
-async def test_predictions_the_gate_and_the_extender_prefer_the_node_that_placement_says(
+async def test_predictions_gate_and_extender_prefer_the_same_node(
     choice: NodeChoice,
 ) -> None:
     offline = two_nodes(choice)
@@ -116,7 +116,7 @@ async def test_deleted_node_is_no_candidate_and_new_node_is_one() -> None:
     assert [one.node for one in offline.published["later"].candidates] == ["even", "new"]
 
 
-async def test_nodes_are_ranked_as_if_all_were_sorted_anew_whatever_changes_between() -> None:
+async def test_incremental_ranking_equals_sorting_all_nodes() -> None:
     offline = OfflinePipeline(OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3))
     random = Random(1)
     offline.put_pod("waits", cpu=10)

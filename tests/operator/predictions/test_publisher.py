@@ -69,7 +69,7 @@ async def test_nothing_is_written_while_standing_by_and_everything_on_taking_ove
         assert setting.server.applied() == 3
 
 
-async def test_a_replica_that_takes_over_leaves_the_outcomes_that_another_has_published(
+async def test_new_leader_keeps_published_outcomes(
     setting: OneNodePipeline,
 ) -> None:
     async with running_publisher(setting):
@@ -132,7 +132,7 @@ async def test_pod_that_runs_first_gets_no_prediction(
         assert set(setting.server.objects) == set(busy)
 
 
-async def test_a_replica_that_takes_over_publishes_the_outcomes_that_another_did_not(
+async def test_new_leader_publishes_missing_outcomes(
     setting: OneNodePipeline,
 ) -> None:
     async with running_publisher(setting):
@@ -145,7 +145,7 @@ async def test_a_replica_that_takes_over_publishes_the_outcomes_that_another_did
         await eventually(lambda: "outcome" in setting.server.objects["a"]["status"])
 
 
-async def test_a_pod_of_the_same_name_gets_an_object_of_its_own(setting: OneNodePipeline) -> None:
+async def test_recreated_pod_gets_its_own_object(setting: OneNodePipeline) -> None:
     async with running_publisher(setting):
         first = setting.pod("a", uid="first")
         await setting.renew()

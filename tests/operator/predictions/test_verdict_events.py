@@ -51,7 +51,7 @@ class Events:
 
 
 @pytest.mark.parametrize(("first", "number"), [("Admissible", 0), ("Unknown", 0), ("Inadmissible", 1)])
-def test_a_first_verdict_is_posted_only_if_no_node_admits_the_pod(first: str, number: int) -> None:
+def test_first_verdict_is_posted_only_if_no_node_admits(first: str, number: int) -> None:
     events = Events()
     events.verdict(first)
     events.wait(10 * MINUTE)
@@ -98,7 +98,7 @@ def test_a_verdict_that_is_unknown_for_seconds_is_not_posted() -> None:
     assert events.reasons == ["AdmissionUnknown"]
 
 
-def test_the_last_event_on_a_running_pod_is_that_it_was_admitted() -> None:
+def test_last_event_on_a_running_pod_is_its_admission() -> None:
     events = Events()
     events.verdict("Inadmissible")
     events.verdicts.take_admission(POD)

@@ -76,7 +76,7 @@ async def test_several_are_not_let_go_for_the_room_of_one() -> None:
     assert released(cluster) == {"p": [], "q": [("NotIn", "n")]}
 
 
-async def test_where_no_other_node_would_take_it_the_pod_waits_for_room() -> None:
+async def test_pod_waits_for_room_if_no_other_node_admits() -> None:
     cluster = cluster_of()
     gates = offline_gates(cluster)
     gated(cluster, "p", "1")
@@ -106,7 +106,7 @@ async def test_pod_does_not_wait_forever_for_an_unknown_node() -> None:
     assert released(cluster) == {"p": []}
 
 
-async def test_a_pod_that_may_not_go_to_such_nodes_goes_at_once() -> None:
+async def test_pod_excluded_from_shared_pool_nodes_is_released_immediately() -> None:
     cluster = cluster_of("a")
     gated(cluster, "p", "1", nodeSelector={"pool": "elsewhere"})
     await offline_gates(cluster).release()
@@ -126,7 +126,7 @@ async def test_its_own_affinity_stays() -> None:
     ]
 
 
-async def test_among_many_such_nodes_it_is_released_to_a_few_with_room(
+async def test_pod_is_released_to_few_of_many_shared_pool_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It cannot name all the others."""

@@ -64,7 +64,7 @@ def waiting_pod(
     return ClusterPod.from_api(body | {"status": {"phase": "Pending", "nominatedNodeName": nominated}})
 
 
-def test_a_released_pod_holds_room_on_every_node_it_may_go_to() -> None:
+def test_released_pod_holds_room_on_every_allowed_node() -> None:
     cluster = Cluster()
     cluster.pod("p", released=EPOCH, nodes=("a", "b"))
     assert cluster.at() == {"a": ["p"], "b": ["p"]}
@@ -97,7 +97,7 @@ def test_room_held_for_a_released_pod_ends_after_a_minute() -> None:
 
 
 @pytest.mark.parametrize("step", [-3600.0, 3600.0], ids=["set back", "set forward"])
-def test_a_clock_that_is_set_neither_ends_nor_prolongs_what_is_held(step: float) -> None:
+def test_clock_changes_do_not_affect_held_room(step: float) -> None:
     cluster = Cluster()
     wall = EPOCH
     cluster.held = HeldRoom(cluster.state, clock=cluster.offline.clock, wall=lambda: wall)
@@ -195,7 +195,7 @@ def test_what_was_never_held_can_be_dropped() -> None:
     assert cluster.held.uids() == set()
 
 
-def test_a_pod_that_is_changed_holds_room_where_it_may_go_now() -> None:
+def test_changed_pod_holds_room_on_its_new_nodes() -> None:
     cluster = Cluster()
     cluster.pod("p", released=EPOCH, nodes=("a",))
     assert cluster.at() == {"a": ["p"]}
@@ -203,7 +203,7 @@ def test_a_pod_that_is_changed_holds_room_where_it_may_go_now() -> None:
     assert cluster.at() == {"b": ["p"]}
 
 
-def test_others_room_counts_for_a_pod_that_is_on_its_way_itself() -> None:
+def test_released_pod_respects_room_held_by_others() -> None:
     cluster = Cluster()
     first = cluster.pod("first", nominated="a")
     cluster.held.hold(first, ("a",), ArrivalPath.ASSUMED, seconds=60)
@@ -257,7 +257,7 @@ def test_unseen_binding_expires_and_failed_binding_ends_immediately() -> None:
     assert cluster.at() == {}
 
 
-def test_pods_on_their_way_take_their_numa_nodes_from_who_comes_later() -> None:
+def test_released_pods_take_numa_nodes_from_later_pods() -> None:
     cluster = Cluster()
     node = cluster.state.node("a")
     kind = PodKind.of(waiting_pod("q", cpu=ALL_OF_A_ZONE))

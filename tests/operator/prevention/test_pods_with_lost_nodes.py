@@ -149,7 +149,7 @@ async def test_one_that_tolerates_what_keeps_others_away_is_left_alone() -> None
     assert await setting.wait() == []
 
 
-async def test_one_that_still_has_a_gate_or_a_nomination_is_left_alone() -> None:
+async def test_gated_or_nominated_pod_is_kept() -> None:
     setting = Setting()
     setting.release(REPLICA_SET, schedulingGates=[{"name": GATE}])
     setting.lose()

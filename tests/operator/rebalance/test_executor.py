@@ -98,7 +98,7 @@ async def test_evictions_that_are_rejected_are_counted_and_told_on_no_pod(
     assert here.searched_early == (["p"] if also else [])
 
 
-async def test_an_eviction_whose_plan_has_changed_meanwhile_is_told_on_no_pod() -> None:
+async def test_eviction_of_a_changed_plan_posts_no_event() -> None:
     """The status is not written then, and whoever reads the newer one asks again."""
     here = Execution()
     here.plan("Evicting")
@@ -126,7 +126,7 @@ async def test_eviction_event_is_posted_on_its_deleted_pod() -> None:
         ("Approve", True, ""),
     ],
 )
-async def test_a_plan_that_its_policy_does_not_allow_any_more_evicts_nobody(
+async def test_plan_no_longer_allowed_by_its_policy_evicts_nothing(
     mode: str, phase: str, why: str, *, approved: bool
 ) -> None:
     here = Execution()

@@ -72,7 +72,7 @@ def test_a_runtime_classs_overhead_and_node_selector_belong_to_the_replacement()
     assert pod.constraints.node_selector == (("runtime", "kata"),)
 
 
-def test_an_owner_without_a_template_makes_a_pod_that_cannot_be_read() -> None:
+def test_owner_without_template_makes_an_unreadable_pod() -> None:
     found = inputs()
     body = {"metadata": {"namespace": "default", "name": "rs", "uid": "u"}, "spec": {}}
     found.templates[OWNERS[0]].put(OwnerTemplate.from_api(body))

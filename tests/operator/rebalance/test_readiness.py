@@ -32,7 +32,7 @@ class StoredClient(Client):
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_stored_policy_below_zero_is_not_ready_and_says_why_once(
+async def test_stored_policy_with_negative_value_reports_not_ready_once(
     *, refuses: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = StoredClient(refuses=refuses)

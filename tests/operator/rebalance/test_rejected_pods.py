@@ -95,7 +95,7 @@ def test_rejection_loop_pods_take_no_room_in_plans() -> None:
     ]
 
 
-def test_the_next_pod_stands_in_for_the_owners_pods_of_the_moment() -> None:
+def test_next_pod_replaces_the_owners_current_pods() -> None:
     passing, other = (
         pod("b", ago=1, status=WAITS),
         ClusterPod.from_api(

@@ -387,7 +387,7 @@ async def test_a_move_is_made_when_zones_show_it(
 
 
 @pytest.mark.parametrize(("status", "arrived"), [(RUNS, True), ({"phase": "Pending"}, False)])
-async def test_a_replacement_that_zones_do_not_show_has_arrived_when_it_runs(
+async def test_replacement_missing_from_zones_has_arrived_once_running(
     status: dict[str, Any], *, arrived: bool
 ) -> None:
     """As of pods that share CPUs."""
@@ -512,7 +512,7 @@ def plan_for_stuck_pod(here: Execution, phase: str, *, after_pending: bool = Fal
     here.recommend(spec, {"progress": progress})
 
 
-async def test_a_plan_for_a_pod_that_waits_needs_the_gate_on_it() -> None:
+async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
     assert await for_stuck_pod().judge() == PlanCheck()
     cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
     found = await for_stuck_pod(stuck_gated=False).judge()

@@ -50,7 +50,7 @@ def test_a_prediction_that_comes_true_is_right(setting: OfflinePipeline) -> None
     assert accuracy(setting) == {"right": 1}
 
 
-def test_a_pod_that_ended_before_the_api_server_knew_explains_an_admission(setting: OfflinePipeline) -> None:
+def test_pod_that_ended_unnoticed_explains_an_admission(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING), pod("c"), pod("c", **RUNNING))
     assert accuracy(setting) == {}  # nothing explains it yet
     put(setting, pod("a", phase="Succeeded"))

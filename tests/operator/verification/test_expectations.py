@@ -43,7 +43,7 @@ def test_pod_accepted_only_by_managers_is_expected_to_be_rejected(node: OfflineP
     assert node.outcomes() == {("Inadmissible", "OutOfcpu"): 1}
 
 
-def test_what_a_rejected_pod_was_given_for_a_moment_is_free_afterwards(node: OfflinePipeline) -> None:
+def test_rejected_pods_momentary_resources_are_free_afterwards(node: OfflinePipeline) -> None:
     for name in ("big", "bigger"):
         node.state.pods.put(guaranteed(name, 8))  # rejected, which the API does not say for a while
     node.state.pods.put(guaranteed("fits", 6))

@@ -117,7 +117,7 @@ async def test_pod_level_resources_get_rejection_advice_in_any_qos_class(
     assert explanation_of(verification)[-1] == "asks for 40 cpu; pods on the node have asked for 60 of its 60"
 
 
-async def test_of_a_pod_that_numa_placement_does_not_concern_nothing_is_told(full: Told) -> None:
+async def test_pod_without_numa_requirements_gets_no_rejection_advice(full: Told) -> None:
     burstable = {"requests": ASKED, "limits": MORE}
     full.setting.state.pods.put(too_large({}, burstable))
     full.setting.state.pods.put(too_large({}, burstable, phase="Failed", reason="OutOfcpu"))

@@ -109,7 +109,7 @@ def test_predictions_are_held_against_outcomes(
     assert ("container main: cpu offers" in caplog.text) is (not hit)
 
 
-def test_on_an_unknown_node_nothing_is_predicted_and_nothing_is_a_miss() -> None:
+def test_unknown_node_gives_no_prediction_and_no_miss() -> None:
     watched = Watched()
     verification = watched.play(NODE.with_placement(NO_ZONES), cpu=4, phase="Running", **STARTED)
     assert (verification.expectation.predicted, verification.hit) == ("Unknown", None)
@@ -172,7 +172,7 @@ def taken(node: Node, name: str) -> Node:
     return admit(node, wanted).node
 
 
-def test_pods_since_the_snapshot_are_admitted_in_the_order_of_their_bindings() -> None:
+def test_pods_since_the_snapshot_are_admitted_in_binding_order() -> None:
     events = Events()
     for name in ("first", "second", "third"):
         events.bind(name, 20)
@@ -327,7 +327,7 @@ def test_ended_pods_are_remembered_while_zones_are_missing() -> None:
     assert len(events.since) == 1
 
 
-def test_events_do_not_pile_up_on_a_node_whose_zones_never_change() -> None:
+def test_events_do_not_accumulate_while_zones_never_change() -> None:
     for state in (STRICT, None):
         events = Events()
         for number in range(500):

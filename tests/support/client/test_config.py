@@ -470,7 +470,7 @@ def credential(token: str, expires: datetime | None = None) -> str:
         (timedelta(seconds=5), 2),
     ],
 )
-async def test_a_plugin_is_run_again_when_its_token_expires_or_is_rejected(
+async def test_plugin_runs_again_when_its_token_expires_or_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expires: timedelta | None, runs: int
 ) -> None:
     monkeypatch.setattr(official_kubeconfig, "_RENEWAL", -1.0)

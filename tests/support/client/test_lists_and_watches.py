@@ -115,7 +115,7 @@ async def test_a_silent_watch_ends_like_any_other(client: Client, server: Script
     assert [event async for event in events] == []
 
 
-async def test_a_server_that_does_not_answer_a_watch_at_all_is_unreachable(
+async def test_server_that_never_answers_a_watch_is_unreachable(
     client: Client, server: ScriptedServer
 ) -> None:
     async def never(request: web.Request) -> web.StreamResponse:

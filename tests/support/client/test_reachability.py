@@ -9,7 +9,7 @@ from numazones_client.reachability import Reachability
 LOST = Unreachable(Request("watch", "pods"), "no answer", sent=True)
 
 
-def test_what_was_asked_before_the_server_was_lost_does_not_find_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_earlier_requests_do_not_mark_a_lost_server_reachable(caplog: pytest.LogCaptureFixture) -> None:
     now = 10.0
     server = Reachability(clock=lambda: now)
     server.lost(LOST)

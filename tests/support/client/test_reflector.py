@@ -187,7 +187,7 @@ async def test_list_order_and_objects_repeated_across_pages_do_not_matter() -> N
         assert sorted(item["metadata"]["name"] for item in table) == ["a", "b", "c", "d"]
 
 
-async def test_events_that_come_twice_and_of_what_is_not_known_change_nothing() -> None:
+async def test_repeated_events_and_events_on_unknown_objects_change_nothing() -> None:
     server = Server()
     server.lists = [([widget("a", 1)], 1)]
     async with running_reflector(server) as (mirror, table, restarts):
@@ -297,7 +297,7 @@ async def test_always_outdated_versions_do_not_cause_endless_requests(
     assert pauses == sorted(pauses)  # they grow, although every list in between succeeds
 
 
-async def test_a_token_that_cannot_be_read_is_a_problem_until_it_can(tmp_path: Path) -> None:
+async def test_unreadable_token_is_a_problem_until_readable(tmp_path: Path) -> None:
     server = Server()
     server.lists = [([widget("a", 1)], 2)]
     token = tmp_path / "token"
@@ -315,7 +315,7 @@ async def test_an_optional_resource_that_nobody_has_installed_counts_as_empty() 
         assert names(table) == set()
 
 
-async def test_an_optional_resource_is_asked_for_again_when_it_may_have_come() -> None:
+async def test_optional_resource_is_retried_when_it_may_exist() -> None:
     server = Server()
     server.list_status = 404
     came, waited_for = asyncio.Event(), []

@@ -97,7 +97,7 @@ async def test_evict_posts_an_eviction_of_that_very_pod(client: Client, server: 
     }
 
 
-async def test_an_eviction_may_be_of_a_pod_as_it_was_looked_at(
+async def test_eviction_can_require_the_inspected_pods_version(
     client: Client, server: ScriptedServer
 ) -> None:
     server.answers = [web.json_response({})]

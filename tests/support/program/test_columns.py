@@ -16,7 +16,7 @@ def test_wide_columns_are_shown_on_demand() -> None:
     assert cells(shown(COLUMNS, wide=True), ROWS[1]) == ("long-name", "200", "100", "")
 
 
-def test_figures_are_aligned_to_the_right_and_no_line_ends_in_blanks() -> None:
+def test_figures_are_right_aligned_without_trailing_blanks() -> None:
     assert plain(shown(COLUMNS), ROWS) == (
         "NAME        COUNT   NOTE\n"
         "a               1   odd\n"

@@ -17,7 +17,7 @@ def _logging_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_json_is_one_object_a_line_with_time_level_logger_and_message() -> None:
+def test_json_log_is_one_object_per_line() -> None:
     stream = io.StringIO()
     logs.configure(style="json", level="info", stream=stream)
     logging.getLogger("numazones_exporter.x").warning("zone %d\nis gone", 3)

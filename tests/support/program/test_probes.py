@@ -76,7 +76,7 @@ def test_the_routes_answer_as_probes_expect(program: Program) -> None:
         ("application/openmetrics-text; version=1.0.0; charset=utf-8", "application/openmetrics-text"),
     ],
 )
-def test_metrics_are_renewed_and_come_in_the_format_that_is_asked_for(
+def test_metrics_are_refreshed_and_served_in_the_requested_format(
     program: Program, accept: str, content_type: str
 ) -> None:
     Counter("numazones_test", "A counter.", registry=program.registry).inc(3)
@@ -159,9 +159,7 @@ def ended(client: socket.socket) -> bool:
         pytest.param(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", id="half a body"),
     ],
 )
-def test_connections_that_are_held_open_do_not_keep_others_from_being_answered(
-    program: Program, sent: bytes
-) -> None:
+def test_idle_connections_do_not_block_others(program: Program, sent: bytes) -> None:
     """Four times as many connections as are kept: the oldest end, and none has a thread."""
     with program.running() as port, contextlib.ExitStack() as held:
         threads = threading.active_count()

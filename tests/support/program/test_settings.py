@@ -65,7 +65,7 @@ def test_each_field_is_a_flag_in_the_order_of_the_fields() -> None:
     ]
 
 
-def test_a_field_without_default_is_empty_where_its_flag_is_left_out() -> None:
+def test_field_without_default_is_empty_without_its_flag() -> None:
     assert run().output == (
         'name: ""  # default\n'
         'pause: "2s"  # default\n'

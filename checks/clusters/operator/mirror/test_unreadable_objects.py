@@ -138,9 +138,7 @@ async def test_events_beyond_the_rate_are_posted_later() -> None:
         ("status", "zones", "2"),
     ],
 )
-def test_a_zone_whose_key_is_of_another_type_is_unreadable_not_mirrored(
-    part: str, field: str, value: object
-) -> None:
+def test_zone_whose_key_has_another_type_is_unreadable(part: str, field: str, value: object) -> None:
     body: dict[str, Any] = {
         "metadata": {"name": "n-numa-0"},
         "spec": {"nodeName": "n", "numaID": 0},

@@ -98,7 +98,7 @@ class Written:
         return sorted(self.bodies)
 
 
-async def test_each_zone_says_who_decides_and_what_is_left_by_its_books() -> None:
+async def test_each_zone_names_its_model_and_remaining_resources() -> None:
     written = Written()
     assert await written.look() == written.names
     first = written.told()
@@ -126,7 +126,7 @@ async def test_zones_of_a_kubelets_node_are_not_written() -> None:
     assert await written.look() == []
 
 
-async def test_zones_say_which_devices_claims_get_and_a_claim_changes_one_zone() -> None:
+async def test_zones_list_claimable_devices_and_a_claim_changes_one_zone() -> None:
     written = Written()
     written.state.topologies.discard("n")
     devices = [building.device("gpu-0", 0), building.device("gpu-1", 1), building.device("gpu-2", 1)]
@@ -177,7 +177,7 @@ async def test_the_field_goes_where_the_kubelet_decides_again() -> None:
     assert await written.look() == []
 
 
-async def test_a_node_that_cannot_be_read_says_why_and_keeps_its_record(
+async def test_unreadable_node_gives_the_reason_and_keeps_its_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = Written()
@@ -229,7 +229,7 @@ async def test_a_zone_that_vanishes_harms_nobody() -> None:
     assert await written.look() == []
 
 
-async def test_a_missing_right_is_told_once_on_the_node_and_tried_again(
+async def test_missing_right_is_reported_once_on_the_node_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(zone_placements, "_PERIOD", 0.01)
@@ -306,9 +306,7 @@ async def decided(loop: Loop, name: str, model: str, **more: Any) -> None:
     )
 
 
-async def test_kubectl_the_dump_and_the_operator_say_the_same_of_every_zone(
-    tmp_path: Path, kubectl: str
-) -> None:
+async def test_kubectl_dump_and_operator_agree_on_every_zone(tmp_path: Path, kubectl: str) -> None:
     async with closed_loop(tmp_path) as loop:
         specs = node_kinds.mixed(2, kinds=placement_models.node_kinds())
         await loop.start_nodes([*specs, node_kinds.single_numa_node("plain", "10.0.9.9")])

@@ -123,7 +123,7 @@ async def test_returning_viewer_gets_missed_changes_and_a_new_viewer_everything(
                 assert stranger.resets == 1
 
 
-async def test_the_number_of_viewers_is_limited_and_one_who_leaves_makes_room(tmp_path: Path) -> None:
+async def test_number_of_viewers_is_limited(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         port = await started(loop, page_viewers=1)
         async with aiohttp.ClientSession() as session:

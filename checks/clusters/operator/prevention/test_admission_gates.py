@@ -276,7 +276,7 @@ async def running(loop: Loop, number: int) -> bool:
     ],
     ids=["makes room", "in vain"],
 )
-async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
+async def test_pod_is_released_to_nodes_where_preemption_helps(
     tmp_path: Path, fillers: list[tuple[str, int, str]], *, goes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preempting_releases, "PERIOD", 0.05)
@@ -308,7 +308,7 @@ async def test_a_pod_is_released_to_where_the_scheduler_preempts_to_good_effect(
         await eventually(lambda: running(loop, 2))
 
 
-async def test_a_refused_release_is_told_on_the_pod_and_holds_nobody_up(tmp_path: Path) -> None:
+async def test_rejected_release_is_reported_on_its_pod_and_blocks_nothing(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()

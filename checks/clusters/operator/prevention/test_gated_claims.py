@@ -55,7 +55,7 @@ async def test_pod_with_claims_prefers_admitting_nodes_and_excludes_none(
     assert cluster.offline.metrics.gates_released.labels("devices")._value.get() == 1
 
 
-async def test_it_waits_until_the_numa_nodes_of_some_node_would_take_it() -> None:
+async def test_pod_waits_until_numa_nodes_of_a_node_admit_it() -> None:
     cluster = Cluster("a")
     gates = offline_gates(cluster)
     for number in range(2):
@@ -100,7 +100,7 @@ def ask_for_mapped_devices(cluster: Cluster) -> None:
     cluster.pod("asks", cpu=4, limits={RESOURCE: "1"}, schedulingGates=GATES)
 
 
-async def test_the_same_holds_for_an_extended_resource_that_a_device_class_maps() -> None:
+async def test_extended_resource_of_a_device_class_counts_as_a_claim() -> None:
     cluster = Cluster("a", "b")
     ask_for_mapped_devices(cluster)
     await cluster.offline.renew()

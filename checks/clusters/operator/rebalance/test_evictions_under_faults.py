@@ -118,7 +118,7 @@ async def test_late_watch_events_invalidate_an_earlier_proof(
         assert await here.is_alive()
 
 
-async def test_plans_are_looked_for_and_judged_after_the_clock_was_set_back(tmp_path: Path) -> None:
+async def test_plans_are_searched_and_judged_after_clock_set_back(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Recommend")
         operator = await here.operator()

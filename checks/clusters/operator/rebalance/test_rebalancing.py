@@ -246,7 +246,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         assert "protections in force: PodsWithLocalStorage" in said["Ready"]["message"]
 
 
-async def test_a_status_that_an_annotation_of_kopf_forestalls_is_written_after_all(tmp_path: Path) -> None:
+async def test_status_is_written_despite_a_concurrent_kopf_annotation(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
         forestalled = StatusError(409, "Conflict", "the object has been modified")
@@ -617,7 +617,7 @@ UNUSABLE = {"spec": {"protections": {"priorityThreshold": {"name": "gone"}}}}
 """Makes a policy refer to a PriorityClass that does not exist: read without trouble, and invalid."""
 
 
-async def test_a_plan_in_execution_whose_policy_becomes_invalid_ends_and_says_why(tmp_path: Path) -> None:
+async def test_running_plan_ends_when_its_policy_becomes_invalid(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Approve")
         operator = await here.operator()
@@ -716,7 +716,7 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
         await eventually(lambda: named(""), what="a plan that has ended is named no more")
 
 
-async def test_nobody_is_evicted_for_a_pending_pod_that_the_replacement_could_forestall(
+async def test_no_eviction_if_the_replacement_could_displace_the_pending_pod(
     tmp_path: Path,
 ) -> None:
     async with crowded(tmp_path) as here:
@@ -741,7 +741,7 @@ async def test_a_gated_replacement_comes_after_the_pending_pod(tmp_path: Path) -
         assert len(await here.pods_of("mover")) == 1
 
 
-async def test_a_replacement_that_the_admission_policy_gates_comes_after_the_pending_pod(
+async def test_gated_replacement_comes_after_the_pending_pod(
     tmp_path: Path,
 ) -> None:
     async with crowded(tmp_path) as here:
@@ -766,7 +766,7 @@ async def test_a_replacement_that_the_admission_policy_gates_comes_after_the_pen
     ],
     ids=["outranked", "below the minimum", "of another scheduler"],
 )
-async def test_nobody_is_evicted_for_a_pod_that_is_outranked_or_not_selected(
+async def test_no_eviction_for_an_outranked_or_unselected_pod(
     tmp_path: Path, selector: dict[str, Any], why: str
 ) -> None:
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
@@ -802,7 +802,7 @@ async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) 
         assert await here.is_alive()
 
 
-async def test_an_owner_whose_pods_are_rejected_in_a_loop_is_planned_for(tmp_path: Path) -> None:
+async def test_owner_in_a_rejection_loop_gets_a_plan(tmp_path: Path) -> None:
     async with crowded(tmp_path, schedulingGates=[{"name": GATE}]) as here:
         assert here.loop is not None
         await here.client.delete(PODS, "big", namespace="default")
@@ -908,7 +908,7 @@ async def test_a_policy_that_makes_no_sense_says_so(tmp_path: Path) -> None:
         assert await here.is_alive()
 
 
-async def test_a_policy_that_makes_sense_since_a_priority_class_exists_says_so(tmp_path: Path) -> None:
+async def test_policy_becomes_valid_once_its_priority_class_exists(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Recommend", protections={"priorityThreshold": {"name": "late"}})
         await here.operator()

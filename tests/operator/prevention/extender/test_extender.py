@@ -33,7 +33,7 @@ SPREAD = 2 * ALL_OF_A_ZONE
 # filter
 
 
-async def test_nodes_whose_kubelet_would_reject_the_pod_are_unresolvable_with_a_reason() -> None:
+async def test_rejecting_nodes_are_unresolvable_with_a_reason() -> None:
     cluster = Cluster("a", "b")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     cluster.pod("too", cpu=ALL_OF_A_ZONE - 4, nodeName="a")
@@ -47,7 +47,7 @@ async def test_nodes_whose_kubelet_would_reject_the_pod_are_unresolvable_with_a_
     }
 
 
-async def test_a_pod_that_spans_numa_nodes_is_rejected_in_the_kubelets_words() -> None:
+async def test_pod_across_numa_nodes_is_rejected_in_kubelets_words() -> None:
     cluster = Cluster("a")
     answer = await cluster.filter(cluster.pod("p", cpu=SPREAD - 2), ["a"])
     assert answer["NodeNames"] == []
@@ -298,7 +298,7 @@ async def test_binding_with_unknown_outcome_keeps_its_room_held() -> None:
     assert "has changed" in await cluster.bind("q", "a")
 
 
-async def test_a_pod_that_is_gone_or_was_made_anew_is_not_bound() -> None:
+async def test_deleted_or_recreated_pod_is_not_bound() -> None:
     cluster = Cluster("a")
     assert "is gone" in await cluster.bind("p", "a")
     cluster.pod("p", mirrored=False)
@@ -306,7 +306,7 @@ async def test_a_pod_that_is_gone_or_was_made_anew_is_not_bound() -> None:
     assert cluster.server.bindings == []
 
 
-async def test_a_node_of_unknown_state_gets_pods_unless_that_is_ruled_out() -> None:
+async def test_unknown_node_gets_pods_unless_configured_otherwise() -> None:
     for unknown, bound in ((UnknownNodes.LAST_RESORT, True), (UnknownNodes.REJECT, False)):
         cluster = Cluster("a", unknown=unknown)
         for zone in list(cluster.state.zones):
@@ -490,7 +490,7 @@ def never_known(unknown: UnknownNodes) -> Cluster:
     ("unknown", "passes"),
     [(UnknownNodes.LAST_RESORT, False), (UnknownNodes.ALLOW, True), (UnknownNodes.REJECT, False)],
 )
-async def test_a_node_that_was_never_known_gets_nothing_while_its_exporter_runs(
+async def test_never_known_node_gets_nothing_while_its_exporter_runs(
     *, unknown: UnknownNodes, passes: bool
 ) -> None:
     cluster = never_known(unknown)
@@ -541,7 +541,7 @@ async def test_room_on_a_silent_node_is_promised_once() -> None:
 
 
 @pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
-async def test_a_node_whose_first_zones_are_just_being_written_is_waited_for(unknown: UnknownNodes) -> None:
+async def test_node_with_partly_written_first_zones_is_awaited(unknown: UnknownNodes) -> None:
     """A process that starts may list some zones of one snapshot and some of the next."""
     cluster = Cluster("a", unknown=unknown)
     first, second = cluster.offline.publish("a", node_kinds.single_numa_node("a", "10.0.0.1").empty_node())
@@ -651,7 +651,7 @@ async def test_pod_next_to_an_unlocated_one_is_unlocated_too() -> None:
     assert (await cluster.filter(pod, ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_a_pod_that_the_kubelet_has_not_begun_comes_after_the_zones() -> None:
+async def test_pod_not_started_by_the_kubelet_comes_after_zones() -> None:
     """As where pods are bound to a node whose kubelet is away: its exporter has nothing new to say."""
     cluster = Cluster("a")
     cluster.pod("there", cpu=20, nodeName="a")
@@ -726,7 +726,7 @@ def node_object_anew(cluster: Cluster) -> None:
 # What is rejected is tried again
 
 
-async def test_a_rejected_pod_is_woken_once_when_a_node_would_take_it() -> None:
+async def test_rejected_pod_is_woken_once_when_a_node_fits() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     cluster.pod("also", cpu=20, nodeName="a")
@@ -745,7 +745,7 @@ async def test_a_rejected_pod_is_woken_once_when_a_node_would_take_it() -> None:
     assert [name for name, _ in cluster.server.patches] == ["p", "p"]
 
 
-async def test_of_many_pods_for_one_slot_the_most_important_alone_is_woken() -> None:
+async def test_only_the_most_important_pod_is_woken_per_slot() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     cluster.pod("also", cpu=20, nodeName="a")
@@ -804,7 +804,7 @@ async def test_while_no_node_changes_one_looks_once_a_second(monkeypatch: pytest
     assert looks == [start, start + 1.0, start + 2.0]
 
 
-async def test_a_pod_that_the_mirror_never_shows_is_forgotten_after_a_minute() -> None:
+async def test_pod_missing_from_the_mirror_is_forgotten_after_a_minute() -> None:
     cluster = Cluster("a")
     cluster.pod("there", cpu=ALL_OF_A_ZONE, nodeName="a")
     cluster.pod("also", cpu=20, nodeName="a")

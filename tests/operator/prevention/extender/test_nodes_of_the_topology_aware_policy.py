@@ -44,7 +44,7 @@ async def test_one_that_the_policy_finds_room_for_passes(cluster: Cluster) -> No
     assert answer["NodeNames"] == ["n", "a"]
 
 
-async def test_a_best_effort_pod_passes_where_it_only_takes_what_is_left(cluster: Cluster) -> None:
+async def test_best_effort_pod_passes_if_it_takes_only_leftovers(cluster: Cluster) -> None:
     answer = await cluster.filter(pod(cluster, "p", ""), ["n", "a"])
     assert answer["NodeNames"] == ["n", "a"]
 

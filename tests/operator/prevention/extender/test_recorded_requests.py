@@ -175,9 +175,7 @@ def lines_of(path: Path, kind: str) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(OVER_TLS))
-async def test_requests_over_tls_are_answered_to_the_scheduler_whose_certificate_is_known(
-    name: str, tmp_path: Path
-) -> None:
+async def test_tls_requests_of_a_known_scheduler_are_answered(name: str, tmp_path: Path) -> None:
     authority = Authority.make("schedulers")
     ca = authority.write(tmp_path)
     certificates = Certificates(*authority.issue(tmp_path, "extender"), ca)

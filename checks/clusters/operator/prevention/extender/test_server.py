@@ -111,7 +111,7 @@ async def test_a_body_that_does_not_come_in_time_is_let_go(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_more_names_than_a_cluster_has_are_refused_before_they_cost_anything(verb: str) -> None:
+async def test_excess_node_names_are_rejected_early(verb: str) -> None:
     cluster = Cluster("a")
     names = [str(number) for number in range(MAX_NAMES + 1)]
     body = {"Pod": cluster.pod("p", cpu=2), "NodeNames": names}
@@ -121,7 +121,7 @@ async def test_more_names_than_a_cluster_has_are_refused_before_they_cost_anythi
     assert f"more than {MAX_NAMES} names of nodes together" in text
 
 
-async def test_a_body_of_many_small_values_is_refused_before_it_is_read(
+async def test_body_of_many_small_values_is_rejected_unread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server_module, "MAX_VALUES", 1000)
