@@ -27,7 +27,7 @@ def test_a_new_exporter_is_healthy_and_not_ready(health: Health) -> None:
 
 
 @pytest.mark.parametrize("step", [SCAN, PUBLISH])
-def test_a_step_is_unhealthy_after_more_than_three_intervals_without_success(
+def test_step_is_unhealthy_after_more_than_three_intervals_without_success(
     step: str, health: Health, clock: Clock
 ) -> None:
     other = PUBLISH if step == SCAN else SCAN

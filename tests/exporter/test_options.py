@@ -57,7 +57,7 @@ def test_a_dumped_configuration_can_be_loaded_again(tmp_path: Path) -> None:
     assert again["publish"] == (["numazones", "noderesourcetopologies"], f"file {tmp_path}/dump.yaml")
 
 
-def test_every_setting_has_a_flag_an_environment_variable_and_a_key() -> None:
+def test_every_setting_has_a_flag_a_variable_and_key() -> None:
     help_text = run("--help").stdout
     for name in Options.__dataclass_fields__:
         if name != "origins":
@@ -78,7 +78,7 @@ def test_the_node_name_comes_from_the_downward_api_too() -> None:
     assert own["nodeName"] == ("worker-2", "environment")
 
 
-def test_without_a_name_the_node_is_called_as_the_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_a_name_is_called_like_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Laptop.Local")
     assert dumped_settings()["nodeName"] == ("laptop.local", "host name")
     monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")

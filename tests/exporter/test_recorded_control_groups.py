@@ -206,9 +206,7 @@ def test_groups_have_the_kubelets_cpus_and_memory_nodes(case: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("case", WITH_GROUPS, ids=lambda case: case["id"])
-def test_metrics_are_what_the_groups_of_the_containers_add_up_to(
-    case: dict[str, Any], tmp_path: Path
-) -> None:
+def test_metrics_are_the_sums_of_the_containers_groups(case: dict[str, Any], tmp_path: Path) -> None:
     assert shown(case, tmp_path) == reckoned(case)
 
 

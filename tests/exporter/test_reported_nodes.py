@@ -39,7 +39,7 @@ def conditions(zone: NUMAZone) -> dict[str, tuple[str, str, str]]:
     return {one.type: (one.status, one.reason, one.message) for one in zone.status.conditions}
 
 
-async def test_cpus_that_a_machine_was_given_name_the_cure_that_works(shared: Path, tmp_path: Path) -> None:
+async def test_added_cpus_name_the_cure_that_works(shared: Path, tmp_path: Path) -> None:
     (zone,) = await zones_of(shared / "cases/cpus-added-to-a-running-vm", tmp_path, "v1.35.2")
     status, _, message = conditions(zone)["Consistent"]
     assert status == "False"

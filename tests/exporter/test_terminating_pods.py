@@ -25,7 +25,7 @@ def test_without_terminating_pods_the_node_is_not_read_early() -> None:
         assert terminating.pause_after(observation) is None
 
 
-def test_a_restarted_kubelet_is_read_again_until_it_lists_its_pods() -> None:
+def test_restarted_kubelet_is_read_again_until_it_lists_its_pods() -> None:
     terminating = TerminatingPods()
     unheard = observation_of(pod("a", deleting=False))
     pauses = [terminating.pause_after(unheard) for _ in range(9)]

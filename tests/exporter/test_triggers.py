@@ -131,7 +131,7 @@ async def test_directories_that_appear_later_are_watched(tmp_path: Path) -> None
         assert await wakeups.wait(120) == {STATE_FILES}
 
 
-async def test_a_directory_that_was_deleted_and_made_again_is_watched_again(kubelet_dir: Path) -> None:
+async def test_directory_that_was_deleted_and_made_again_is_watched_again(kubelet_dir: Path) -> None:
     async with watching(kubelet_dir) as wakeups:
         shutil.rmtree(kubelet_dir / "device-plugins")
         assert await wakeups.wait(120) == {DEVICE_PLUGINS}

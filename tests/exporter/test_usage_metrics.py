@@ -144,7 +144,7 @@ def test_cpu_seconds_are_by_numa_node_kind_and_mode(node: Node) -> None:
     )
 
 
-def test_time_before_a_cpu_changed_hands_counts_for_the_old_holder(node: Node) -> None:
+def test_time_before_a_cpu_handover_counts_for_old_holder(node: Node) -> None:
     node.stat({0: "0 0 0 0", 1: "0 0 0 0", 2: "0 0 0 0", 3: "700 0 0 0"})
     node.hold("1", pod="b")
     node.stat({0: "0 0 0 0", 1: "30 0 0 0", 2: "0 0 0 0", 3: "1700 0 0 0"})

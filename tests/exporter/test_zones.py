@@ -230,7 +230,7 @@ def test_an_init_containers_cpus_stay_assigned_while_its_pod_lives() -> None:
     assert condition(found, "Ready")[0] == "True"
 
 
-def test_memory_of_ended_pods_is_given_back_lowest_numa_node_first() -> None:
+def test_ended_pods_memory_returns_lowest_numa_node_first() -> None:
     """A group of two: 9 GiB of pod a charged 7+2, 3 GiB of pod b charged 0+3; a ends."""
     found = observation(
         memory_manager=memory_state(
@@ -320,7 +320,7 @@ def test_without_list_and_podresources_the_static_policys_choice_is_computed() -
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["0,4", ""]
 
 
-def test_reserved_cpus_that_contradict_podresources_are_used_and_the_contradiction_reported() -> None:
+def test_reserved_cpus_that_contradict_podresources_are_used_and_reported() -> None:
     found = observation(kubelet=configured(reservedSystemCPUs="2,6"))
     assert [status.cpus.reserved if status.cpus else None for status in statuses(found)] == ["", "2,6"]
     assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
@@ -340,7 +340,7 @@ def test_invalid_reserved_cpus_are_reported_and_podresources_used() -> None:
     assert message.startswith("reservedSystemCPUs of the kubelet configuration: '0-' is not a CPU list")
 
 
-def test_reserved_cpus_that_no_source_gives_are_left_out_not_guessed() -> None:
+def test_reserved_cpus_without_a_source_are_not_guessed() -> None:
     found = observation(kubelet=None, podresources=None)
     (row, _) = rows(found, "cpu")
     assert row == ZoneResource(name="cpu", capacity="4", assigned="0")
@@ -442,7 +442,7 @@ def test_device_of_a_nonexistent_numa_node_is_not_lost() -> None:
     assert [[item.numa_ids for item in status.devices] for status in statuses(found)] == [[(9,)], []]
 
 
-def test_a_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> None:
+def test_held_device_that_became_unhealthy_is_shown_and_not_allocatable() -> None:
     found = observation(
         devices=DeviceManagerCheckpoint((PodDevices("a", "c", "r", {1: ("d0",)}),), {"r": ("d1",)}),
         pods=(pod("a"),),
@@ -624,7 +624,7 @@ def test_cpu_assigned_to_two_pods_gets_its_own_condition() -> None:
     assert node.cpus.default == cpuset.parse("0-1,3-5,7")
 
 
-def test_without_the_pods_of_the_node_none_is_called_the_younger() -> None:
+def test_no_pod_is_called_younger_without_the_pod_list() -> None:
     _, _, text = condition(observation(**of_two_pods(pods=None)), "CPUsExclusive")
     assert "delete ns/pod-b to end that" in text
 

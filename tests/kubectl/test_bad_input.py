@@ -103,7 +103,7 @@ def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
         (("why", "deploy/web"), "Deployment default/web owns none of the "),
     ],
 )
-def test_names_that_are_not_there_are_answered_with_those_that_are(
+def test_missing_names_are_answered_with_the_existing_ones(
     run: Run, dump: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     error = run(*arguments, "-f", dump).exception
@@ -177,7 +177,7 @@ CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"
         ),
     ],
 )
-def test_a_manifest_that_cannot_be_applied_is_named_with_its_field(
+def test_manifest_that_cannot_be_applied_is_named_with_its_field(
     run: Run, dump: Path, tmp_path: Path, content: str, said: str
 ) -> None:
     path = tmp_path / "pod.yaml"

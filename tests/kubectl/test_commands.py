@@ -99,7 +99,7 @@ def test_wide_fit_names_each_node_that_rejects_the_pod(run: Run, dump: Path) -> 
     assert wide.partition("Not on ")[0] == narrow.partition("Not on ")[0]
 
 
-def test_fit_of_a_template_fills_in_what_the_api_server_would(run: Run, dump: Path, tmp_path: Path) -> None:
+def test_fit_of_a_template_applies_the_api_servers_defaults(run: Run, dump: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "deployment.yaml"
     manifest.write_text(
         "kind: Deployment\nmetadata: {name: web, namespace: team}\n"
@@ -227,7 +227,7 @@ def test_releases_that_are_not_certain_are_named(version: str, doubt: str, run: 
     assert found["doubts"][0].startswith(doubt)
 
 
-def test_an_option_that_no_rule_covers_is_named_with_its_release(run: Run, tmp_path: Path) -> None:
+def test_option_that_no_rule_covers_is_named_with_its_release(run: Run, tmp_path: Path) -> None:
     items = cluster()
     for item in items:
         if item["kind"] == "NUMAZone":

@@ -520,7 +520,7 @@ TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_a_trap_in_the_schedulers_configuration_is_named_with_its_cure(
+def test_trap_in_the_schedulers_configuration_is_named_with_its_cure(
     name: str, run: Run, tmp_path: Path
 ) -> None:
     change, severity, message, cure = TRAPS[name]
@@ -550,7 +550,7 @@ def test_what_is_no_configuration_of_ours_is_passed_over(text: str, run: Run, tm
 
 
 @pytest.mark.parametrize("schedulers", ["none", "not ready"])
-def test_pods_that_name_a_scheduler_that_does_not_run_are_told(
+def test_pods_of_a_scheduler_that_does_not_run_are_reported(
     schedulers: str, run: Run, tmp_path: Path
 ) -> None:
     pod = pod_body("asks", 2, spec={"schedulerName": "numazones"})
@@ -604,7 +604,7 @@ def test_kind_or_minikube_node_is_explained_without_errors(run: Run, tmp_path: P
     ],
     ids=["time-out", "away", "another extender", "an answer"],
 )
-def test_pods_whose_scheduler_got_no_answer_from_the_extender_are_told(
+def test_pods_whose_scheduler_misses_the_extender_are_reported(
     run: Run, tmp_path: Path, said: str, found_there: str
 ) -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": said}

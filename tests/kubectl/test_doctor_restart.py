@@ -96,7 +96,7 @@ def test_reserved_memory_that_does_not_add_up_is_refused(run: Run, shared: Path)
     assert f"the kubelet of worker-0 would not start: {SUM}; let reservedMemory add up" in str(error)
 
 
-def test_reserved_memory_may_be_moved_and_grow_with_what_is_kept(run: Run, dump: Path) -> None:
+def test_reserved_memory_may_move_and_grow(run: Run, dump: Path) -> None:
     def starts(*settings: str) -> bool:
         changes = [part for setting in settings for part in ("--set", setting)]
         messages = [it["message"] for it in found(run, "--all", *changes, "-f", dump)["findings"]]
@@ -156,7 +156,7 @@ def test_options_written_as_yaml_booleans_are_refused(run: Run, dump: Path, tmp_
     assert finding["cure"] == "write cpuManagerPolicyOptions as text, in quotes"
 
 
-def test_a_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:
+def test_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:
     items = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != "worker-2"]
     path = written(tmp_path / "dump.json", items)
     result = run("doctor", "--restart", "worker-2", "-f", path)
@@ -165,7 +165,7 @@ def test_a_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path
     assert list(found(run, "--restart", "worker-2", "-f", path)["notChecked"]) == ["restart of worker-2"]
 
 
-def test_a_configuration_that_no_kubelet_takes_is_told_in_its_words(run: Run, dump: Path) -> None:
+def test_configuration_that_no_kubelet_accepts_is_rejected_in_its_words(run: Run, dump: Path) -> None:
     document = found(run, "--restart", "worker-1", "--set", "topologyManagerPolicy=sngle", "-f", dump)
     (finding,) = document["findings"]
     assert finding["message"].startswith("its kubelet would not start: invalid configuration: ")

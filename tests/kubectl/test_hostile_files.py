@@ -190,7 +190,7 @@ def test_a_hostile_dump_is_named(run: Run, tmp_path: Path, name: str, content: s
     assert said in refused(run, path, "top", "-f", path)
 
 
-def test_a_file_that_never_ends_is_read_up_to_a_bound(
+def test_file_that_never_ends_is_read_up_to_a_bound(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

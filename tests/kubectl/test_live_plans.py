@@ -22,7 +22,7 @@ def recommendation(phase: str) -> dict[str, Any]:
     }
 
 
-def test_a_pod_with_a_plan_in_force_gets_no_second_one() -> None:
+def test_pod_with_a_plan_in_force_gets_no_second_one() -> None:
     items = guide_cluster()
     for phase, own in (("Proposed", 0), ("Failed", 1)):
         found = plans_of(read_cluster([*items, recommendation(phase)], NOW))

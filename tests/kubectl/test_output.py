@@ -56,7 +56,7 @@ def answer(run: Callable[..., Result], *arguments: object) -> str:
 
 
 @pytest.mark.parametrize("name", ANSWERED)
-def test_an_answer_has_the_fields_that_are_described_and_no_others(
+def test_answer_has_the_fields_that_are_described_and_no_others(
     run: Callable[..., Result], name: str
 ) -> None:
     document = json.loads(answer(run, *ASKED[name], "-o", "json"))

@@ -69,7 +69,7 @@ def test_a_reboot_of_plain_pods_is_safe(run: Run, tmp_path: Path) -> None:
     assert result.output == "worker-1: 1 of 1 pod would be admitted again\n"
 
 
-def test_an_empty_shared_pool_is_warned_of_and_both_cures_work(run: Run, tmp_path: Path) -> None:
+def test_empty_shared_pool_is_warned_of_and_both_cures_work(run: Run, tmp_path: Path) -> None:
     node = building.node(policy="none", cpu_options=STRICT)
     path = dump(tmp_path / "dump.json", node, body("large", 13), body("small", 2))
     said = messages(run, "-f", path)

@@ -71,7 +71,7 @@ def test_objects_are_the_same_in_whatever_form_they_come(
     assert run(*command, "-f", folder).output == run(*command, "-f", dump).output != ""
 
 
-def test_an_object_that_is_none_is_named_however_late_it_comes(run: Run, dump: Path, tmp_path: Path) -> None:
+def test_invalid_object_is_named_however_late_it_comes(run: Run, dump: Path, tmp_path: Path) -> None:
     bad = written(tmp_path / "bad.json", [*cluster(), 7])
     for command in (("top",), ("why", "team/waiting")):
         said = run(*command, "-f", bad).exception

@@ -228,7 +228,7 @@ def test_zones_count_the_devices_that_slices_publish_and_claims_have(case: dict[
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["id"])
-def test_podresources_the_state_files_and_the_runtime_of_the_recording_agree(case: dict[str, Any]) -> None:
+def test_recorded_podresources_state_files_and_runtime_agree(case: dict[str, Any]) -> None:
     pods = of_kind(case, "Pod")
     uids = {f"{it['metadata']['namespace']}/{it['metadata']['name']}": it["metadata"]["uid"] for it in pods}
     for pod in case["podresources"]:

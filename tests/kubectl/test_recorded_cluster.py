@@ -82,7 +82,7 @@ def agrees_with_the_kubelets(path: Path) -> int:
     return len(nodes)
 
 
-def test_the_end_of_a_history_is_what_its_kubelets_said_then() -> None:
+def test_history_ends_as_its_kubelets_said() -> None:
     assert agrees_with_the_kubelets(SAMPLE) == 1
 
 

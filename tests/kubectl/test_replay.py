@@ -59,7 +59,7 @@ def test_what_differs_is_named(run: Run, recording: Path, change: tuple[str, str
     assert said in result.output
 
 
-def test_pods_that_a_restart_would_reject_are_named_and_no_difference(run: Run, tmp_path: Path) -> None:
+def test_pods_that_a_restart_would_reject_are_no_difference(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "recorded"
     shutil.copytree(DATA / "kubectl" / "recorded", folder)
     path = folder / "replay.jsonl"
@@ -78,7 +78,7 @@ def test_pods_that_a_restart_would_reject_are_named_and_no_difference(run: Run, 
     assert found["differ"] == []
 
 
-def test_a_recording_that_is_cut_off_is_named_with_its_line(run: Run, recording: Path) -> None:
+def test_recording_that_is_cut_off_is_named_with_its_line(run: Run, recording: Path) -> None:
     path = recording / "replay.jsonl"
     path.write_text(path.read_text()[:-20])
     error = run("replay", recording).exception

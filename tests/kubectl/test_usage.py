@@ -200,7 +200,7 @@ def test_window_cannot_smuggle_a_query(run: Run, dump: Path) -> None:
     assert "no duration of Prometheus" in str(failed)
 
 
-def test_exporters_text_is_read_and_lies_about_other_nodes_are_not() -> None:
+def test_exporters_text_is_read_without_lies_about_other_nodes() -> None:
     text = (
         f'# HELP {CPUS} x\n{CPUS}{{node="n",namespace="a",pod="p\\"q\\\\",container="}}"}} 2.0\n'
         f'{CPUS}{{node="m",namespace="a",pod="p",container="c"}} 2.0\n'

@@ -160,7 +160,7 @@ def test_pod_without_a_node_shows_what_the_scheduler_was_told(run: Run, tmp_path
     assert f"The scheduler says: {told}" in result.output
 
 
-def test_of_a_rejected_pod_the_moment_of_the_rejection_comes_first(run: Run, tmp_path: Path) -> None:
+def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Path) -> None:
     rejected = pod_body("gone", 2, spec={"nodeName": "worker-1"})
     why = {"reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
     rejected["status"] = {"phase": "Failed", **why}

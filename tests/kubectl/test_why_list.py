@@ -105,7 +105,7 @@ def test_labels_select(run: Run, dump: Path, selector: str, found: list[str]) ->
     assert names(run("why", "-n", "team", "-l", selector, "-f", dump).stdout) == found
 
 
-def test_named_pods_are_listed_in_their_order_and_running_ones_run(run: Run, dump: Path) -> None:
+def test_named_pods_are_listed_in_order_with_running_ones(run: Run, dump: Path) -> None:
     done = run("why", "one", "pod/young", "rs/loop", "-n", "team", "-f", dump)
     assert names(done.stdout) == ["one", "young", "loop-0"]
     assert [line.split()[1:3] for line in done.stdout.splitlines()[1:]] == [
@@ -182,7 +182,7 @@ def large(tmp_path: Path) -> Path:
     return written(tmp_path / "large.json", made)
 
 
-def test_five_hundred_nodes_are_told_by_what_they_have_in_common(run: Run, large: Path) -> None:
+def test_five_hundred_nodes_are_grouped_by_common_traits(run: Run, large: Path) -> None:
     lines = run("why", "waiting", "-n", "team", "-f", large).stdout.splitlines()
     table = lines[lines.index("NODES   NEAREST    VERDICT        WHY") :]
     assert [line.split()[:3] for line in table[1:]] == [

@@ -38,7 +38,7 @@ def test_nothing_is_privileged(pod: dict[str, Any], container: dict[str, Any]) -
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
 
 
-def test_it_runs_as_root_without_capabilities_and_the_manifest_says_why(pod: dict[str, Any]) -> None:
+def test_exporter_runs_as_root_without_capabilities_for_a_stated_reason(pod: dict[str, Any]) -> None:
     assert pod["securityContext"]["runAsUser"] == 0
     assert "belong to root" in (BASE / "daemonset.yaml").read_text()
 
@@ -82,7 +82,7 @@ def test_it_does_not_take_exclusive_cpus_itself(container: dict[str, Any]) -> No
     assert "cpu" not in resources["limits"]
 
 
-def test_probes_have_a_port_of_their_own_and_scrapers_the_other(container: dict[str, Any]) -> None:
+def test_probes_and_scrapers_have_separate_ports(container: dict[str, Any]) -> None:
     metrics, probes = container["ports"]
     assert (metrics["name"], probes["name"]) == ("metrics", "probes")
     assert f"--metrics-address=:{metrics['containerPort']}" in container["args"]
@@ -159,7 +159,7 @@ def test_every_binding_binds_a_role_that_exists() -> None:
     assert roles == bound
 
 
-def test_the_policy_guards_every_resource_that_a_role_lets_it_write() -> None:
+def test_policy_guards_every_resource_that_a_role_can_write() -> None:
     writing = {"create", "update", "patch", "delete", "deletecollection"}
     writable = {
         (group, resource)

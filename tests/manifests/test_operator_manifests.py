@@ -71,7 +71,7 @@ def test_the_monitor_selects_every_deployment_with_the_operators_metrics() -> No
     assert expression["values"] == [label[expression["key"]] for label in labels]
 
 
-def test_probes_have_a_port_of_their_own_and_scrapers_the_other(container: dict[str, Any]) -> None:
+def test_probes_and_scrapers_have_separate_ports(container: dict[str, Any]) -> None:
     metrics, probes = container["ports"]
     assert (metrics["name"], probes["name"]) == ("metrics", "probes")
     assert f"--metrics-address=:{metrics['containerPort']}" in container["args"]

@@ -60,7 +60,7 @@ def test_the_scheduler_begins_once_the_extender_has_read_the_cluster(sidecar: di
     assert sidecar["startupProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_the_scheduler_calls_the_extender_beside_it_and_nobody_else_can(
+def test_only_the_local_scheduler_can_call_the_extender(
     sidecar: dict[str, Any], configuration: dict[str, Any]
 ) -> None:
     (extender,) = configuration["extenders"]

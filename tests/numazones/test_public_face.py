@@ -133,5 +133,5 @@ def test_an_unknown_name_is_named() -> None:
         ),
     ],
 )
-def test_a_module_is_loaded_with_what_it_needs_and_nothing_else(program: str, modules: set[str]) -> None:
+def test_module_is_loaded_with_what_it_needs_and_nothing_else(program: str, modules: set[str]) -> None:
     assert loaded(program) == modules

@@ -47,7 +47,7 @@ DOCUMENTS = st.dictionaries(
 @pytest.mark.parametrize("read", [Pod.from_api, Pod.from_manifest])
 @settings(max_examples=examples(300))
 @given(document=DOCUMENTS)
-def test_any_document_is_a_pod_or_an_error_of_the_library(
+def test_any_document_is_a_pod_or_a_library_error(
     read: Callable[[dict[str, Any]], Pod], document: dict[str, Any]
 ) -> None:
     with suppress(NumazonesError):
@@ -74,7 +74,7 @@ def test_any_document_is_a_cluster_object_or_a_library_error(
 
 @settings(max_examples=examples(300))
 @given(DOCUMENTS)
-def test_any_document_is_a_configuration_or_an_error_of_the_library(document: dict[str, Any]) -> None:
+def test_any_document_is_a_configuration_or_a_library_error(document: dict[str, Any]) -> None:
     with suppress(NumazonesError):
         KubeletManagers.start(KubeletConfiguration.from_api(document), machine(), {})
 

@@ -31,12 +31,12 @@ def test_what_a_terminal_would_obey_is_shown_as_its_code(text: str, shown: str |
     assert visible(text) == (text if shown is None else shown)
 
 
-def test_ends_of_lines_are_kept_only_where_there_may_be_lines() -> None:
+def test_line_ends_are_kept_only_in_multiline_text() -> None:
     assert visible("a\tb\nc") == "a\tb\nc"
     assert visible("a\tb\nc", lines=False) == r"a\tb\nc"
 
 
-def test_a_claimed_name_is_visible_and_no_longer_than_a_name() -> None:
+def test_claimed_name_is_visible_and_no_longer_than_a_name() -> None:
     assert claimed_name("web-5d9") == "web-5d9"
     assert claimed_name("a\x1b[2J\nb") == r"a\x1b[2J\nb"
     assert claimed_name("\x1b" * 300) == (r"\x1b" * 64)[:253]

@@ -87,7 +87,7 @@ async def test_a_leader_survives_an_outage_of_more_than_four_seconds() -> None:
     await asyncio.wait((task,))
 
 
-async def test_what_cannot_be_undone_stops_a_third_of_the_lease_early() -> None:
+async def test_irreversible_actions_stop_a_third_of_the_lease_early() -> None:
     server = OneLease()
     leader = candidate(server)
     task = asyncio.create_task(leader.run())

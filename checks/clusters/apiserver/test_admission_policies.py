@@ -399,7 +399,7 @@ _FAILING = {
 
 
 @pytest.mark.parametrize(("expression", "text"), _REFUSED.values(), ids=_REFUSED)
-async def test_a_hopeless_expression_is_refused_by_the_name_of_its_field(
+async def test_hopeless_expression_is_rejected_naming_its_field(
     server: ApiServer, expression: str, text: str
 ) -> None:
     spec = {

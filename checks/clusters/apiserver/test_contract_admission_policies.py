@@ -590,7 +590,7 @@ async def test_parameters_are_found_by_name_and_selector(cluster: Any, widget: A
     assert answer.body["metadata"]["annotations"][f"{_MARK}/each"] in ("onetwo", "twoone")
 
 
-async def test_a_kind_of_parameters_that_is_not_served_fails_the_policy(cluster: Any) -> None:
+async def test_unserved_parameter_kind_fails_the_policy(cluster: Any) -> None:
     unknown = {"apiVersion": "nobody.example.com/v1", "kind": "Nothing"}
     reference = {"name": "p", "parameterNotFoundAction": "Allow"}
     await cluster.add("unknown", with_params("unknown", unknown), paramRef=reference)
@@ -609,7 +609,7 @@ async def test_a_kind_of_parameters_that_is_not_served_fails_the_policy(cluster:
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("Never", 1), ("IfNeeded", 2)])
-async def test_a_policy_is_evaluated_again_after_another_has_changed_the_object(
+async def test_policy_is_evaluated_again_after_another_has_changed_the_object(
     cluster: Any, policy: str, expected: int
 ) -> None:
     count = "string(int(object.?metadata.annotations[?'policies.example.com/count'].orValue('0')) + 1)"
@@ -653,7 +653,7 @@ async def test_validating_policies_deny_with_their_message_and_reason(cluster: A
         assert answer.body["details"] == {"name": name, "kind": "configmaps", "causes": [{"message": denial}]}
 
 
-async def test_validating_policies_see_updates_and_deletions_and_what_mutating_ones_made(
+async def test_validating_policies_see_updates_deletions_and_mutations(
     cluster: Any,
 ) -> None:
     mutated = {
@@ -807,7 +807,7 @@ _INVALID = [
 
 
 @pytest.mark.parametrize(("change", "field", "text"), _INVALID)
-async def test_a_wrong_policy_is_refused_by_the_name_of_the_field(
+async def test_wrong_policy_is_rejected_naming_the_field(
     api: Any, change: Callable[[Spec], None], field: str, text: str
 ) -> None:
     spec = mutating(
@@ -858,7 +858,7 @@ _BINDINGS = [
 
 
 @pytest.mark.parametrize(("kind", "spec", "field", "text"), _BINDINGS)
-async def test_a_wrong_binding_is_refused_by_the_name_of_the_field(
+async def test_wrong_binding_is_rejected_naming_the_field(
     api: Any, kind: str, spec: Spec, field: str, text: str
 ) -> None:
     body = {"metadata": {"name": f"{api.namespace}-wrong"}, "spec": {"policyName": "p", **spec}}
@@ -884,7 +884,7 @@ _VALIDATIONS = [
 
 
 @pytest.mark.parametrize(("validation", "field", "text"), _VALIDATIONS)
-async def test_a_wrong_validation_is_refused_by_the_name_of_the_field(
+async def test_wrong_validation_is_rejected_naming_the_field(
     api: Any, validation: Spec, field: str, text: str
 ) -> None:
     spec = {"validations": [validation], "matchConstraints": constraints()}

@@ -160,7 +160,7 @@ async def test_status_is_applied_by_its_own_manager(api: Any, widget: Any) -> No
     assert less.body["status"] == {"phase": "Done"}
 
 
-async def test_a_status_in_an_apply_of_the_whole_object_is_ignored(api: Any, widget: Any) -> None:
+async def test_status_in_an_apply_of_the_whole_object_is_ignored(api: Any, widget: Any) -> None:
     body = {**config(widget, size=3), "status": {"phase": "Mine"}}
     answer = await api.apply(f"{api.widgets}/a", body)
     assert "status" not in answer.body
@@ -227,7 +227,7 @@ async def test_an_empty_entry_of_managed_fields_forgets_all_owners(api: Any, wid
     assert set(owned(answer.body)) == {("applier", "Apply", ""), ("before-first-apply", "Update", "")}
 
 
-async def test_containers_are_merged_by_name_and_ports_by_number_and_protocol(api: Any) -> None:
+async def test_containers_merge_by_name_and_ports_by_number_and_protocol(api: Any) -> None:
     def deployment(containers: Any) -> Any:
         template = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": containers}}
         spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}

@@ -65,7 +65,7 @@ async def test_absent_fields_get_their_defaults(api: Any, widget: Any) -> None:
     assert spec == {"size": 3, "color": "red", "items": [{"name": "x", "weight": 1}]}
 
 
-async def test_a_null_is_dropped_or_becomes_the_default_or_is_kept(api: Any, widget: Any) -> None:
+async def test_null_is_dropped_or_becomes_the_default_or_is_kept(api: Any, widget: Any) -> None:
     spec = (await api.post(api.widgets, widget("a", color=None, ratio=None, maybe=None))).body["spec"]
     assert spec == {"size": 3, "color": "red", "maybe": None}
 

@@ -65,9 +65,7 @@ async def test_a_label_selector_selects_objects(api: Any, selector: str, names: 
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
     ],
 )
-async def test_a_label_selector_that_cannot_be_read_is_a_bad_request(
-    api: Any, selector: str, message: str
-) -> None:
+async def test_unreadable_label_selector_is_a_bad_request(api: Any, selector: str, message: str) -> None:
     answer = await api.get(api.core("configmaps"), labelSelector=selector)
     assert (answer.code, answer.body["reason"], answer.body["message"]) == (400, "BadRequest", message)
 
@@ -203,7 +201,7 @@ async def test_a_watch_without_a_version_begins_with_all_objects(api: Any, widge
         assert (kind, obj["metadata"]["name"]) == ("ADDED", "c")
 
 
-async def test_objects_that_enter_or_leave_a_selection_are_added_or_deleted(api: Any) -> None:
+async def test_objects_entering_or_leaving_a_selection_are_added_or_deleted(api: Any) -> None:
     path = await _maps(api, a={"on": "no"})
     start = await api.get(path)
     async with api.watch(path, resourceVersion=start.version, labelSelector="on=yes") as watching:

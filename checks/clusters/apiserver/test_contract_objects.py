@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 
-async def test_a_created_object_gets_a_uid_a_version_and_a_time(api: Any, widget: Any) -> None:
+async def test_created_object_gets_a_uid_a_version_and_a_time(api: Any, widget: Any) -> None:
     answer = await api.post(api.widgets, widget("a"))
     assert answer.code == 201
     metadata = answer.body["metadata"]

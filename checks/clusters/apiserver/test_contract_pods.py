@@ -88,7 +88,7 @@ async def test_quantities_of_a_pod_are_written_back_in_canonical_form(
         ({"limits": {"cpu": "2"}}, {}, {"cpu": "2"}, "Burstable"),
     ],
 )
-async def test_resources_of_the_whole_pod_have_defaults_and_decide_its_class(
+async def test_pod_level_resources_have_defaults_and_decide_the_qos_class(
     api: Any, pod: Any, of_pod: Any, of_container: Any, requests: Any, qos: str
 ) -> None:
     container = {"name": "c", "image": "registry.example/c:1", "resources": of_container}
@@ -136,7 +136,7 @@ async def test_pods_that_cannot_be_decoded_are_bad_requests(
     assert message in answer.body["message"]
 
 
-async def test_unknown_fields_of_built_in_kinds_are_warned_of_or_rejected(api: Any, pod: Any) -> None:
+async def test_unknown_fields_of_built_in_kinds_cause_warnings_or_rejection(api: Any, pod: Any) -> None:
     answer = await api.post(api.core("pods"), pod("p", extra=1), fieldValidation="Strict")
     assert answer.code == 400
     assert answer.body["message"] == (
@@ -545,7 +545,7 @@ async def test_built_in_namespaces_cannot_be_deleted(api: Any) -> None:
     assert answer.body["message"] == 'namespaces "default" is forbidden: this namespace may not be deleted'
 
 
-async def test_a_limit_range_gives_defaults_to_the_containers_of_later_pods(api: Any, pod: Any) -> None:
+async def test_limit_range_gives_defaults_to_the_containers_of_later_pods(api: Any, pod: Any) -> None:
     item = {
         "type": "Container",
         "max": {"cpu": "4", "memory": "4Gi"},

@@ -36,9 +36,7 @@ def test_a_port_that_is_taken_is_not_given(local_ports: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("content", ["1024 65535\n", "", "many\n", None])
-def test_where_all_ports_are_for_connections_any_free_one_is_given(
-    content: str | None, local_ports: Path
-) -> None:
+def test_any_free_port_is_given_if_all_are_ephemeral(content: str | None, local_ports: Path) -> None:
     if content is not None:
         local_ports.write_text(content)
     with socket.create_server(("127.0.0.1", free_port(local_ports))):

@@ -82,7 +82,7 @@ _ONE, _TWO = Writer("one", "Apply", "v1"), Writer("two", "Apply", "v1")
 
 
 @given(_configs)
-def test_a_field_set_is_the_same_after_writing_and_reading_it(config: Any) -> None:
+def test_field_set_is_the_same_after_writing_and_reading_it(config: Any) -> None:
     fields = fieldsets.fields_of(config, SCHEMA)
     assert fieldsets.from_fields_v1(fieldsets.to_fields_v1(fields)) == fields
 

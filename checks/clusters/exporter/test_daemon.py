@@ -266,7 +266,7 @@ async def unhealthy(url: str, *told: str) -> None:
     await until(is_told)
 
 
-async def test_the_zones_of_the_node_are_published_and_owned_by_it(node: SimulatedNode) -> None:
+async def test_zones_of_the_node_are_published_and_owned_by_it(node: SimulatedNode) -> None:
     await node.admit("first", cpus=2)
     async with node.exporting() as url:
         await ready(url)
@@ -295,7 +295,7 @@ async def test_the_lease_is_written_after_the_first_publish(node: SimulatedNode)
         assert lease["metadata"]["ownerReferences"][0]["kind"] == "Node"
 
 
-async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
+async def test_nothing_is_written_without_changes_even_after_a_restart(
     node: SimulatedNode,
 ) -> None:
     await node.admit("first", cpus=2)
@@ -423,7 +423,7 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
 
 
 @pytest.mark.parametrize("deleted", [("worker-3-numa-1",), ("worker-3-numa-0", "worker-3-numa-1")])
-async def test_zones_that_somebody_deletes_are_back_long_before_the_interval_ends(
+async def test_deleted_zones_return_long_before_the_interval_ends(
     node: SimulatedNode, deleted: tuple[str, ...]
 ) -> None:
     async with node.exporting(interval=3600.0) as url:

@@ -74,7 +74,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
+async def test_lease_is_renewed_three_times_per_duration_after_first_publish(
     api: tuple[FakeAPI, ObjectWriter],
 ) -> None:
     fake, writer = api
@@ -89,7 +89,7 @@ async def test_it_is_renewed_thrice_per_duration_from_the_first_publish_on(
     assert fake.lease["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
 
 
-async def test_an_exporter_that_cannot_read_the_node_lets_its_lease_expire(
+async def test_exporter_that_cannot_read_the_node_lets_its_lease_expire(
     api: tuple[FakeAPI, ObjectWriter],
 ) -> None:
     fake, writer = api

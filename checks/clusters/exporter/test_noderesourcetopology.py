@@ -83,7 +83,7 @@ async def test_it_is_named_after_the_node_and_owned_by_it(
     ]
 
 
-async def test_nothing_is_written_when_nothing_changed_not_even_after_a_restart(
+async def test_nothing_is_written_without_changes_even_after_a_restart(
     publisher: NodeResourceTopologyPublisher, writer: ObjectWriter, fake: FakeAPI
 ) -> None:
     await publisher.publish(zones())
@@ -120,7 +120,7 @@ async def test_a_missing_definition_is_named(publisher: NodeResourceTopologyPubl
         await publisher.publish(zones())
 
 
-async def test_an_object_of_another_writer_is_left_alone_and_logged_once(
+async def test_object_of_another_writer_is_left_alone_and_logged_once(
     publisher: NodeResourceTopologyPublisher,
     fake: FakeAPI,
     clock: Clock,

@@ -217,9 +217,7 @@ async def test_a_new_node_of_the_same_name_becomes_the_owner(publisher: ZonePubl
     assert fake.zones["worker-3-numa-0"]["metadata"]["ownerReferences"][0]["uid"] == "new"
 
 
-async def test_all_zones_of_a_node_are_written_at_the_same_time(
-    publisher: ZonePublisher, fake: FakeAPI
-) -> None:
+async def test_all_zones_of_a_node_are_written_concurrently(publisher: ZonePublisher, fake: FakeAPI) -> None:
     zones = [zone(numa_id) for numa_id in range(8)]
     fake.together = asyncio.Barrier(len(zones))  # nobody is answered before all have asked
     assert await publisher.publish(zones) == 16
@@ -301,7 +299,7 @@ class TestTransitionTimes:
         )
 
 
-async def test_an_interrupted_publish_leaves_different_snapshots_which_the_next_one_completes(
+async def test_publish_after_an_interrupted_one_completes_the_snapshot(
     publisher: ZonePublisher, fake: FakeAPI
 ) -> None:
     await publisher.publish([zone(0), zone(1)])

@@ -112,7 +112,7 @@ def write(directory: Path, scenario: dict[str, Any], node: Node, pods: dict[str,
 
 
 @pytest.mark.parametrize("scenario", scenarios())
-async def test_zones_read_from_a_simulated_kubelets_files_hold_its_exact_state(
+async def test_zones_from_a_simulated_kubelets_files_have_its_state(
     tmp_path: Path, scenario: dict[str, Any]
 ) -> None:
     node, pods = play(scenario)

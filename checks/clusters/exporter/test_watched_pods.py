@@ -146,7 +146,7 @@ async def test_while_the_watch_is_broken_it_lists_and_says_so(
     await names(pods, {"a", "b", "c"})
 
 
-async def test_an_unreachable_api_server_is_reported_instead_of_old_pods_returned(
+async def test_unreachable_api_server_is_reported_without_returning_old_pods(
     client: Client, server: ApiServer, pods: WatchedPods
 ) -> None:
     await client.create(PODS, pod("a"), namespace="default")

@@ -106,7 +106,7 @@ async def test_a_zone_that_was_deleted_before_its_watch_began_wakes(
     assert await wakeups.wait(120) == {ZONES}
 
 
-async def test_a_zone_that_was_deleted_while_the_watch_was_broken_wakes(
+async def test_zone_deleted_during_a_broken_watch_wakes(
     server: ApiServer, client: Client, zones: WatchedZones, wakeups: Wakeups
 ) -> None:
     zones.follow([FIRST])

@@ -59,9 +59,7 @@ async def test_exporters_whose_recordings_the_user_may_not_fetch_are_found(
 
 
 @pytest.mark.parametrize("denied", [set(), {"events"}], ids=["events are seen", "events are denied"])
-async def test_why_an_exporter_does_not_start_is_read_from_its_events(
-    denied: set[str], tmp_path: Path
-) -> None:
+async def test_reason_for_a_failing_exporter_comes_from_its_events(denied: set[str], tmp_path: Path) -> None:
     def creating(pod: dict[str, Any]) -> None:
         waiting = {"name": "main", "state": {"waiting": {"reason": "ContainerCreating"}}}
         pod["status"] |= {"phase": "Pending", "conditions": [], "containerStatuses": [waiting]}
@@ -91,7 +89,7 @@ async def test_a_user_who_may_do_everything_finds_nothing_wrong(tmp_path: Path) 
     assert [it for it in report["findings"] if it["check"] != "leases"] == []
 
 
-async def test_commands_read_the_live_cluster_and_say_what_they_leave_out(
+async def test_commands_read_the_live_cluster_and_name_omissions(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, {"poddisruptionbudgets"}) as kubeconfig:

@@ -74,7 +74,7 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await until(pilot, "Inadmissible")
 
 
-def test_pods_that_wait_in_vain_come_first_and_failed_ones_last() -> None:
+def test_stuck_pods_come_first_and_failed_ones_last() -> None:
     items = [item for item in cluster() if item["metadata"]["name"] not in {"waiting", "rejected"}]
     ages = {"failed": "01", "small": "02", "later": "04", "big": "03"}
     bodies = [pod_body(name, 9 if name in {"later", "big"} else 1) for name in ages]
@@ -149,7 +149,7 @@ async def test_recommendations_stand_among_the_plans(tmp_path: Path) -> None:
         await until(pilot, "room for trainer")
 
 
-async def test_ctrl_c_ends_it_as_it_ends_programs_also_from_details() -> None:
+async def test_ctrl_c_ends_live_from_every_view() -> None:
     for keys in (["ctrl+c"], ["enter", "ctrl+c"], ["slash", "ctrl+c"]):
         app = view()
         async with app.run_test(size=(80, 24)) as pilot:
@@ -253,7 +253,7 @@ def test_forbidden_kinds_share_one_line(number: int, width: int) -> None:
     assert number > 1 or kinds[0].kind in told
 
 
-async def test_a_cluster_that_is_not_configured_ends_it_with_the_reason(tmp_path: Path) -> None:
+async def test_missing_cluster_configuration_ends_live_with_the_reason(tmp_path: Path) -> None:
     app = Live(Source(kubeconfig=tmp_path / "nowhere"), None)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()

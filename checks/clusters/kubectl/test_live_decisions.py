@@ -78,7 +78,7 @@ async def test_a_plan_is_decided_after_a_question(
         await pilot.press("q")
 
 
-async def test_what_speaks_against_a_decision_is_said_as_by_the_command(tmp_path: Path) -> None:
+async def test_objections_to_a_decision_match_the_commands(tmp_path: Path) -> None:
     async with (
         planned(tmp_path, mode="Recommend") as (_, app),
         app.run_test(size=(110, 30), notifications=True) as pilot,
@@ -91,7 +91,7 @@ async def test_what_speaks_against_a_decision_is_said_as_by_the_command(tmp_path
         await pilot.press("q")
 
 
-async def test_who_may_not_decide_is_told_before_and_when_they_try(
+async def test_missing_right_to_decide_is_reported_before_and_on_trying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = Client.create
@@ -255,7 +255,7 @@ def test_room_held_for_released_pods_shows_on_zone_and_node() -> None:
     assert "held for team/coming" in str([str(part) for part in node_details("worker-1", board).renderables])  # type: ignore[union-attr]
 
 
-async def test_keys_are_answered_while_it_is_worked_out_what_would_help() -> None:
+async def test_keys_respond_while_advice_is_computed() -> None:
     app = view()
     async with app.run_test(size=(200, 40), notifications=True) as pilot:
         await press(pilot, "2")

@@ -167,7 +167,7 @@ async def test_whoever_speaks_no_tls_is_not_answered(
         writer.close()
 
 
-def test_the_guides_scheduler_trusts_this_server_only_and_knows_the_traps(
+def test_guides_scheduler_trusts_only_this_server_and_avoids_traps(
     configuration: dict[str, Any], certificates: Path
 ) -> None:
     (extender,) = configuration["extenders"]

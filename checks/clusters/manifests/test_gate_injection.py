@@ -111,9 +111,7 @@ CONCERNED = CASES.keys() - {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_the_policy_and_the_operator_agree_on_which_pods_are_concerned(
-    name: str, cluster: Cluster
-) -> None:
+async def test_policy_and_operator_agree_on_the_pods_concerned(name: str, cluster: Cluster) -> None:
     """As the pod is stored: what it leaves out has its defaults then."""
     made = await cluster.post("/api/v1/namespaces/gated/pods", CASES[name])
     assert (OURS in (made["spec"].get("schedulingGates") or ())) is relevant(ClusterPod.from_api(made))

@@ -65,9 +65,7 @@ def server(real_apiserver: RealAPIServer) -> RealAPIServer:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_policy_and_the_operator_agree_on_which_pods_are_concerned(
-    name: str, server: RealAPIServer
-) -> None:
+def test_policy_and_operator_agree_on_the_pods_concerned(name: str, server: RealAPIServer) -> None:
     stored = made(server, CASES[name])
     assert (GATE in gates(stored)) is (name in CONCERNED)
     assert relevant(ClusterPod.from_api(stored)) is (name in CONCERNED)
@@ -108,7 +106,7 @@ def test_without_its_binding_nothing_is_injected(server: RealAPIServer) -> None:
     ],
     ids=["to release pods", "of its namespace"],
 )
-def test_nothing_is_injected_when_the_operator_has_no_rights_any_more(
+def test_nothing_is_injected_once_the_operator_lost_its_rights(
     binding: tuple[str, ...], server: RealAPIServer
 ) -> None:
     server.kubectl("delete", *binding)

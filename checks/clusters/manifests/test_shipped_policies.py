@@ -217,9 +217,7 @@ async def test_programs_change_gate_node_affinity_and_own_annotations_alone(
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-async def test_of_a_status_the_scheduler_writes_two_conditions_and_its_nomination(
-    requests: Requests, account: str
-) -> None:
+async def test_scheduler_writes_only_two_conditions_and_nomination(requests: Requests, account: str) -> None:
     await make_victim(requests)
     for patch, schedulers in STATUS_CHANGES:
         path, user = f"{PODS}/victim/status", account_of(account)

@@ -137,7 +137,7 @@ def grants(rule: dict[str, Any], verb: str, group: str, resource: str) -> bool:
     return all({value, "*"} & set(rule[key]) for key, value in asked.items())
 
 
-def test_no_role_that_is_shipped_grants_what_a_thief_would_want() -> None:
+def test_no_shipped_role_grants_what_a_thief_wants() -> None:
     found = [
         request
         for request in REQUESTS
@@ -196,7 +196,7 @@ def token(server: RealAPIServer, user: str) -> str:
 
 
 @pytest.mark.real_apiserver
-def test_a_real_api_server_denies_each_of_them_in_every_namespace(
+def test_real_api_server_denies_each_action_in_every_namespace(
     everything: RealAPIServer, tmp_path: Path
 ) -> None:
     """SubjectAccessReviews, in one request to kubectl; what it answers is counted, so that none is missed."""
@@ -260,7 +260,7 @@ def test_a_stolen_token_reads_no_secret_and_makes_no_pod(everything: RealAPIServ
     ],
 )
 @pytest.mark.parametrize("user", [OPERATOR, EXTENDER, SCHEDULER])
-def test_a_stolen_token_that_may_patch_pods_cannot_take_them_over(
+def test_stolen_token_with_patch_rights_cannot_hijack_pods(
     everything: RealAPIServer, user: str, patch: Any, why: str
 ) -> None:
     said = everything.kubectl(
@@ -279,7 +279,7 @@ def test_a_stolen_token_that_may_patch_pods_cannot_take_them_over(
         ({"metadata": {"labels": {"app": "payments"}}}, "may change no metadata of pod victim"),
     ],
 )
-def test_a_schedulers_token_writes_of_a_status_what_a_scheduler_must(
+def test_schedulers_token_writes_only_necessary_status_fields(
     everything: RealAPIServer, patch: Any, said: str
 ) -> None:
     # Not by kubectl: it reads the status first, which a scheduler may not.

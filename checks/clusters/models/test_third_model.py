@@ -308,9 +308,7 @@ def test_what_its_pods_say_of_their_eviction_is_heeded(installed: None) -> None:
     assert eviction_cost(ClusterPod.from_api(body)) == 7
 
 
-async def test_all_predictions_are_right_on_a_simulated_cluster_of_its_nodes(
-    installed: None, tmp_path: Path
-) -> None:
+async def test_all_predictions_are_right_on_simulated_nodes_of_it(installed: None, tmp_path: Path) -> None:
     simulation = placement_models.simulations()["pinned"]
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes(node_kinds.mixed(1, kinds=simulation.node_kinds))

@@ -70,7 +70,7 @@ async def test_idle_operator_only_renews_the_leaders_lease(
         assert {method for method, _ in requests.counted} <= {"PUT", "WATCH"}
 
 
-async def test_a_kind_is_mirrored_as_soon_as_its_definition_is_installed(tmp_path: Path) -> None:
+async def test_kind_is_mirrored_as_soon_as_its_definition_is_installed(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator(leader_elect=False)
         name = NODE_RESOURCE_TOPOLOGIES.full_name

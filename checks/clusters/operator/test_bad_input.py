@@ -150,7 +150,7 @@ async def test_unknown_kubelet_settings_make_the_node_unknown(
     assert setting.published["pod"].reasons == (reason,)
 
 
-def test_one_object_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_object_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
     bad: list[dict[str, Any]] = [{"metadata": {"name": "bad"}, "spec": None}, {"metadata": None}, {}]
     page = decoding.ZONES.page(
         b'{"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "bad"}, "spec": null}, '
@@ -184,7 +184,7 @@ async def test_ten_thousand_simultaneous_pods_are_each_predicted_and_written_onc
     running.cancel()
 
 
-async def test_a_node_and_its_zones_deleted_on_the_server_are_forgotten(tmp_path: Path) -> None:
+async def test_node_and_its_zones_deleted_on_the_server_are_forgotten(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("short-lived", "10.0.0.1")])
         operator = await loop.start_operator()

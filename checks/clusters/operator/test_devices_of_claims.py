@@ -44,7 +44,7 @@ async def allocate(loop: Loop, *devices: str) -> None:
     )
 
 
-async def test_zones_follow_slices_and_claims_and_predictions_say_where_devices_are(tmp_path: Path) -> None:
+async def test_zones_follow_slices_and_claims_and_predictions_locate_devices(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node(NODE, "10.0.0.1")])
         devices = (device("gpu-0", 0), device("gpu-1", 1), device("gpu-2", 1))

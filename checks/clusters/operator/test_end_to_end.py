@@ -203,7 +203,7 @@ async def test_listed_objects_are_frozen_from_garbage_collection(
     assert gc.get_freeze_count() == 0
 
 
-async def test_probes_of_an_operator_whose_event_loop_hangs_are_not_answered(tmp_path: Path) -> None:
+async def test_probes_of_an_operator_with_hanging_event_loop_fail(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         operator = await loop.start_operator()
         for path in ("healthz", "readyz", "metrics"):

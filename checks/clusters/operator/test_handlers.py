@@ -162,7 +162,7 @@ async def test_handlers_run_only_while_the_replica_leads(tmp_path: Path) -> None
         assert not operator.failed
 
 
-async def test_kopf_ended_at_any_moment_of_its_start_complains_of_nothing(
+async def test_ending_kopf_at_any_moment_of_startup_is_clean(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its last task closes its connections: no other may want one then, whoever has begotten it."""
@@ -388,7 +388,7 @@ async def test_kopf_run_works_with_these_handlers(tmp_path: Path) -> None:
         assert runner.exit_code == 0
 
 
-def test_only_what_people_write_passes_kopf_and_nothing_needs_a_finalizer() -> None:
+def test_kopf_handles_only_peoples_objects_without_finalizers() -> None:
     registry = kopf.get_default_registry()
     watched = {handler.selector for handler in registry._watching.get_all_handlers()}
     changing = registry._changing.get_all_handlers()

@@ -78,7 +78,7 @@ async def campaigning(candidate: Candidate) -> AsyncIterator[None]:
         await asyncio.wait((task,))
 
 
-async def test_of_two_candidates_one_leads_and_hands_over_when_it_ends(tmp_path: Path) -> None:
+async def test_one_of_two_candidates_leads_and_hands_over(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop, AsyncExitStack() as until_the_end:
         changes: list[tuple[str, bool]] = []
         first, second = Candidate(loop, "first", changes), Candidate(loop, "second", changes)
@@ -174,7 +174,7 @@ async def test_a_holder_that_went_silent_is_replaced_after_its_time(tmp_path: Pa
         assert lease["spec"]["leaseTransitions"] == 5
 
 
-async def test_a_lease_that_is_deleted_is_had_by_who_stood_by(tmp_path: Path) -> None:
+async def test_standby_takes_over_a_deleted_lease(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.client.create(LEASES, held_by("dead"), namespace=NAMESPACE)
         heir = Candidate(loop, "heir")

@@ -217,7 +217,7 @@ async def leader(loop: Loop) -> str:
     return str(lease["spec"].get("holderIdentity") or "")
 
 
-def test_a_follower_takes_over_from_a_killed_leader_within_15_seconds() -> None:
+def test_follower_takes_over_from_a_killed_leader_within_15_seconds() -> None:
     """By its own clock: it counts from the look at which it saw the last renewal, and acts at a look."""
     options = OperatorOptions()
     longest_pause = 1.2 * options.leader_elect_retry_period

@@ -121,7 +121,7 @@ class Scenario:
         return {name: verdict for name, verdict in found.items() if name != MARK}
 
 
-def test_an_exception_in_any_step_about_a_pod_ends_nothing_else() -> None:
+def test_exception_in_any_step_about_a_pod_ends_nothing_else() -> None:
     usual = asyncio.run(Scenario().run())
     assert usual["published"] == {"good": "Admissible", "other": "Admissible"}
     assert usual["released"] == ["good", "other"]

@@ -185,7 +185,7 @@ def test_other_files_are_not_opened(opener: FileOpener, kubelet_dir: Path, name:
         opener.read(kubelet_dir / name)
 
 
-def test_a_pipe_in_place_of_a_state_file_holds_nobody_up(opener: FileOpener, kubelet_dir: Path) -> None:
+def test_pipe_instead_of_a_state_file_blocks_nothing(opener: FileOpener, kubelet_dir: Path) -> None:
     (kubelet_dir / NEEDED[0]).unlink()
     os.mkfifo(kubelet_dir / NEEDED[0])
     assert opener.read(kubelet_dir / NEEDED[0]) == b""

@@ -219,7 +219,7 @@ def image(request: pytest.FixtureRequest) -> tuple[str, Image]:
     return program, built
 
 
-def test_the_archive_of_an_image_tells_not_when_it_was_built(image: tuple[str, Image]) -> None:
+def test_image_archive_hides_its_build_time(image: tuple[str, Image]) -> None:
     _, built = image
     assert {member.mtime for member in built.archived} == {MOMENT}
     assert [member.name for member in built.archived] == sorted(member.name for member in built.archived)
@@ -252,7 +252,7 @@ def test_image_is_loaded_under_the_manifests_normalized_name(
     assert built.name == f"docker.io/library/{asked}"
 
 
-def test_an_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, Image]) -> None:
+def test_image_is_small_and_has_its_programs_and_no_shell(image: tuple[str, Image]) -> None:
     program, built = image
     # The simulator has the programs' packages together; what checks CEL takes 9 MiB.
     assert built.compressed < {"exporter": 35, "operator": 49, "simulator": 70}[program] << 20
@@ -328,7 +328,7 @@ def test_an_image_holds_no_schemas_that_nothing_reads(image: tuple[str, Image]) 
     assert schemas == ["_definitions.json"] * (program == "simulator")
 
 
-def test_an_image_holds_the_extensions_of_cel_that_its_programs_load(image: tuple[str, Image]) -> None:
+def test_image_has_the_cel_extensions_of_its_programs(image: tuple[str, Image]) -> None:
     program, built = image
     kept = {
         found[1]

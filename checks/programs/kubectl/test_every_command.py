@@ -130,7 +130,7 @@ BAD_PODS = {"containers that are none", "a time that is none"}
     ("case", "name"),
     [(case, name) for case in BAD for name in sorted(SHOWN) if name != "top" or case not in BAD_PODS],
 )
-def test_a_bad_dump_ends_with_one_line_that_names_the_thing(
+def test_bad_dump_ends_with_one_line_that_names_the_thing(
     case: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, said = BAD[case]

@@ -205,7 +205,7 @@ def test_entries_of_a_directory_that_cannot_be_read_are_named(run: Run, tmp_path
         link.unlink()
 
 
-def test_a_file_that_nests_too_deeply_does_not_end_the_process(tmp_path: Path) -> None:
+def test_file_that_nests_too_deeply_does_not_end_the_process(tmp_path: Path) -> None:
     path = tmp_path / "deep.yaml"
     path.write_bytes(b"[" * 100_000)
     program = str(Path(sys.executable).with_name("kubectl-numazones"))

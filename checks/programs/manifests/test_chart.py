@@ -675,7 +675,7 @@ def test_a_real_api_server_takes_the_release_and_its_upgrade(tmp_path: Path) -> 
         assert "numazones.numazones.io" in server.kubectl("get", "crds", "-o", "name")
 
 
-def test_the_catalogue_of_charts_is_told_the_kinds_that_are_defined() -> None:
+def test_chart_catalogue_lists_the_defined_kinds() -> None:
     annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
     told = {
         (item["name"], item["kind"], item["version"])

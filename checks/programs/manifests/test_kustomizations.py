@@ -32,7 +32,7 @@ FOREIGN = {"CustomResourceDefinition", "PodMonitor", "PrometheusRule"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_a_kustomization_lists_every_file_beside_it_and_no_missing_one(folder: Path) -> None:
+def test_kustomization_lists_exactly_the_files_in_its_folder(folder: Path) -> None:
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     listed = {
         *kustomization.get("resources", ()),

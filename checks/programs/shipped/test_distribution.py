@@ -264,7 +264,7 @@ def test_placement_models_load_with_any_program_but_stay_optional(
         assert simulated == [name for name, _ in found]
 
 
-def test_the_embedded_api_server_needs_its_extra_alone_and_no_program(wheels: Wheels, tmp_path: Path) -> None:
+def test_embedded_api_server_needs_only_its_extra(wheels: Wheels, tmp_path: Path) -> None:
     needed_wheels = (wheels["numazones"], wheels["numazones-lab"])
     installed = Environment(tmp_path / "environment", needed_wheels, "apiserver")
     imported = installed.python("-W", "error", "-c", IMPORT_ALL, "numazones_apiserver", cwd=tmp_path).split()

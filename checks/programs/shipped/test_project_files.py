@@ -19,7 +19,7 @@ VERSIONED = (
 )
 
 
-def test_commits_are_linted_and_ci_runs_make_test_and_make_check() -> None:
+def test_commits_are_linted_and_ci_runs_test_and_check() -> None:
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     (hook,) = [hook for repo in config["repos"] for hook in repo["hooks"]]
     assert (hook["entry"], hook["language"], hook["pass_filenames"]) == ("make lint", "system", False)

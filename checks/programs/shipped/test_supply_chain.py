@@ -116,7 +116,7 @@ def bill(wheel: Path) -> str:
     return done.stdout
 
 
-def test_the_wheels_bill_is_valid_and_lists_what_the_lock_pins(wheel: Path) -> None:
+def test_wheels_sbom_is_valid_and_lists_the_locked_packages(wheel: Path) -> None:
     text = bill(wheel)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert text == bill(wheel)

@@ -90,13 +90,13 @@ def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
         assert predicted != "Unknown", shown.stdout
 
 
-def test_with_the_extender_no_pod_is_rejected_that_is_rejected_without() -> None:
+def test_extender_prevents_rejections_that_happen_without_it() -> None:
     """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
     assert rejections(run(*CONTENDED)) > 0
     assert rejections(run(*CONTENDED, "--prevention=extender")) == 0
 
 
-def test_with_the_gate_the_command_ends_though_pods_wait_at_it() -> None:
+def test_command_ends_though_pods_wait_at_the_gate() -> None:
     shown = run("cluster", "--nodes=3", "--pods=40", "--seed=4", "--publishing=direct", "--prevention=gate")
     rejections(shown, pods=40)
     waiting = re.search(r"^\d+ Running, (\d+) Unschedulable\b", shown.stdout, re.MULTILINE)

@@ -5,7 +5,7 @@ import json
 from checks.seen.benchmarks.running import run
 
 
-def test_it_prints_decisions_a_second_and_what_a_second_core_adds() -> None:
+def test_it_prints_decisions_per_second_and_second_core_gain() -> None:
     done = run("whatif.py", "--chunks=8", "--turns=1", "--json")
     assert done.returncode in {0, 1}, done.stderr
     figures = json.loads(done.stdout)

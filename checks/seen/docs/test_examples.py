@@ -64,9 +64,7 @@ def test_a_console_example_prints_what_the_page_shows(body: str, *, may_fail: bo
 
 
 @pytest.mark.parametrize(("body", "may_fail"), console_examples("on a cluster"))
-async def test_an_example_for_a_cluster_does_what_it_should_on_one(
-    body: str, tmp_path: Path, *, may_fail: bool
-) -> None:
+async def test_cluster_example_works_on_a_cluster(body: str, tmp_path: Path, *, may_fail: bool) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH (tools/test-tools .cache)")
     async with ApiServer() as server:

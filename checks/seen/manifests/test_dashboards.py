@@ -111,7 +111,7 @@ def test_a_dashboard_has_nothing_that_grafanas_schema_has_not(name: str) -> None
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_marks_say_what_they_mark_with_labels_that_their_query_has(name: str) -> None:
+def test_marks_use_labels_that_their_query_has(name: str) -> None:
     marks = DASHBOARDS[name]["annotations"].get("list", [])
     assert [mark["name"] for mark in marks] == (
         [] if name == "numazones-operations" else ["Plans", "Evictions"]
@@ -148,7 +148,7 @@ def covered(corner: dict[str, int]) -> Iterator[tuple[int, int]]:
             yield x, y
 
 
-def test_links_lead_to_runbooks_that_exist_and_to_the_other_dashboards() -> None:
+def test_links_lead_to_existing_runbooks_and_other_dashboards() -> None:
     headings = {line[3:].lower() for line in RUNBOOKS.read_text().splitlines() if line.startswith("## ")}
     links = [
         link["url"]

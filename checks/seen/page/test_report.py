@@ -80,7 +80,7 @@ def twenty(tmp_path_factory: pytest.TempPathFactory) -> str:
     return report_of(dump(20), tmp_path_factory.mktemp("twenty"))
 
 
-def test_a_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open_page: Open) -> None:
+def test_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open_page: Open) -> None:
     page = open_page(guide)
     expect(page).to_have_title("guide · numazones")
     card = page.locator("#waiting article")
@@ -284,7 +284,7 @@ def test_where_all_are_aligned_nothing_is_said_of_it(guide: str, open_page: Open
     assert page.get_by_text("not aligned").locator("visible=true").count() == 0
 
 
-def test_many_waiting_pods_are_grouped_by_reason_and_found_by_words(tmp_path: Path, open_page: Open) -> None:
+def test_many_waiting_pods_are_grouped_by_reason_and_searchable(tmp_path: Path, open_page: Open) -> None:
     page = open_page(report_of(dump(20, waiting=40), tmp_path, "--no-plans"))
     groups = page.locator("#waiting .group")
     expect(groups.first.locator("h3")).to_have_text(
@@ -351,7 +351,7 @@ def test_it_asks_nobody_for_anything(guide: str, open_page: Open) -> None:
     assert [url for url in requests if not url.startswith("data:")] == [guide]
 
 
-def test_a_thousand_nodes_have_a_tile_each_and_can_be_found(tmp_path: Path, open_page: Open) -> None:
+def test_thousand_nodes_have_a_tile_each_and_can_be_found(tmp_path: Path, open_page: Open) -> None:
     page = open_page(report_of(dump(1000, waiting=0), tmp_path))
     expect(page.locator("a.node")).to_have_count(1000)
     page.locator("[data-key=find]").fill("node-777")
@@ -373,7 +373,7 @@ def test_comparisons_of_settings_become_tables(tmp_path: Path, dump_path: Path, 
     assert serious(page) == []
 
 
-def test_a_recommendation_that_cannot_be_read_is_left_out_and_named(open_page: Open, tmp_path: Path) -> None:
+def test_unreadable_recommendation_is_left_out_and_named(open_page: Open, tmp_path: Path) -> None:
     items = [*guide_cluster(), recommendation("whole"), recommendation("broken")]
     del items[-1]["spec"]["gain"]
     source, target = tmp_path / "dump.json", tmp_path / "report.html"

@@ -157,7 +157,7 @@ async def test_a_failure_is_not_remembered(options: Options, cluster: Cluster) -
     await sources.close()
 
 
-async def test_a_missing_permission_for_the_node_proxy_names_the_smaller_one(
+async def test_missing_permission_for_the_node_proxy_names_the_smaller_one(
     options: Options, cluster: Cluster
 ) -> None:
     cluster.forbidden.add("/api/v1/nodes/worker-1/proxy/configz")

@@ -149,7 +149,7 @@ def test_groups_of_other_pods_are_not_read(tmp_path: Path) -> None:
     assert list(CgroupReader(tmp_path).read({UID})) == [UID]
 
 
-def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Path) -> None:
+def test_huge_pages_count_by_numa_node_without_reserved_ones(tmp_path: Path) -> None:
     for root, path in (
         (tmp_path / "two", v2(tmp_path / "two", f"kubepods/pod{UID}")),
         (tmp_path / "one", tmp_path / f"one/hugetlb/kubepods/pod{UID}"),
@@ -164,7 +164,7 @@ def test_huge_pages_are_counted_by_numa_node_reserved_ones_are_not(tmp_path: Pat
         assert found.hugepages == {0: (1 << 30) + (2 << 20), 1: 4 << 20}
 
 
-def test_huge_pages_of_the_containers_count_for_their_pod_on_v1(tmp_path: Path) -> None:
+def test_containers_huge_pages_count_for_their_pod_on_v1(tmp_path: Path) -> None:
     """The kernel's plain ``total`` leaves out the groups below, and a pod's group itself has no huge page."""
     path = tmp_path / f"hugetlb/kubepods/pod{UID}"
     path.mkdir(parents=True)

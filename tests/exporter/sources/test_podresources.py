@@ -154,9 +154,7 @@ async def test_a_kubelet_that_rejects_is_quoted(socket: Path, reader: SocketRead
     assert str(caught.value) == (f"{socket}: the kubelet answered RESOURCE_EXHAUSTED: rejected by rate limit")
 
 
-async def test_after_giving_up_on_a_hanging_kubelet_the_next_reading_works(
-    socket: Path, reader: SocketReader
-) -> None:
+async def test_reading_works_again_after_a_hanging_kubelet(socket: Path, reader: SocketReader) -> None:
     kubelet = Kubelet()
     kubelet.hangs = True
     async with listening(kubelet, socket):
@@ -231,7 +229,7 @@ async def test_answers_beyond_the_limit_are_rejected(
 # What the answers mean
 
 
-def test_a_device_on_two_numa_nodes_comes_twice_and_is_one() -> None:
+def test_device_on_two_numa_nodes_comes_twice_and_is_one() -> None:
     offer = pb.AllocatableResourcesResponse(
         devices=[devices("g", "0", 1), devices("g", "1"), devices("g", "0", 0)]
     )
@@ -313,7 +311,7 @@ def test_impossible_cpu_ids_are_rejected(cpu: int) -> None:
 
 
 @pytest.mark.parametrize("numa", [-1, -7, 70000, 1 << 40])
-def test_a_device_on_an_impossible_numa_node_costs_no_other_device(numa: int) -> None:
+def test_device_on_an_impossible_numa_node_costs_no_other_device(numa: int) -> None:
     def devices(resource: str, node: int) -> pb.ContainerDevices:
         topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
         return pb.ContainerDevices(resource_name=resource, device_ids=["d"], topology=topology)

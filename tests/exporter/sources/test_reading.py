@@ -104,7 +104,7 @@ async def test_each_source_says_how_long_it_took(options: Options) -> None:
         ({"kubelet_version": "v2"}, KUBELET_CONFIG, "UnsupportedVersion"),
     ],
 )
-async def test_a_bad_source_is_a_problem_and_the_others_are_read(
+async def test_bad_source_is_a_problem_and_the_others_are_read(
     options: Options, change: dict[str, Any], source: str, reason: str
 ) -> None:
     found = await read(replace(options, **change))
@@ -182,7 +182,7 @@ async def test_a_hanging_socket_is_given_up_on_and_named(options: Options, tmp_p
     assert found.pods is not None
 
 
-async def test_state_files_are_read_before_podresources_and_these_before_the_pods(options: Options) -> None:
+async def test_state_files_are_read_before_podresources_before_pods(options: Options) -> None:
     """So that a pod that is admitted meanwhile cannot look as if it had ended."""
     sources = Sources(options)
     order: list[str] = []
@@ -236,7 +236,7 @@ async def test_a_source_that_recovers_is_read_again(options: Options) -> None:
     assert (await observe(sources)).problems == ()
 
 
-async def test_without_an_api_server_every_source_that_needs_it_says_so(
+async def test_every_source_reports_a_missing_api_server(
     options: Options, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("KUBERNETES_SERVICE_HOST", "KUBECONFIG"):

@@ -36,7 +36,7 @@ def test_recorded_files_are_read(name: str) -> None:
     assert read(SAMPLE, name)
 
 
-def test_the_device_checkpoint_lies_in_device_plugins_or_beside_the_others(tmp_path: Path) -> None:
+def test_device_checkpoint_is_in_device_plugins_or_with_the_others(tmp_path: Path) -> None:
     content = (SAMPLE / "kubelet_internal_checkpoint").read_bytes()
     (tmp_path / "kubelet_internal_checkpoint").write_bytes(content)
     beside = StateFiles(tmp_path).devices()

@@ -96,7 +96,7 @@ def test_core_ids_need_be_unique_in_their_socket_only(tmp_path: Path) -> None:
         pytest.param({7: "0-7"}, [7] * 8, id="an L3 of several NUMA nodes is"),
     ],
 )
-def test_an_l3_cache_counts_as_uncore_cache_as_for_the_kubelet(
+def test_l3_cache_counts_as_uncore_cache_as_for_the_kubelet(
     tmp_path: Path, caches: dict[int, str], uncore: list[int | None]
 ) -> None:
     hardware, _ = read(Tree(tmp_path, {0: "0-3", 1: "4-7"}, caches=caches).write())
@@ -278,7 +278,7 @@ def test_numbers_that_no_numa_node_has_are_none(tmp_path: Path) -> None:
     assert [node.id for node in read(tree)[0].machine.numa_nodes] == [0]
 
 
-def test_a_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) -> None:
+def test_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-1"}).write()
     tree.remove(f"{CPU}/cpu1/topology/core_id")
     hardware, problems = read(tree)
@@ -286,7 +286,7 @@ def test_a_cpu_without_topology_is_left_out_as_the_kubelet_does(tmp_path: Path) 
     assert only(problems).message.endswith("CPU 1 is left out, as the kubelet leaves it out")
 
 
-def test_a_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path: Path) -> None:
+def test_kernel_without_numa_shows_one_zone_with_the_machines_memory(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {}).write()
     for cpu in range(2):
         tree.put(f"{CPU}/cpu{cpu}/topology/core_id", str(cpu))
@@ -368,7 +368,7 @@ def test_a_cache_without_a_file_hides_those_of_later_cores(tmp_path: Path, index
     assert known == [0, 1, 10, 11]
 
 
-def test_a_cpu_without_caches_hides_those_of_cores_with_later_names(tmp_path: Path) -> None:
+def test_cpu_without_caches_hides_those_of_cores_with_later_names(tmp_path: Path) -> None:
     tree = Tree(tmp_path, {0: "0-11"}, caches={n: f"{2 * n}-{2 * n + 1}" for n in range(6)}).write()
     shutil.rmtree(tree.root / CPU / "cpu9/cache")
     known = [cpu.id for cpu in read(tree)[0].machine.cpus if cpu.uncore_cache is not None]
@@ -411,7 +411,7 @@ def test_cores_of_different_books_or_drawers_are_different(
 
 
 @pytest.mark.parametrize("missing", ["book_id", "drawer_id"])
-def test_a_cpu_of_s390x_without_book_or_drawer_is_left_out(tmp_path: Path, missing: str) -> None:
+def test_cpu_of_s390x_without_book_or_drawer_is_left_out(tmp_path: Path, missing: str) -> None:
     tree = books(tmp_path, (0, 0), (0, 1))
     tree.remove(f"{CPU}/cpu3/topology/{missing}")
     hardware, problems = read(tree)
@@ -425,7 +425,7 @@ def test_cpu_of_two_numa_nodes_belongs_to_the_last_name(tmp_path: Path) -> None:
     assert cpuset.format(read(tree)[0].machine.cpus_of_numa[2]) == "0-1,3"
 
 
-def test_a_directory_that_is_no_sysfs_is_rejected_with_the_cure(tmp_path: Path) -> None:
+def test_directory_that_is_no_sysfs_is_rejected_with_the_cure(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match="--sysfs must name the directory that is mounted as /sys"
     ) as caught:
@@ -492,7 +492,7 @@ def _compared(recordings: Path, tmp_path: Path) -> int:
         ("devices/system/cpu/online", False),
     ],
 )
-def test_what_a_machine_is_read_from_is_known_by_its_path(path: str, *, read: bool) -> None:
+def test_machine_is_identified_by_the_path_it_is_read_from(path: str, *, read: bool) -> None:
     assert may_be_read(PurePosixPath(path)) is read
 
 

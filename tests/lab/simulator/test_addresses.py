@@ -17,7 +17,7 @@ def test_address_is_free_and_its_port_outside_the_ephemeral_range(tmp_path: Path
         pass
 
 
-def test_an_address_is_given_once_though_no_program_listens_there_yet(tmp_path: Path) -> None:
+def test_address_is_given_once_though_no_program_listens_yet(tmp_path: Path) -> None:
     local_ports = tmp_path / "ip_local_port_range"
     local_ports.write_text("10250\t60999\n")
     found = [free_address(local_ports) for _ in range(60)]

@@ -21,7 +21,7 @@ async def test_what_runs_beside_the_work_ends_with_it() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_the_work_ends_with_the_error_of_what_runs_beside_it() -> None:
+async def test_work_ends_with_the_error_of_the_background_task() -> None:
     with pytest.raises(ValueError, match="out of zones"):
         async with background(forever(), failing()):
             await asyncio.sleep(60)

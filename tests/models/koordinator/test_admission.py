@@ -51,7 +51,7 @@ def test_a_pods_policy_and_its_nodes_must_not_contradict(own: str, theirs: str) 
         assert admission.node == admission.before
 
 
-def test_a_single_numa_node_pod_gets_its_cpus_and_memory_there() -> None:
+def test_single_numa_node_pod_gets_its_cpus_and_memory_there() -> None:
     admission = admit(node(), pod(policy="SingleNUMANode", cpu="4", memory="2Gi"))
     assert cpuset.format(admission.cpus) == "0-1,8-9"
     assert amounts(admission) == {0: {"cpu": 4, "memory": 2 << 30}}
@@ -83,7 +83,7 @@ def test_a_pod_that_is_removed_leaves_all_it_held() -> None:
     assert remove(after, "unknown") is after
 
 
-def test_pods_of_one_numa_node_keep_spanning_ones_away_by_default() -> None:
+def test_single_numa_node_pods_exclude_spanning_ones_by_default() -> None:
     taken = admit(node(), pod("a", policy="SingleNUMANode", cpu="2")).node
     spanning = pod("b", policy="Restricted", cpu="10")
     assert admit(taken, spanning).message == "Unaligned NUMA Hint cause cpu prefer [11] among [11]"
@@ -92,7 +92,7 @@ def test_pods_of_one_numa_node_keep_spanning_ones_away_by_default() -> None:
     assert not admit(shared, pod("c", policy="SingleNUMANode", cpu="2")).admitted
 
 
-def test_released_exclusivity_does_not_see_pods_without_cpus_of_their_own() -> None:
+def test_released_exclusivity_ignores_pods_without_exclusive_cpus() -> None:
     taken = admit(node(), pod("a", policy="SingleNUMANode", qos="LS", cpu="2")).node
     assert amounts(admit(taken, pod("b", policy="Restricted", qos="LS", cpu="10"))) == {
         0: {"cpu": 5},
@@ -163,14 +163,14 @@ def test_pods_to_be_bound_ask_for_whole_cpus() -> None:
         ("Other", "", "3", ""),
     ],
 )
-def test_the_node_and_the_pod_may_require_a_cpu_bind_policy(
+def test_node_and_the_pod_may_require_a_cpu_bind_policy(
     node_policy: str, required: str, cpu: str, message: str
 ) -> None:
     labelled = node(labels={NODE_CPU_BIND_POLICY: node_policy} if node_policy else {})
     assert admit(labelled, pod(spec={"requiredCPUBindPolicy": required}, cpu=cpu)).message == message
 
 
-def test_a_node_without_cpu_topology_binds_no_cpus_and_records_nothing() -> None:
+def test_node_without_cpu_topology_binds_no_cpus_and_records_nothing() -> None:
     bare = node(topology=False)
     assert admit(bare, pod(cpu="2")).message == "node(s) invalid CPU Topology"
     shared = admit(bare, pod(policy="SingleNUMANode", qos="LS", cpu="8"))
@@ -380,7 +380,7 @@ def test_rdma_and_fpga_devices_are_given_by_percent() -> None:
     assert again.message == "Insufficient rdma devices"
 
 
-def test_shared_gpus_ask_for_models_and_isolation_that_the_node_has() -> None:
+def test_shared_gpus_need_models_and_isolation_of_the_node() -> None:
     labels = {"node.koordinator.sh/gpu-vendor": "nvidia", "node.koordinator.sh/gpu-model": "A10"}
     shared = pod(labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"}, cpu="1", gpu_memory="1Gi")
     admission = admit(node(gpus=[0], labels=labels), shared)

@@ -65,7 +65,7 @@ def test_preferred_odd_number_over_two_sockets_gives_one_too_many() -> None:
     assert cpuset.parse(take(sockets, 13, used="4,8")).bit_count() == 14
 
 
-def test_pods_of_the_same_exclusive_policy_are_avoided_where_it_goes() -> None:
+def test_pods_of_the_same_exclusive_policy_are_avoided_if_possible() -> None:
     cores, numas = CPUExclusivePolicy.PCPU_LEVEL, CPUExclusivePolicy.NUMA_NODE_LEVEL
     assert take(machine(1, 4), 2, SPREAD, used="0", exclusive=cores, clashing="0") == "1-2"
     assert take(machine(1, 2), 3, SPREAD, used="0", exclusive=cores, clashing="0") == "1-3"

@@ -31,7 +31,7 @@ def test_pods_without_class_lsr_get_no_exclusive_cpus(limit: str) -> None:
     assert decide(pod(policy="SingleNUMANode", qos="", cpu="1", limits={"cpu": limit})).cpus == 0
 
 
-def test_gpu_and_cpu_are_aligned_with_a_policy_and_not_without() -> None:
+def test_gpu_and_cpu_are_aligned_only_with_a_policy() -> None:
     busy = running("busy", amounts={0: {"cpu": "8"}})
     aligned = admit(node(gpus=[0, 1]).bind(busy), pod(policy="SingleNUMANode", cpu="1", nvidia="1"))
     assert [numa for numa, _ in aligned.numa_resources] == [1]
@@ -64,7 +64,7 @@ def test_exclusivity_protects_pods_on_one_numa_node_whatever_their_policy() -> N
     assert not decide(pod("b", policy="Restricted", cpu="10"), first).admitted
 
 
-def test_a_single_numa_node_pod_may_not_join_a_spanning_one() -> None:
+def test_single_numa_node_pod_may_not_join_a_spanning_one() -> None:
     first = pod("a", policy="Restricted", cpu="10")
     assert not decide(pod("b", policy="SingleNUMANode", cpu="2"), first).admitted
 
@@ -88,7 +88,7 @@ def test_the_score_does_not_put_single_numa_node_pods_together() -> None:
     assert [numa for numa, _ in decide(second, first).numa_resources] == [1]
 
 
-def test_three_numa_nodes_give_in_an_order_that_leaves_some_over() -> None:
+def test_three_numa_nodes_give_in_a_wasteful_order() -> None:
     three = node(3, zone={"cpu": "8"})
     for uid, numa, cpu in (("a", 0, "1"), ("b", 1, "5"), ("c", 2, "3")):
         three = three.bind(running(uid, amounts={numa: {"cpu": cpu}}))

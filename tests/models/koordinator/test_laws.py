@@ -125,7 +125,7 @@ def check_devices(admission: Admission) -> None:
 
 @settings(max_examples=examples(200))
 @given(nodes(), sequences)
-def test_what_is_given_was_free_and_no_cpu_is_given_twice(node: Node, asked: list[Pod]) -> None:
+def test_given_cpus_were_free_and_are_given_once(node: Node, asked: list[Pod]) -> None:
     held: dict[str, int] = {}
     for one in asked:
         admission = tried(node, one)
@@ -217,7 +217,7 @@ def test_request_read_from_a_pod_is_what_it_asks_for(asked: Pod) -> None:
     assert request.amounts["cpu"] == dict(asked.containers[0].requests)["cpu"].nanos
 
 
-def test_siblings_of_whole_cores_stay_together_where_full_cores_are_required() -> None:
+def test_siblings_stay_together_where_full_cores_are_required() -> None:
     whole = pod(spec={"requiredCPUBindPolicy": "FullPCPUs"}, cpu="4")
     node = Node.read(node_object(), nrt(detail(), {0: {"cpu": "8"}, 1: {"cpu": "8"}}))
     admission = admit(node, whole)

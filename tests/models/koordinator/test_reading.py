@@ -325,7 +325,7 @@ def test_ratios_beyond_all_bounds_are_unreadable_or_bounded() -> None:
     assert Node.read(large, nrt(detail(), ZONES)).available()[0]["cpu"] > 0
 
 
-def test_a_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
+def test_running_pod_holds_its_cpus_whatever_its_topology_spec_says() -> None:
     object_ = pod_object("a", status={"cpuset": "0-3"}, annotations={NUMA_TOPOLOGY_SPEC: "{"}, cpu="4")
     assert node().bind(Pod.from_api(object_)).used_cpus == 0b1111
 

@@ -53,7 +53,7 @@ def merge(
         ((SH, SH), 0b11, "Required", False),
     ],
 )
-def test_exclusivity_keeps_pods_of_one_numa_node_and_spanning_ones_apart(
+def test_exclusivity_separates_single_numa_node_pods_from_spanning_ones(
     states: tuple[Use, Use], numas: int, word: str, *, violated: bool
 ) -> None:
     assert exclusivity(word, states).violated_by(numas) is violated
@@ -67,7 +67,7 @@ def test_common_preferred_sets_rank_by_size_score_and_ids() -> None:
     assert merge([{"cpu": [likes(0b11)]}, {"gpu": [likes(0b11, 500)]}], "BestEffort") == likes(0b11, 500)
 
 
-def test_single_numa_node_takes_one_or_leaves_the_whole_machine_unnamed() -> None:
+def test_single_numa_node_takes_one_or_omits_whole_machine() -> None:
     hints = {"cpu": [likes(0b01), takes(0b11)]}
     assert merge([hints], "SingleNUMANode") == likes(0b01)
     assert merge([{"cpu": [likes(0b1)]}], "SingleNUMANode", numas=1) == Hint(None, True)
@@ -85,7 +85,7 @@ def test_resources_that_fit_nowhere_are_named() -> None:
 
 
 @pytest.mark.parametrize(("policy", "separator"), [("Restricted", " & "), ("SingleNUMANode", ",")])
-def test_what_does_not_align_is_told_in_the_scheduler_s_words(policy: str, separator: str) -> None:
+def test_misalignment_is_reported_in_the_schedulers_words(policy: str, separator: str) -> None:
     with pytest.raises(Rejected) as rejected:
         merge([{"cpu": [likes(0b01), takes(0b11)]}, {"gpu": [likes(0b10)]}], policy)
     assert rejected.value.status.message == (
@@ -111,7 +111,7 @@ def test_what_violates_exclusivity_loses_its_preference() -> None:
         merge([None], "Restricted", exclusive=exclusive)
 
 
-def test_the_scheduler_crashes_on_words_and_ids_it_does_not_know() -> None:
+def test_scheduler_crashes_on_words_and_ids_it_does_not_know() -> None:
     with pytest.raises(SchedulerCrash, match="'Strict' is no NUMA topology policy"):
         merge([None], "Strict")
     gaps = Merging("Restricted", (0, 5), exclusivity("Required", (IDLE, IDLE)))

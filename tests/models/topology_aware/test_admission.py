@@ -27,7 +27,7 @@ def told(target: Node, name: str) -> str:
     return cpuset.format(target.cpus_of(f"uid-{name}/c"))
 
 
-def test_a_pod_gets_exclusive_and_shared_cpus_of_one_numa_node() -> None:
+def test_pod_gets_exclusive_and_shared_cpus_of_one_numa_node() -> None:
     admission = admit(node(), guaranteed("a", "1500m"))
     given = admission.containers["c"]
     assert (admission.admitted, admission.reason, admission.message) == (True, "", "")
@@ -81,7 +81,7 @@ def test_containers_created_before_the_rejected_one_keep_their_resources() -> No
     assert remove(admission.node, "uid-two").cpus == node().cpus
 
 
-def test_init_containers_give_back_what_they_had_before_the_next_starts() -> None:
+def test_init_containers_return_resources_before_the_next_starts() -> None:
     with_init = admit(node(), guaranteed("a", "2", init=True))
     without = admit(node(), guaranteed("a", "2"))
     assert set(with_init.containers) == {"i", "c"}
@@ -147,7 +147,7 @@ def test_another_attempt_goes_on_at_the_container_that_was_rejected(
     assert (again.admitted, list(again.outcomes)) == (True, created)
 
 
-def test_a_container_whose_resize_failed_runs_and_is_not_created_again() -> None:
+def test_container_whose_resize_failed_runs_and_is_not_created_again() -> None:
     one = guaranteed("one", "2")
     created = admit(full("3", "3", "3"), one).node
     resized = resize(created, "uid-one/c", CGroup(shares=8192, quota=800_000, period=100_000))
@@ -260,7 +260,7 @@ def test_a_container_without_any_cpu_set_is_told_of() -> None:
     assert "would get no CPU pinning" in defects(tiny, guaranteed("a", "1"), pod("b"))
 
 
-def test_a_pool_below_zero_is_told_of_even_for_reserved_containers() -> None:
+def test_pool_below_zero_is_told_of_even_for_reserved_containers() -> None:
     tiny = Node.fresh(
         hardware(sockets=1, numas=1, cores=1), configuration(prefer_isolated=False, reserved_cpu="1")
     )
@@ -327,7 +327,7 @@ def test_priority_high_is_told_to_count_every_cpu() -> None:
     )
 
 
-def test_strict_hints_are_told_not_to_hold_without_a_cpu_request() -> None:
+def test_strict_hints_without_a_cpu_request_get_a_warning() -> None:
     strict = Pod.from_manifest(
         {
             "metadata": {
@@ -406,7 +406,7 @@ def test_the_explanation_tells_request_ranking_and_verdict() -> None:
     assert lines[-1] == "container c: gets exclusive CPUs 4-5, memory of NUMA nodes 1 in NUMA node #1"
 
 
-def test_the_hardware_that_a_kubelet_s_machine_tells_has_l3_pools() -> None:
+def test_hardware_from_a_kubelets_machine_has_l3_pools() -> None:
     cached = hardware(caches=2).machine
     cpus = tuple(
         CPU(one.id, one.core, one.socket, one.die, one.numa, uncore_cache=one.id // 2) for one in cached.cpus

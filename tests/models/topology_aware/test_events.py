@@ -25,7 +25,7 @@ def node(**changes: object) -> Node:
     return fresh
 
 
-def test_a_new_container_of_the_same_name_replaces_the_old_one() -> None:
+def test_new_container_of_the_same_name_replaces_the_old_one() -> None:
     once = create(node(), "g", ContainerSpec("old", "c", ONE_CPU)).node
     again = create(once, "g", ContainerSpec("new", "c", ONE_CPU)).node
     assert set(again.grants) == {"new"}
@@ -64,7 +64,7 @@ def test_a_failed_resize_loses_the_grant_and_tells_others_later() -> None:
     assert not later.node.pending
 
 
-def test_a_container_without_a_grant_is_placed_by_its_next_resize() -> None:
+def test_container_without_a_grant_is_placed_by_its_next_resize() -> None:
     rejected = create(node(), "g", ContainerSpec("a", "c", CGroup(64 * 1024))).node
     assert "a" not in rejected.grants
     placed = resize(rejected, "a", CGroup(1024))
@@ -121,7 +121,7 @@ def test_invalid_configuration_is_rejected_and_the_old_one_restored() -> None:
     assert answer.outcome.node.grants["a"].exclusive == full.grants["a"].exclusive
 
 
-def test_a_configuration_with_which_the_plugin_would_not_start_is_rejected() -> None:
+def test_configuration_that_prevents_the_plugins_start_is_rejected() -> None:
     answer = reconfigure(node(), configuration(reserved_cpu=None))
     assert answer.outcome.error is not None
     assert answer.outcome.error.code == "reconfigure"

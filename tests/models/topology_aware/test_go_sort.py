@@ -47,7 +47,7 @@ def test_nearly_sorted_items_are_repaired(swapped: tuple[int, int]) -> None:
     assert go_sorted(items, lambda first, second: first < second) == sorted(items)
 
 
-def test_up_to_twelve_items_without_an_order_stay_where_they_are() -> None:
+def test_up_to_twelve_unordered_items_stay_in_place() -> None:
     assert go_sorted(list("hellogoworld"), lambda _one, _other: False) == list("hellogoworld")
 
 

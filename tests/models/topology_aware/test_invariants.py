@@ -136,7 +136,7 @@ def test_siblings_are_disjoint_and_lie_in_their_parent(hardware: Hardware) -> No
 
 
 @given(machines(), st.data())
-def test_picked_cpus_are_as_many_as_wanted_and_of_the_set(hardware: Hardware, data: st.DataObject) -> None:
+def test_picked_cpus_have_the_wanted_number_within_the_set(hardware: Hardware, data: st.DataObject) -> None:
     topology = Topology.discover(hardware)
     allocator = CPUAllocator.of(topology)
     available = data.draw(st.integers(0, topology.online)) & topology.online

@@ -99,13 +99,13 @@ def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -
     assert set(found.grants) == {"uid-two/small"}
 
 
-def test_pods_that_don_t_explain_the_pools_make_the_node_unknown() -> None:
+def test_pods_that_contradict_the_pools_make_the_node_unknown() -> None:
     node = running()
     with pytest.raises(UnmodelledFeature, match=r"has .* as published, but not by the pods"):
         node_from_cluster(hardware(), node.policy.config, published(node), PODS[:-1])
 
 
-def test_memory_that_the_pods_don_t_explain_makes_the_node_unknown() -> None:
+def test_memory_unexplained_by_pods_makes_the_node_unknown() -> None:
     node = running()
     topology = published(node)
     topology["zones"][-1]["resources"][0]["available"] = "1Gi"
@@ -216,7 +216,7 @@ def test_whatever_stands_in_a_topology_is_read_or_named(zones: Any) -> None:
         published_pools({"attributes": attributes, "zones": zones})
 
 
-def test_pools_that_are_not_all_published_are_named_instead_of_crashing() -> None:
+def test_unpublished_pools_are_named_without_crashing() -> None:
     node = Node.fresh(hardware(), configuration())
     published = published_pools(topology_of(node, "n"))
     with pytest.raises(UnmodelledFeature, match="the policy publishes the pools"):

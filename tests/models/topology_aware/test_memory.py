@@ -123,7 +123,7 @@ def test_no_nodes_no_offer() -> None:
     assert take(allocator(), MemoryState(), "a", 1, "")[0] is None
 
 
-def test_types_that_don_t_exist_count_as_those_of_the_pool() -> None:
+def test_missing_memory_types_count_as_the_pools() -> None:
     assert take(allocator(), MemoryState(), "a", 1, "0", types=HBM)[0] == "0"
 
 

@@ -154,7 +154,7 @@ def busy(*names: str) -> tuple[Node, dict[str, Pod]]:
     return node, present
 
 
-def test_pods_created_in_the_same_second_are_read_from_the_record() -> None:
+def test_pods_created_in_one_second_come_from_the_record() -> None:
     node, present = busy("b", "a")
     with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
         read(node, present.values())
@@ -170,7 +170,7 @@ def test_node_after_a_pod_left_is_read_from_the_record() -> None:
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
 
-def test_pods_that_the_record_does_not_know_are_created_after_it() -> None:
+def test_pods_unknown_to_the_record_are_created_after_it() -> None:
     node, present = busy("b", "a")
     record = written(node)
     for name in ("c", "d"):
@@ -258,7 +258,7 @@ def test_record_of_250_pods_has_at_most_40_000_bytes() -> None:
     assert len(json.dumps(record_of(node), separators=(",", ":"))) <= MAX_SIZE
 
 
-def test_more_containers_than_an_api_object_holds_are_not_written_down(
+def test_containers_beyond_an_api_objects_limit_are_not_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node, _ = busy("b", "a")

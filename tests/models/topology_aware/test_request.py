@@ -249,7 +249,7 @@ def burstable(memory: str, *, kind: str = "containers", priority: int | None = N
         (burstable("1Gi", priority=2_000_000_000), 999),
     ],
 )
-def test_the_kubelet_asks_for_an_oom_score_by_the_memory_request(one: Pod, score: int) -> None:
+def test_kubelet_asks_for_an_oom_score_by_the_memory_request(one: Pod, score: int) -> None:
     container = next(each for each in one.containers if each.name == "x")
     cgroup = requirements.cgroup_of(one, container, memory_capacity=CAPACITY)
     assert cgroup == CGroup(256, 0, 100_000, 0, score)

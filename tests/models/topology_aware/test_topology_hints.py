@@ -59,7 +59,7 @@ def test_writable_devices_say_where_they_are(
     assert hints(device) == found
 
 
-def test_of_several_devices_of_one_resource_the_last_with_topology_counts() -> None:
+def test_last_device_with_topology_counts_for_its_resource() -> None:
     listed = (PodDevice("gpu", (0,)), PodDevice("gpu", (1, 2)), PodDevice("gpu"), PodDevice("nic", (3,)))
     assert hints(listed=listed) == {
         "podresourceapi:gpu": Hint("4-11", "1,2"),

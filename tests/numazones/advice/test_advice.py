@@ -85,7 +85,7 @@ def test_less_memory_and_fewer_devices_are_named() -> None:
     assert sentences(gpus, Change.REQUEST) == ["ask for 1 vendor/gpu instead of 2 in container main"]
 
 
-def test_a_looser_policy_or_scope_is_named_only_where_it_admits() -> None:
+def test_looser_policy_or_scope_is_named_only_where_it_admits() -> None:
     node = building.node(scope="pod")
     pod = building.pod("p", building.container("one", 5), building.container("two", 5))
     found = advised(node, pod)

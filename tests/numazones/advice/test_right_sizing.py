@@ -40,7 +40,7 @@ def use(name: str, cpus: int, used: float, container: str = "c0") -> MeasuredUse
     return MeasuredUse("team", name, container, "n", cpus, used, 3600.0)
 
 
-def test_idle_containers_come_by_cpus_given_back_with_what_fits_then() -> None:
+def test_idle_containers_are_sorted_by_cpus_they_would_free() -> None:
     found = right_sizing(
         {"n": node(pod("a", 6), pod("b", 4), pod("busy", 3))},
         [use("b", 4, 0.1), use("a", 6, 0.3), use("busy", 3, 0.9)],

@@ -97,7 +97,7 @@ def test_who_holds_nothing_of_numa_nodes_is_not_judged() -> None:
     assert list(alignment.alignments(occupancy)) == []
 
 
-def test_cpus_that_an_init_container_left_on_record_do_not_count() -> None:
+def test_cpus_left_on_record_by_init_containers_are_ignored() -> None:
     pod = building.pod("uid", building.container("main"), init=(building.container("init"),))
     whole = replace(holder(), containers=(holder(ON_0), replace(holder(ON_BOTH), name="init")))
     occupancy = Occupancy("none", "", MACHINE.cpus, (), (whole,))
@@ -127,7 +127,7 @@ def possible(node: Node, pod: Pod) -> tuple[bool, bool]:
     return tried.empty.admitted, tried.now is not None and tried.now.admitted
 
 
-def test_it_is_told_whether_the_node_could_hold_a_pod_aligned() -> None:
+def test_answer_says_whether_the_node_could_align_the_pod() -> None:
     node = building.node(policy="best-effort", memory="None")
     small, wide, large = (
         building.pod(uid, building.container("c", cpus)) for uid, cpus in (("s", 5), ("w", 6), ("l", 9))

@@ -52,7 +52,7 @@ def zones_of(node: Node) -> list[NUMAZone]:
 
 
 @pytest.mark.parametrize("count", [20_000, 60_000])
-def test_tens_of_thousands_of_devices_make_small_zones_that_decide_alike(count: int) -> None:
+def test_tens_of_thousands_of_devices_make_small_equivalent_zones(count: int) -> None:
     node = busy(count)
     zones = zones_of(node)
     sizes = [len(json.dumps(zone.to_api())) for zone in zones]
@@ -73,7 +73,7 @@ def test_tens_of_thousands_of_devices_make_small_zones_that_decide_alike(count: 
         assert given_before == given_after
 
 
-def test_zones_name_the_resource_and_keep_the_amounts_and_other_devices() -> None:
+def test_zones_name_the_resource_and_keep_everything_else() -> None:
     zones = zones_of(busy(20_000))
     for zone in zones:
         assert zone.status is not None

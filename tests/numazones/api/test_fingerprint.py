@@ -27,7 +27,7 @@ names = st.tuples(st.text(max_size=5), st.text(max_size=5))
 
 
 @given(st.lists(names), st.randoms())
-def test_the_order_of_pods_does_not_matter_but_their_number_does(
+def test_order_of_pods_does_not_matter_but_their_number_does(
     pods: list[tuple[str, str]], random: Random
 ) -> None:
     shuffled = pods.copy()

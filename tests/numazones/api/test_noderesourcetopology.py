@@ -195,7 +195,7 @@ def test_amounts_need_not_be_whole_or_in_order() -> None:
     assert (node.cpus.default & ~node.kubelet.cpus.reserved).bit_count() == 3
 
 
-def test_more_numa_nodes_than_a_kubelet_takes_by_default_are_allowed() -> None:
+def test_more_than_eight_numa_nodes_are_allowed() -> None:
     zones: dict[str, Any] = {f"node_{n}": {"cpu": ("2", "2", "2")} for n in range(10)}
     node = node_from_topology(topology(**zones))
     assert dict(node.config.topology_manager_policy_options) == {"max-allowable-numa-nodes": "10"}

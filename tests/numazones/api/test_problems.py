@@ -36,7 +36,7 @@ OPERATOR = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
         ),
     ],
 )
-def test_a_bad_field_of_a_policy_is_named_with_its_values(spec: dict[str, Any], message: str) -> None:
+def test_bad_field_of_a_policy_is_named_with_its_values(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidResource) as raised:
         RebalancePolicy.from_api({"metadata": {"name": "p"}, "spec": spec}, strict=True)
     assert str(raised.value).startswith("RebalancePolicy p: spec")

@@ -66,7 +66,7 @@ def check(first: Day, recorded: Recorded, played: Sequence[Mapping[str, Any]]) -
     return first.outcomes.total()
 
 
-def test_the_second_half_of_a_recorded_day_is_predicted_from_zones(tmp_path: Path) -> None:
+def test_second_half_of_a_recorded_day_is_predicted_from_zones(tmp_path: Path) -> None:
     story = json.loads(gzip.decompress((DATA / "conformance" / "recorded-day.json.gz").read_bytes()))
     recorded = Recorded(story["node"], SAMPLE, "mid", unpack(SAMPLE / story["node"], tmp_path / "machine"))
     first = day(recorded.directory, story["plugins"], tmp_path / "scratch", VERSION)

@@ -45,7 +45,7 @@ def test_every_reader_can_weigh_every_node(node: Node, cpus: list[int]) -> None:
 
 
 @given(nodes())
-def test_schedulers_read_what_the_kubelet_of_every_node_is_set_to(node: Node) -> None:
+def test_schedulers_read_the_kubelet_settings_of_every_node(node: Node) -> None:
     zones = zones_from_node(node, node_name="worker", pods={})
     body = from_zones(zones).to_api()
     policy, scope, most = topology_manager(body)

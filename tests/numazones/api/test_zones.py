@@ -257,7 +257,7 @@ def test_what_is_the_usual_is_left_out() -> None:
     ]
 
 
-def test_a_device_of_unnamed_or_several_holders_is_listed_with_them() -> None:
+def test_device_of_unnamed_or_several_holders_is_listed_with_them() -> None:
     body = pod("a", [{"cpu": "1", "memory": "1Gi", NIC: "1"}], [{"cpu": "1", "memory": "1Gi", NIC: "1"}])
     node = small_node(body)
     first, _ = published(node, NAMES)
@@ -301,7 +301,7 @@ def test_what_is_not_known_is_left_out() -> None:
     assert not {"kubelet", "cpus", "headroom", "memoryGroup", "assignments", "devices"} & set(first)
 
 
-def test_caches_of_the_hardware_and_of_the_kubelet_are_told_apart() -> None:
+def test_caches_of_hardware_and_kubelet_are_distinguished() -> None:
     machine = Machine(
         tuple(CPU(cpu, cpu, 0, 0, 0, uncore_cache=cpu // 2) for cpu in range(4)), (NUMANode(0, GIB),)
     )

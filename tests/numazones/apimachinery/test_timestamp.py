@@ -26,7 +26,7 @@ def test_rfc_3339_is_read_and_without_an_offset_means_utc(text: str) -> None:
     assert timestamp.parse(text).tzinfo is not None
 
 
-def test_times_are_written_in_whole_seconds_and_micro_times_are_not() -> None:
+def test_times_have_whole_seconds_and_micro_times_fractions() -> None:
     here = EIGHT.astimezone(timezone(timedelta(hours=-5)))
     assert timestamp.format(here) == "2026-01-31T08:00:00Z"
     assert timestamp.format_micro(here) == "2026-01-31T08:00:00.250000Z"

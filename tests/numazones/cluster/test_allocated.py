@@ -66,7 +66,7 @@ def test_sidecars_and_whole_pods_have_allocated_amounts_too() -> None:
     assert (spec["resources"], spec["initContainers"][0]["resources"]) == (both(cpu="4"), both(cpu="1"))
 
 
-def test_a_pod_that_has_what_it_wants_stays_the_same_object() -> None:
+def test_satisfied_pod_stays_the_same_object() -> None:
     body = pod(both(cpu="4"), allocatedResources={"cpu": "4"})
     assert as_allocated(body) is body
 

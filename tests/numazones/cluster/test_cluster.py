@@ -111,7 +111,7 @@ def test_a_pod_tells_which_containers_could_not_be_created() -> None:
     assert ClusterPod.from_api({"metadata": {"name": "p"}}).uncreated == ()
 
 
-def test_a_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
+def test_pod_that_makes_no_sense_is_kept_with_its_problem() -> None:
     broken = pod("odd", cpu="twelve")
     assert broken.admission is None
     assert "'twelve'" in broken.problem
@@ -148,7 +148,7 @@ def test_a_node_keeps_what_the_scheduler_filters_by() -> None:
     assert node.unknown.reason == "NoZones"
 
 
-def test_pods_on_a_node_hold_slots_and_requests_until_they_end() -> None:
+def test_pods_hold_slots_and_requests_until_they_end() -> None:
     node = ClusterNode("worker-1").with_pods([pod("a"), pod("b", cpu="2"), pod("done", phase="Succeeded")])
     assert node.pod_count == 2
     assert node.requested == {"cpu": 3000, "memory": 2 * 2**30}
@@ -267,7 +267,7 @@ def test_pods_of_equal_keys_are_of_one_template(parts: dict[str, Any], *, same: 
         assert (there.constraints, there.requests) == (here.constraints, here.requests)
 
 
-def test_a_key_does_not_tell_who_else_refers_to_a_value() -> None:
+def test_key_does_not_tell_who_else_refers_to_a_value() -> None:
     amounts = {"cpu": "2", "memory": "1Gi"}
     shared = [{"name": name, "resources": {"requests": amounts, "limits": amounts}} for name in ("a", "b")]
     keys = {

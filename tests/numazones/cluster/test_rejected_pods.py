@@ -72,7 +72,7 @@ def test_a_job_must_have_the_pods_it_still_wants(
     assert verdicts([rejected(kind="Job"), *others], body) == {"bad": replaced}
 
 
-def test_an_indexed_job_must_have_a_pod_of_the_same_index() -> None:
+def test_indexed_job_must_have_a_pod_of_the_same_index() -> None:
     bad = [rejected(f"bad-{index}", kind="Job", labels={INDEX: str(index)}) for index in (0, 1)]
     good = pod("good", kind="Job", labels={INDEX: "1"})
     assert verdicts([*bad, good], owner("Job", parallelism=1)) == {"bad-0": False, "bad-1": True}

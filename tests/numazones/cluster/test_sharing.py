@@ -31,7 +31,7 @@ def test_pods_read_with_shared_parts_equal_those_read_alone(seed: int) -> None:
         assert shared.admission.reading() == alone.admission.reading()
 
 
-def test_a_pod_that_cannot_be_read_stays_so_beside_its_template() -> None:
+def test_pod_that_cannot_be_read_stays_so_beside_its_template() -> None:
     sharing = Sharing()
     container = {"name": "c", "resources": {"requests": {"cpu": "twelve"}}}
     for name in ("a", "b"):
@@ -88,7 +88,7 @@ def test_pods_alike_but_for_their_constraints_are_told_apart(change: dict[str, A
     assert other.constraints == Constraints.from_api({**spec, **change}) != Constraints()
 
 
-def test_what_nobody_asks_for_any_more_is_not_kept_for_good() -> None:
+def test_unused_shared_values_are_not_kept_forever() -> None:
     sharing = Sharing()
     used = ("in use",)
     for number in range(5 * HALF):
@@ -97,7 +97,7 @@ def test_what_nobody_asks_for_any_more_is_not_kept_for_good() -> None:
         assert len(sharing) <= 2 * HALF
 
 
-def test_templates_labels_and_annotations_of_pods_long_gone_are_not_kept() -> None:
+def test_metadata_of_deleted_pods_is_not_kept() -> None:
     sharing = Sharing()
     most = 0
     for number in range(3 * HALF):

@@ -81,7 +81,7 @@ def test_any_value_at_any_place_is_read_or_named(data: st.DataObject) -> None:
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6),
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=8),
 )
-def test_devices_are_free_or_allocated_and_access_for_administration_takes_none(
+def test_devices_are_free_or_allocated_and_admin_access_takes_none(
     devices: list[tuple[int, bool]], results: list[tuple[int, bool]]
 ) -> None:
     body = resource_slice(

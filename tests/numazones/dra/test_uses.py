@@ -43,7 +43,7 @@ STATUS = {
 }
 
 
-def test_containers_use_claims_by_name_of_templates_and_for_extended_resources() -> None:
+def test_containers_use_named_templated_and_extended_resource_claims() -> None:
     assert uses_of("team", SPEC, STATUS) == {
         "side": {("team/shared", "")},
         "app": {("team/made-x7k2p", "a"), ("team/made-x7k2p", "b")},

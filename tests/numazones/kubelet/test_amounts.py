@@ -99,7 +99,7 @@ def told(found: Node, newcomer: Pod) -> Any:
 
 @given(data=st.data())
 @settings(max_examples=examples(100))
-def test_what_follows_from_amounts_is_the_same_whichever_cpus_are_free(data: st.DataObject) -> None:
+def test_amounts_give_the_same_result_whichever_cpus_are_free(data: st.DataObject) -> None:
     hardware, config = data.draw(configurations())
     nics = [Device(f"nic-{numa}", (numa,)) for numa in hardware.cpus_of_numa]
     kubelet = KubeletManagers.start(config, hardware, {NIC: nics})
@@ -180,7 +180,7 @@ def test_settings_under_which_it_matters_which_cpus_are_free(
     assert follows_from_amounts(admit(node(**config), wanted)) == follows
 
 
-def test_a_hint_that_is_too_narrow_for_the_cpus_does_not() -> None:
+def test_decision_with_too_narrow_hint_does_not_follow_from_amounts() -> None:
     """Under best-effort memory may lead a container to a NUMA node that has too few CPUs for it."""
     before = node(policy="best-effort")
     for name, cpus, memory in (("one", 5, "1Gi"), ("two", 1, "15500Mi")):

@@ -427,7 +427,7 @@ def test_devices_of_impossible_numa_nodes_are_read(numa: int) -> None:
     assert entry.numa_of() == {"gpu-0": 0 if numa == -1 else 1 << NOWHERE, "gpu-1": 0b10}
 
 
-def test_memory_state_of_a_numa_node_without_a_number_is_read() -> None:
+def test_memory_state_with_unnumbered_numa_node_is_read() -> None:
     node = NUMANodeState(0, {"memory": MemoryTable(0, 0, 0, 0, 0)}, cells=1 << NOWHERE)
     state = MemoryManagerCheckpoint("Static", {-1: node})
     text = dump_memory_manager_state(state).replace(str(NOWHERE).encode(), b"-1")

@@ -88,7 +88,7 @@ def test_memory_reserved_in_total_includes_the_hard_eviction_threshold(
         ({"featureGates": {"PodLevelResources": "false"}}, "string", "featureGates", "bool"),
     ],
 )
-def test_values_that_the_kubelet_cannot_decode_are_rejected_in_its_words(
+def test_undecodable_values_are_rejected_in_the_kubelets_words(
     fields: dict[str, object], found: str, field: str, wanted: str
 ) -> None:
     with pytest.raises(InvalidConfiguration) as rejected:

@@ -87,7 +87,7 @@ def test_an_endless_distribution_is_told_apart() -> None:
         take(CPUTopology(hardware), BY_CORE, available, 22)
 
 
-def test_a_single_thread_offline_makes_every_core_count_as_one_thread() -> None:
+def test_single_thread_offline_makes_every_core_count_as_one_thread() -> None:
     """The nominal size of a core is an average: a core with one free thread is then taken whole."""
     hardware = machine(1, cores=4, offline=frozenset({7}))
     assert CPUTopology(hardware).cpus_per_core == 1

@@ -267,7 +267,7 @@ OTHER = (
 )
 
 
-def test_exclusive_cpus_leave_the_shared_set_and_return_with_their_pod() -> None:
+def test_exclusive_cpus_leave_the_shared_set_until_pod_ends() -> None:
     books = OTHER.assign("p", "a", FIRST).assign("p", "b", SECOND)
     assert books == CPUState(
         cpuset.parse("0,3-5,8,11-15"),

@@ -192,7 +192,7 @@ def test_a_plugin_is_told_to_include_what_init_containers_leave(
         (None, 2, ("gpu-0", "gpu-1")),
     ],
 )
-def test_devices_without_topology_are_given_last_if_there_is_an_affinity(
+def test_devices_without_topology_come_last_under_an_affinity(
     affinity: int | None, count: int, given: tuple[str, ...]
 ) -> None:
     devices = gpus((), (1,), (1,), (0,))

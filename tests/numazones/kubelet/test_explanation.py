@@ -136,7 +136,7 @@ def test_memory_groups_are_named() -> None:
     )
 
 
-def test_numbers_are_rounded_down_so_that_an_offer_never_looks_sufficient() -> None:
+def test_rounding_down_never_makes_an_offer_look_sufficient() -> None:
     start = node(machine(1), policy="none", cpus="none")
     start = admit(start, pod("old", container("c", 1, "1Mi"))).node
     assert why(admit(start, pod("u", container("c", 1, "15Gi")))) == (

@@ -175,7 +175,7 @@ def test_memory_hints_keep_grouped_and_single_numa_nodes_apart() -> None:
     )
 
 
-def test_a_request_of_all_that_a_numa_node_has_fits_it() -> None:
+def test_request_for_a_whole_numa_node_fits() -> None:
     manager = MemoryManager.start(configuration(), machine())
     assert manager.allocatable["memory"] == (15 * GI, 16 * GI)
     for amount, fewest in ((15 * GI, 1), (16 * GI, 1), (16 * GI + 1, 2), (31 * GI, 2), (31 * GI + 1, 2)):
@@ -318,7 +318,7 @@ def test_a_hugepage_size_that_the_machine_lacks_crashes_the_kubelet() -> None:
         admit(memory_node("none", uneven), asking("u", "1Gi", **{"hugepages-2Mi": "2Mi"}))
 
 
-def test_pods_that_are_not_guaranteed_get_no_memory_of_their_own() -> None:
+def test_non_guaranteed_pods_get_no_exclusive_memory() -> None:
     burstable = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
     assert admit(memory_node(), pod("u", burstable)).containers["c"].memory == ()
 

@@ -96,7 +96,7 @@ def test_the_numa_node_is_taken_of_which_more_is_assigned(
     assert chosen(loaded(kubelet(**config), *loads)) == numa
 
 
-def test_the_numa_node_is_asked_about_whatever_the_pod_asks_for() -> None:
+def test_load_of_numa_nodes_counts_for_every_request() -> None:
     by_device = container("c", SHARES, "1Mi", vendor_any="1")
     full = [(1, 4, "4Gi")]
     assert chosen(loaded(kubelet(**CPUS_ONLY), *full), by_device) == 1

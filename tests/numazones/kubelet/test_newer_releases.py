@@ -203,7 +203,7 @@ def again(cpus: int, version: str, *containers: int, **changes: Any) -> tuple[st
         ("1.38", 6, (2, 2), ("1-4", "1-4", "")),
     ],
 )
-def test_pods_served_as_a_whole_keep_their_cpus_since_1_38(
+def test_pod_level_cpus_are_kept_since_1_38(
     version: str, cpus: int, containers: tuple[int, ...], outcome: tuple[str, str, str]
 ) -> None:
     assert again(cpus, version, *containers, memory="None") == outcome

@@ -186,7 +186,7 @@ def test_devices_that_were_just_given_count_as_allocatable() -> None:
     assert admit_to_node(start, pod("new", {"vendor/gpu": "2"}, limits=True)).admitted
 
 
-def test_devices_that_the_managers_have_not_given_yet_count_as_allocatable() -> None:
+def test_devices_not_yet_assigned_count_as_allocatable() -> None:
     """After a restart, the kubelet knows of a running pod before its devices."""
     state = node(machine(2, cores=4), devices=gpus((0,), (1,)), policy="none", cpus="none", memory="None")
     other = pod("other", {"vendor/gpu": "1"}, limits=True)
@@ -205,14 +205,14 @@ def test_what_dynamic_resource_allocation_serves_is_not_weighed() -> None:
 
 
 @pytest.mark.parametrize(("version", "reason"), [("1.36", "OutOfcpu"), ("1.31", "")])
-def test_pod_level_requests_and_overhead_are_weighed_as_the_release_does(version: str, reason: str) -> None:
+def test_pod_level_requests_and_overhead_count_as_in_the_release(version: str, reason: str) -> None:
     resources = {"requests": {"cpu": "46"}, "limits": {"cpu": "46"}}
     asked = pod("new", {"cpu": "1"}, resources=resources, overhead={"cpu": "1m"})
     state = node(policy="none", cpus="none", memory="None", version=version)
     assert admit_to_node(info(state=state), asked).reason == reason
 
 
-def test_pod_level_memory_and_overhead_that_no_container_names_are_weighed() -> None:
+def test_pod_level_memory_and_overhead_count_without_containers() -> None:
     memory = {"requests": {"memory": "9Gi"}, "limits": {"memory": "9Gi"}}
     assert admit_to_node(info(), pod("new", {"memory": "1Gi"}, resources=memory)).reason == "OutOfmemory"
     assert admit_to_node(info(), pod("new", overhead={"cpu": "47"})).reason == "OutOfcpu"
@@ -320,7 +320,7 @@ def test_slots_are_made_by_preempting_as_well() -> None:
     assert admit_to_node(full, pod("system", **CRITICAL)).preempted == ("effort",)
 
 
-def test_a_preempted_pods_share_stays_on_record_until_the_next_admission() -> None:
+def test_preempted_pods_share_stays_on_record_until_the_next_admission() -> None:
     first = admit_to_node(pinning(), guaranteed("victim", 7))
     held = replace(pinning(), state=first.state, pods={"victim": guaranteed("victim", 7)})
     found = admit_to_node(

@@ -42,7 +42,7 @@ def memory(admission: Admission) -> dict[str, int]:
     }
 
 
-def test_the_pod_gets_one_set_of_cpus_which_its_containers_divide() -> None:
+def test_pod_gets_one_set_of_cpus_which_its_containers_divide() -> None:
     start = managed()
     admission = admit(start, whole(container("own", 2), sharing("a"), sharing("b")))
     assert admission.whole == PodAllocation(cpuset.parse("1-2,9-10"), (Block(0b01, "memory", 4 * GI),))
@@ -54,7 +54,7 @@ def test_the_pod_gets_one_set_of_cpus_which_its_containers_divide() -> None:
     assert remove(admission.node, "u") == start
 
 
-def test_sidecars_keep_their_part_and_ordinary_init_containers_give_theirs_back() -> None:
+def test_sidecars_keep_their_part_and_init_containers_return_theirs() -> None:
     init = (
         container("first", 4, "4Gi"),
         sidecar("side", 2),
@@ -159,7 +159,7 @@ def test_devices_are_hinted_for_but_come_only_when_containers_start() -> None:
     assert admission.containers["own"].devices == {}
 
 
-def test_a_pod_that_is_not_guaranteed_gets_nothing_of_its_own() -> None:
+def test_non_guaranteed_pod_gets_nothing_exclusive() -> None:
     resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}
     admission = admit(managed(), pod("u", container("own", 2), resources=resources))
     assert admission.admitted
@@ -177,7 +177,7 @@ def test_in_scope_container_each_container_is_served_by_itself() -> None:
     )
 
 
-def test_in_scope_container_nothing_is_found_for_a_container_without_memory() -> None:
+def test_container_scope_finds_nothing_for_a_container_without_memory() -> None:
     rejected = admit(managed(scope="container"), whole(sharing("a")))
     assert "failed to get the default NUMA affinity" in rejected.message
     assert explain(rejected).shortfall == (

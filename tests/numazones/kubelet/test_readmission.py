@@ -107,7 +107,7 @@ def test_partitioned_cpus_are_kept_and_survive_a_restart() -> None:
     assert refusal.message.startswith('not all reserved cpus: "0,8" are present in defaultCpuSet: ')
 
 
-def test_partitioning_that_is_switched_on_later_keeps_the_kubelet_from_starting() -> None:
+def test_partitioning_enabled_later_prevents_the_kubelet_from_starting() -> None:
     node, pods = at(PARTITIONED)
     (refusal,) = restart(node, pods, other(node, workload_partitioning=True)).refusals
     assert refusal.message == (
@@ -143,7 +143,7 @@ def test_invalid_configuration_is_reported_in_the_kubelets_words_alone() -> None
     assert said.readmissions == ()
 
 
-def test_with_the_file_removed_pods_get_cpus_anew_the_oldest_first() -> None:
+def test_removed_file_gives_pods_new_cpus_oldest_first() -> None:
     node, pods = at(building.node(), pod("gone", 4), pod("kept", 2))
     left = replace(node, state=remove(node.state, "gone"))
     grown = other(node, reserved_system_cpus="0-2,8-10")

@@ -160,7 +160,7 @@ def test_nearer_numa_nodes_are_taken_where_that_is_asked_for(
     assert slow_merge(manager, [resource.all() for resource in resources]) == Hint(merged, False)
 
 
-def test_on_a_machine_with_one_numa_node_its_affinity_becomes_none() -> None:
+def test_affinity_becomes_none_on_a_single_numa_node_machine() -> None:
     assert TopologyManager("single-numa-node", False, 0b1).merge([listed(0b1)]) == (Hint(None, True), True)
     assert TopologyManager("restricted", False, 0b1).merge([listed(0b1)]) == (Hint(0b1, True), True)
 

@@ -73,7 +73,7 @@ def test_a_shape_is_written_as_amounts(text: str, resources: tuple[tuple[str, in
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "cpu=0", "cpu=1500m", "memory=1Gi", "cpu=16,=1", "cpu=many"])
-def test_a_text_that_is_no_shape_is_rejected_with_the_cure(text: str) -> None:
+def test_text_that_is_no_shape_is_rejected_with_the_cure(text: str) -> None:
     with pytest.raises(InvalidShape, match="cpu=16"):
         Shape.parse(text)
 

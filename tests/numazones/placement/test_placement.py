@@ -81,7 +81,7 @@ def mixed() -> list[ClusterNode]:
     ]
 
 
-def test_every_node_of_a_mixed_cluster_decides_with_its_own_model() -> None:
+def test_every_node_of_a_mixed_cluster_uses_its_model() -> None:
     result = predict(pod("a", "2", annotations=ALIGNED), mixed())
     assert result.verdict == ADMISSIBLE
     assert (result.nodes.evaluated, result.nodes.admissible, result.nodes.stale) == (3, 3, 0)
@@ -119,7 +119,7 @@ def test_koordinator_does_not_place_pods_of_other_schedulers() -> None:
     assert predict(pod("a", "20", annotations=ALIGNED), [known]).verdict == INADMISSIBLE
 
 
-def test_a_kind_tells_namespaces_apart_only_where_that_is_asked_for() -> None:
+def test_kind_tells_namespaces_apart_only_where_that_is_asked_for() -> None:
     one, other = pod("a", "4"), replace(pod("b", "4"), namespace="e")
     assert other.admission is not None
     other = replace(other, admission=replace(other.admission, namespace="e"))

@@ -97,7 +97,7 @@ def test_arrival_dependent_on_a_pod_is_admitted_while_that_stays() -> None:
     assert not Arrivals.of(leaving, []).admits_unless_pods_end(kind(PAIR))
 
 
-def test_a_pod_that_leaves_makes_no_room_before_it_has_gone() -> None:
+def test_leaving_pod_makes_no_room_before_it_is_gone() -> None:
     full = with_running(with_running(node(), LARGE, deleting=True), SMALL)
     assert not Arrivals.of(full, []).admits(kind(pod("other", (2, "1Gi"))))
 
@@ -119,7 +119,7 @@ def test_memory_of_init_containers_counts_until_their_pod_has_started() -> None:
     assert Arrivals.of(running.with_placement(fresh.started(starting.admission)), []).admits(last)
 
 
-def test_pods_of_a_kind_are_interchangeable_and_cost_one_state_each() -> None:
+def test_pods_of_a_kind_cost_one_state_each() -> None:
     pods = [pod(f"p{number}", (1, "1Gi")) for number in range(7)]
     assert Arrivals.of(node(), pods[:6]).admits(kind(pods[6]))
     assert not Arrivals.of(node(), pods).admits(kind(pods[6]))

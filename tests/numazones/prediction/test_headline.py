@@ -196,7 +196,7 @@ def test_numa_nodes_with_half_the_request_each_are_not_close() -> None:
     assert said.reasons[0].node == "near"
 
 
-def test_the_nodes_come_in_the_order_in_which_they_come_near() -> None:
+def test_nodes_are_ordered_by_closeness() -> None:
     cluster = nodes("", "tainted", "busy", "full", "stale")
     kind = PodKind.of(pod("p", cpu=10, nodeSelector=SSD))
     assert kind is not None
@@ -245,7 +245,7 @@ def test_without_what_the_headline_names_the_pod_would_be_admitted(
     assert without(said, wanted, there).verdict == ADMISSIBLE, said.sentence
 
 
-def test_an_unknown_node_behind_a_fence_is_not_said_to_reject() -> None:
+def test_unknown_node_behind_a_fence_is_not_said_to_reject() -> None:
     gone = Unknown("LeaseExpired", "silent")
     fenced = node("worker-1", "tainted").with_placement(gone)
     assert predict(pod("p", cpu=4), [fenced]).sentence == scheduling.UNTOLERATED

@@ -112,7 +112,7 @@ def test_a_release_at_no_time_holds_nothing() -> None:
     assert held_by(waiting("p", released="yesterday", to=("b",))) == {}
 
 
-def test_pods_with_a_node_and_the_one_that_asks_hold_nothing() -> None:
+def test_bound_pods_and_the_asking_pod_hold_nothing() -> None:
     assert held_by(waiting("p", released=NOW, to=("b",), nodeName="b")) == {}
     asking = waiting("p", released=NOW, to=("b",))
     assert held_by(asking, asking=asking) == {}
@@ -157,13 +157,13 @@ def test_a_node_with_what_is_held_has_so_much_less() -> None:
     assert with_held(NODES["a"], []) is NODES["a"]
 
 
-def test_a_held_pod_that_the_kubelet_would_reject_holds_its_requests() -> None:
+def test_held_pod_that_the_kubelet_would_reject_holds_its_requests() -> None:
     after = with_held(NODES["a"], [waiting("large", cpus=9)])
     assert after is not None
     assert set(after.pods) == {"large"}
 
 
-def test_with_a_held_pod_that_cannot_be_read_nothing_is_known() -> None:
+def test_unreadable_held_pod_makes_everything_unknown() -> None:
     broken = waiting("p", cpus="many")
     assert broken.admission is None
     assert with_held(NODES["a"], [waiting("one"), broken]) is None

@@ -117,7 +117,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_who_chooses_for_many_equal_pods_asks_only_nodes_that_changed(asked: list[str]) -> None:
+def test_choice_for_many_equal_pods_asks_only_changed_nodes(asked: list[str]) -> None:
     chooser, new = Chooser(NodeChoice.BEST_FIT), pod("cpu=4")
     found = chooser.choose(new, [HALVES, WHOLE, FULL])
     assert found is HALVES
@@ -158,7 +158,7 @@ def test_scarce_keeps_what_is_beside_idle_devices(
     assert chosen(text, [gpus, plain], choice) == expected
 
 
-def test_whoever_is_told_no_way_prefers_as_the_default_way_does() -> None:
+def test_default_strategy_applies_if_none_is_given() -> None:
     gpus = node("gpus", "cpu=14", "cpu=11", machine=f"{MACHINE},vendor.example/gpu=4")
     nodes = [gpus, node("plain", "cpu=14", "cpu=10"), HALVES, WHOLE]
     kind = PodKind.of(pod("cpu=4"))
@@ -194,7 +194,7 @@ def test_default_scheduler_may_choose_a_rejecting_node() -> None:
     assert {chosen(large, [begun, busy], choice) for choice in EXACT} == {"busy"}
 
 
-def test_the_plugin_that_reads_amounts_looks_only_at_single_numa_node() -> None:
+def test_plugin_that_reads_amounts_looks_only_at_single_numa_node() -> None:
     restricted = node("restricted", policy="restricted")
     kind = PodKind.of(pod("cpu=17"))
     assert kind is not None
@@ -253,7 +253,7 @@ def test_no_kubelet_rejects_a_pod_for_which_it_was_asked(
 
 
 @given(st.lists(st.lists(st.integers(1, 8), max_size=5), min_size=1, max_size=4), st.integers(1, 17))
-def test_a_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]], cpus: int) -> None:
+def test_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]], cpus: int) -> None:
     nodes = [node(f"n{number}", *(f"cpu={count}" for count in counts)) for number, counts in enumerate(held)]
     text = f"cpu={cpus}"
     kind = PodKind.of(pod(text))

@@ -175,7 +175,7 @@ def test_no_nodes_at_all_is_unknown() -> None:
     assert result.sentence == "the cluster has no nodes"
 
 
-def test_a_pod_that_cannot_be_read_is_unknown_and_says_why() -> None:
+def test_unreadable_pod_is_unknown_with_the_reason() -> None:
     result = predict(pod("a", cpu="twelve"), [worker("worker-1", node_state())])
     assert result.verdict == UNKNOWN
     assert "twelve" in result.sentence
@@ -272,7 +272,7 @@ def test_the_sentence_names_what_is_short(
     assert result.sentence == sentence
 
 
-def test_the_best_node_is_the_one_whose_hole_the_pod_fills() -> None:
+def test_best_node_is_the_one_whose_hole_the_pod_fills() -> None:
     nodes = [
         worker("empty", node_state()),
         worker("snug", node_state(held=(10, 16))),
@@ -456,7 +456,7 @@ def test_scheduler_shortage_names_amounts_on_the_closest_node() -> None:
     )
 
 
-def test_a_node_that_is_overcommitted_many_times_over_is_named_too() -> None:
+def test_heavily_overcommitted_node_is_named() -> None:
     result = predict(pod("p", cpu=4), [worker("worker-1", node_state(), requested={"cpu": 10**6})])
     assert [(reason.reason, reason.node) for reason in result.reasons] == [("Insufficient cpu", "worker-1")]
 
@@ -488,7 +488,7 @@ def test_a_cluster_without_nodes_is_said_to_have_none() -> None:
     assert predict(pod("a"), []).sentence == "the cluster has no nodes"
 
 
-def test_of_equally_good_nodes_the_first_by_name_are_the_candidates() -> None:
+def test_first_names_of_equally_good_nodes_are_the_candidates() -> None:
     nodes = [worker(f"worker-{number}", node_state()) for number in range(9)]
     nodes.append(worker("tight", node_state(held=(10, 8))))
     found = predict(pod("a", cpu=4), nodes, candidates=2)
@@ -517,7 +517,7 @@ def asking(resource: str, *, cpu: int = 1) -> ClusterPod:
     ],
     ids=["nobody has it", "a DeviceClass maps it", "a device plugin offers it", "a DeviceClass's own name"],
 )
-def test_an_extended_resource_of_dynamic_resource_allocation_is_unknown_not_lacking(
+def test_extended_resource_of_dra_is_unknown_not_lacking(
     resource: str, classes: dict[str, str], plugin: int, verdict: str
 ) -> None:
     """KEP-5004: NodeResourcesFit leaves it to the allocator, unless the node's allocatable has some."""
@@ -576,7 +576,7 @@ def named(state: Node, name: str) -> Node:
 
 
 @given(held=st.lists(HELD, min_size=1, max_size=4), data=st.data())
-def test_the_headline_says_of_its_node_what_that_node_says_alone(
+def test_headline_says_of_its_node_what_that_node_says_alone(
     held: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     nodes = [worker(f"node-{n}", named(node_state(held=one), f"{n}")) for n, one in enumerate(held)]

@@ -46,13 +46,13 @@ BROKEN = ClusterPod.from_api(
     ],
     ids=["none", "policies", "equal sums", "most CPUs first", "policies first", "no shape"],
 )
-def test_shapes_are_those_of_policies_and_then_those_most_waited_for(
+def test_shapes_come_from_policies_then_from_most_waiting_pods(
     policies: list[Goals], waiting: list[ClusterPod], expected: list[str]
 ) -> None:
     assert [str(shape) for shape in wanted_shapes(policies, waiting)] == expected
 
 
-def test_there_are_few_since_each_costs_a_decision_on_every_node() -> None:
+def test_number_of_wanted_shapes_is_limited() -> None:
     found = wanted_shapes([goals({"cpu": "16"})], [pod(cpu) for cpu in range(1, 12)])
     assert len(found) == MOST
     assert [shape.cpus for shape in found] == [16, 11, 10, 9]

@@ -72,7 +72,7 @@ def waiting(situation: Situation, *pods: Any) -> Situation:
     return replace(situation, cluster=cluster)
 
 
-def test_nobody_is_evicted_whose_room_a_pod_that_waits_would_take(build: Any) -> None:
+def test_no_eviction_if_a_waiting_pod_would_take_the_room(build: Any) -> None:
     """The scheduler may bind it before the replacement has been made, which then finds no room itself."""
     node = without(spread(build, "n1", ("a", 2), ("gone", 3), ("wide", 2)), "gone")
     here = build.situation([node])
@@ -200,7 +200,7 @@ def misaligned(node: ClusterNode) -> set[str]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1 << 30), st.sampled_from(list(ReplacementTarget)))
-def test_every_eviction_aligns_a_pod_and_none_that_could_is_missed(
+def test_every_eviction_aligns_a_pod_and_none_is_missed(
     build: Any, seed: int, target: ReplacementTarget
 ) -> None:
     nodes = {node.name: node for node in drawn(random.Random(seed), build)}

@@ -61,7 +61,7 @@ def test_namespaces_are_included_or_excluded() -> None:
         selected(namespaces={"include": ["a"], "exclude": ["b"]})
 
 
-def test_victims_do_not_outrank_the_least_important_pod_that_gets_room() -> None:
+def test_victims_do_not_outrank_the_least_important_beneficiary() -> None:
     important, lowest = pod("a", priority=5), pod("b", priority=-1000)
     assert highest_victim([important, lowest]) == -1000
     assert outranks(pod("c"), -1000)

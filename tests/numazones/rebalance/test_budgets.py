@@ -169,7 +169,7 @@ def test_planned_evictions_count_as_unconfirmed_too() -> None:
     )
 
 
-def test_the_second_eviction_of_a_plan_meets_a_budget_of_one() -> None:
+def test_second_eviction_of_a_plan_meets_a_budget_of_one() -> None:
     headroom = headroom_of(budget())
     assert headroom.rejection(pod("a")) == ""
     assert headroom.after(pod("a")).rejection(pod("b")) == USED_UP

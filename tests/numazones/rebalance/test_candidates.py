@@ -12,7 +12,7 @@ from numazones.rebalance.moves import Disruption
 from numazones.rebalance.policy import Policy
 
 
-def test_candidates_come_in_the_order_in_which_they_are_gladly_evicted(build: Any) -> None:
+def test_candidates_come_in_order_of_eviction(build: Any) -> None:
     pods = (build.pod("c", 1, priority=10), build.pod("b", 1), build.pod("a", 1, priority=5))
     found = candidates(build.situation([build.put(build.node("n1"), *pods)]), Policy())
     assert [(each.pod.name, each.index) for each in found] == [("b", 0), ("a", 1), ("c", 2)]

@@ -515,7 +515,7 @@ def test_there_are_some_sixty_rows_and_none_twice() -> None:
     ],
     ids=["cordoned", "tainted", "not ready"],
 )
-def test_a_pod_does_not_fit_on_nodes_that_take_no_pods(neighbour: ClusterNode) -> None:
+def test_pod_does_not_fit_on_nodes_that_accept_no_pods(neighbour: ClusterNode) -> None:
     cluster = Cluster.of([node("n1"), neighbour], [])
     found = objections(pod(), Protections.from_api({"nodeFit": True}), SURROUNDINGS, cluster=cluster)
     assert [objection.message for objection in found] == [NO_FIT]
@@ -577,7 +577,7 @@ def test_settings_that_make_no_sense_are_rejected(settings: dict[str, Any], mess
         ({"namespaces": {"b": 1, "a": 1}}, "namespaces", "exclude, include"),
     ],
 )
-def test_unknown_settings_are_named_with_their_place_and_what_is_known(
+def test_unknown_settings_are_named_with_place_and_known_ones(
     settings: dict[str, Any], where: str, known: str | None
 ) -> None:
     with pytest.raises(InvalidProtections) as caught:

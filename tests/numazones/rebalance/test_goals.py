@@ -21,7 +21,7 @@ def shape(cpus: int, count: int | None = None) -> Wanted:
     return Wanted.shape(f"cpu{cpus}", Shape.parse(f"cpu={cpus},memory=1Gi"), count=count)
 
 
-def test_each_kind_is_counted_for_itself_and_no_more_than_wanted(build: Any) -> None:
+def test_each_kind_counts_by_itself_up_to_the_wanted_number(build: Any) -> None:
     goal = FitMore((shape(2, count=1), shape(1)))
     counts = goal.worth(build.node("n1"))
     assert counts == (1, 7)

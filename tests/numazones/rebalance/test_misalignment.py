@@ -75,7 +75,7 @@ def test_newly_freed_room_is_named_with_the_eviction_needed(build: Any) -> None:
     )
 
 
-def test_who_holds_what_is_missing_is_told_and_another_node_helps(build: Any) -> None:
+def test_holders_of_the_missing_resources_are_named(build: Any) -> None:
     node = spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2))
     could, (_, missing), help_ = said(explained(build.situation([node, build.node("n2")])))
     assert could == "emptier"

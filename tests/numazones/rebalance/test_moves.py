@@ -12,7 +12,7 @@ from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, repl
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
-def test_a_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None:
+def test_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None:
     pod = build.pod("p", 2)
     node = build.put(build.node("n1"), pod)
     assert zones_of(node, node.pods["p"]) == (0,)
@@ -22,7 +22,7 @@ def test_a_pod_is_evicted_and_placed_again_with_what_it_held(build: Any) -> None
     assert place(empty, replacement(pod, {})).node is not None
 
 
-def test_without_a_state_a_node_is_only_freed_of_the_pod(build: Any) -> None:
+def test_node_without_state_only_loses_the_pod(build: Any) -> None:
     node = build.put(build.node("n1"), build.pod("p", 2)).with_placement(Unknown("Stale", "old"))
     assert zones_of(node, node.pods["p"]) == ()
     assert dict(evict(node, node.pods["p"]).pods) == {}
@@ -62,7 +62,7 @@ def test_a_replacement_is_made_from_the_owners_template(build: Any) -> None:
     assert replacement(replace(running, admission=None), {}).admission is None
 
 
-def test_the_disruption_of_a_plan_is_that_of_its_evictions_together(build: Any) -> None:
+def test_disruption_of_a_plan_is_that_of_its_evictions_together(build: Any) -> None:
     annotations = {
         "descheduler.alpha.kubernetes.io/prefer-no-eviction": "",
         "scheduling.koordinator.sh/eviction-cost": "7",

@@ -227,7 +227,7 @@ def test_the_owners_template_counts_not_the_running_pod(build: Any) -> None:
     assert plan(shape(5), situation, Policy(), expired=never).reason == "no plan was found within 5 evictions"
 
 
-def test_the_pending_pod_may_have_to_be_placed_before_the_replacement(build: Any) -> None:
+def test_pending_pod_may_have_to_be_placed_before_the_replacement(build: Any) -> None:
     """One node: p sits in zone 0, where big would fit; restarted first, p would take zone 0 again."""
     node = build.put(build.node("n1", cpus=4, reservedSystemCPUs="4"), build.pod("p", 1))
     big = replace(build.pod("big", 4), phase="Pending")
@@ -255,7 +255,7 @@ def test_a_zone_is_freed(build: Any) -> None:
     assert goal.occupants(after.cluster.nodes["n1"]) == []
 
 
-def test_a_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
+def test_node_is_freed_of_all_but_what_belongs_to_it(build: Any) -> None:
     daemon = build.pod("agent", 1)
     (owner,) = daemon.owners
     daemon = replace(daemon, owners=(owner._replace(kind="DaemonSet"),))

@@ -77,7 +77,7 @@ def budget(app: str, allowed: int) -> Budget:
     )
 
 
-def test_pods_that_a_budget_protects_are_spared_where_others_will_do() -> None:
+def test_pods_protected_by_a_budget_are_preempted_last() -> None:
     full = node(pod("a", 4, 1), pod("b", 4, 2))
     asking = pod("p", 4, 9)
     assert chosen(victims(asking, full, [budget("a", 1)])) == ["a"]

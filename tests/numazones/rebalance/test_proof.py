@@ -59,7 +59,7 @@ def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -
     assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
 
 
-def test_a_replacement_that_any_node_may_take_is_proven_for_each(build: Any) -> None:
+def test_replacement_open_to_any_node_is_proven_for_each(build: Any) -> None:
     nodes = [build.put(build.node("n1", zones=1, cpus=6), build.pod("p", 1))]
     nodes += [build.node(f"n{index}", zones=1, cpus=3) for index in range(2, 5)]
     situation = build.situation(nodes)
@@ -97,7 +97,7 @@ def holds(situation: Situation, *moves: Move, before: int = -1, after: int = 0) 
     return proof.reason
 
 
-def test_a_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
+def test_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1))
     situation = build.situation([first, build.node("n2")])
     pod = first.pods["p"]
@@ -124,7 +124,7 @@ def test_a_free_choice_must_hold_wherever_it_leads(build: Any) -> None:
     assert holds(situation, moved(pod, "n2", affinity=("n2",))) == ""
 
 
-def test_a_node_that_would_reject_the_replacement_disproves_a_free_choice(build: Any) -> None:
+def test_node_that_would_reject_the_replacement_disproves_a_free_choice(build: Any) -> None:
     """n2 has two CPUs free by the scheduler's sums, but in two zones."""
     first = build.put(build.node("n1"), build.pod("p", 2))
     split = build.put(build.node("n2", reservedSystemCPUs="0"), build.pod("a", 2), build.pod("b", 3))
@@ -214,7 +214,7 @@ def test_choices_are_what_the_scheduler_could_choose_within_the_affinity(build: 
     assert [node.name for node in choices(pod, cluster, ("n3", "n2", "n9"))] == ["n3"]
 
 
-def test_moves_that_the_limits_allow_one_by_one_are_counted_together(build: Any) -> None:
+def test_moves_count_together_against_the_limits(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1), build.pod("q", 1))
     situation = build.situation([first, build.node("n2")])
     moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
@@ -269,7 +269,7 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
         assert (proof.holds, proof.reason.endswith(reason)) == (not reason, True)
 
 
-def test_room_that_another_policy_made_is_for_pods_that_wait_alone(build: Any, two_ways: Any) -> None:
+def test_room_of_another_policy_is_only_for_waiting_pods(build: Any, two_ways: Any) -> None:
     made_room = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=23))})
     first = build.put(build.node("n1"), build.pod("p", 1))
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)

@@ -105,7 +105,7 @@ def test_goal_with_one_gain_per_eviction_skips_smaller_searches(build: Any) -> N
     assert sorted(steps(sought.find(0, allowance(situation), at_most=2))) == [("a", "n2"), ("b", "n2")]
 
 
-def test_the_pending_pod_may_take_its_place_before_the_last_replacement(build: Any) -> None:
+def test_pending_pod_may_take_its_place_before_the_last_replacement(build: Any) -> None:
     """Restarted first, p would take zone 0 again, the only one where big fits."""
     node = build.put(build.node("n1", reservedSystemCPUs="4"), build.pod("p", 1))
     big = replace(build.pod("big", 4), phase="Pending")
@@ -124,7 +124,7 @@ def node_state(node: ClusterNode, goal: Goal) -> NodeState:
     return NodeState(node, goal, state_key(node))
 
 
-def test_states_of_a_node_are_told_apart_by_what_pods_hold(build: Any) -> None:
+def test_states_of_a_node_differ_by_what_pods_hold(build: Any) -> None:
     empty = build.node("n1")
     a, b = build.pod("a", 1), build.pod("b", 1)
     both, other_order = build.put(empty, a, b), build.put(empty, b, a)
@@ -214,7 +214,7 @@ def test_search_reuses_states_of_unchanged_nodes(broken: Situation, build: Any) 
     assert later.states["n1"].node is changed.nodes["n1"]
 
 
-def test_what_moves_lead_to_can_be_forgotten_and_is_found_again(broken: Situation) -> None:
+def test_results_of_moves_can_be_forgotten_and_recomputed(broken: Situation) -> None:
     sought = search(broken, shape(4))
     found = sought.find(sought.total + 1, allowance(broken), at_most=5)
     for state in sought.states.values():

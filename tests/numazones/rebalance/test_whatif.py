@@ -154,7 +154,7 @@ def test_everything_that_keeps_a_pod_is_named(dump: dict[str, Any]) -> None:
     ]
 
 
-def test_what_a_template_leaves_open_is_filled_in_as_on_pods(dump: dict[str, Any]) -> None:
+def test_templates_get_the_same_defaults_as_pods(dump: dict[str, Any]) -> None:
     """Limits alone make a Guaranteed pod: its replacement needs CPUs of its own, and has nowhere to go."""
     container = {"name": "c", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
     owner = {

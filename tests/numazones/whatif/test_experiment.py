@@ -53,7 +53,7 @@ def test_another_seed_is_another_experiment() -> None:
     assert make_runs(experiment(seed=2), range(3)) != make_runs(experiment(seed=1), range(3))
 
 
-def test_a_kubelet_that_would_not_start_is_told_with_its_settings() -> None:
+def test_kubelet_that_cannot_start_is_reported_with_its_settings() -> None:
     with pytest.raises(InvalidConfiguration) as error:
         experiment("topologyManagerScope=node").check()
     assert str(error.value).startswith("with topologyManagerScope=node, the kubelet of m0 would not start: ")

@@ -83,7 +83,7 @@ def test_each_difference_is_named(seen: dict[str, Any], said: str) -> None:
     assert differences(arrival("first", 4, **seen)) == [said]
 
 
-def test_the_node_as_a_whole_has_its_say_after_the_managers() -> None:
+def test_node_level_check_follows_the_managers() -> None:
     message = "Node didn't have enough resource: cpu, requested: 4000, used: 4000, capacity: 6000"
     late = arrival("late", 4, admitted=False, reason="OutOfcpu", message=message)
     assert differences(arrival("first", 4), late, cpu=6_000) == []

@@ -25,7 +25,7 @@ def test_machine_defaults_to_one_socket_and_two_threads_per_core() -> None:
     assert not devices
 
 
-def test_the_kubelet_keeps_a_core_and_a_gibibyte_unless_told_otherwise() -> None:
+def test_kubelet_keeps_a_core_and_a_gibibyte_unless_told_otherwise() -> None:
     (node,) = start_nodes([node_template("numa=2,cores=4,memory=8Gi,x.example/nic=2", name="m")])
     assert node.allocatable == {"cpu": 6000, "memory": 7 << 30, "x.example/nic": 2}
     given = {

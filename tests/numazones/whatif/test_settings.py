@@ -90,7 +90,7 @@ def test_what_the_kubelet_refuses_is_refused_in_its_words(text: str, said: str) 
     assert said in str(error.value)
 
 
-def test_an_option_takes_its_gate_along_unless_that_is_set_too() -> None:
+def test_option_takes_its_gate_along_unless_that_is_set_too() -> None:
     config = node_template(MACHINE, name="m").config
     assert with_needed_gates(config, {PACK: "true"}) == {PACK: "true", ALPHA: "true"}
     assert with_needed_gates(config, {PACK: ""}) == {PACK: ""}

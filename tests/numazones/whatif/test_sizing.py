@@ -67,7 +67,7 @@ def test_a_pod_that_fits_no_machine_is_named(group: str, policy: str, said: str)
     assert best([found]) is None
 
 
-def test_the_reserved_cpus_are_whole_cores_in_one_place_or_spread() -> None:
+def test_reserved_cpus_are_whole_cores_in_one_place_or_spread() -> None:
     found = choices(MACHINE, 4)
     assert list(dict.fromkeys(one["topologyManagerPolicy"] for one in found)) == list(POLICIES)
     assert [one["reservedSystemCPUs"] for one in found[:2]] == ["0-1,8-9", "0,4,8,12"]
@@ -96,7 +96,7 @@ def test_fewest_machines_are_best_then_fewest_pods_across_numa_nodes() -> None:
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 14)), min_size=1, max_size=4),
     st.sampled_from(POLICIES),
 )
-def test_every_pod_is_admitted_and_no_bound_is_above_what_works(
+def test_every_pod_is_admitted_and_no_bound_exceeds_the_result(
     groups: list[tuple[int, int, int]], policy: str
 ) -> None:
     found = sized(*(f"{count}xcpu={cpus},memory={memory}Gi" for count, cpus, memory in groups), policy=policy)

@@ -90,7 +90,7 @@ def test_memory_on_another_numa_node_is_across_them_too() -> None:
     assert (outcome.crossing, outcome.lopsided) == (1, 0)
 
 
-def test_the_largest_pod_is_found_where_a_smaller_one_is_rejected() -> None:
+def test_largest_pod_is_found_though_a_smaller_one_is_rejected() -> None:
     # Restricted: 12 and 14 CPUs are free. A pod of 15 or 16 belongs on one NUMA node, a larger one on both.
     restricted = ("topologyManagerPolicy=restricted", "memoryManagerPolicy=None")
     outcome = run(pods("cpu=2", "cpu=2,x.example/nic=1"), *restricted)
@@ -169,7 +169,7 @@ def test_sums_count_where_other_models_leave_them_to_the_scheduler() -> None:
     assert trial.run([node], arriving).rejected == (("Insufficient cpu", 1),)
 
 
-def test_a_pod_that_is_preempted_makes_room_and_leaves_no_more() -> None:
+def test_pod_that_is_preempted_makes_room_and_leaves_no_more() -> None:
     first, second = (pod.placed("m0") for pod in pods("cpu=14", "cpu=16"))
     body = {
         "metadata": {"name": "critical", "namespace": "kube-system", "uid": "critical"},

@@ -72,7 +72,7 @@ def test_what_comes_last_comes_after_all_churn() -> None:
     assert [pod.requests["cpu"] for pod in recipe.examples()] == [1000, 9000]
 
 
-def test_pods_of_a_cluster_arrive_in_random_order_where_they_were() -> None:
+def test_clusters_pods_arrive_on_their_nodes_in_random_order() -> None:
     pods = tuple(event for event in events("9xcpu=1") if isinstance(event, ClusterPod))
     recipe = Recipe((tuple(pod.placed("worker-1") for pod in pods),))
     orders = {

@@ -51,7 +51,7 @@ def changed(kind: int, change: Callable[[Any], Any]) -> tuple[Any, Any]:
     return bodies[0], bodies[1]
 
 
-def test_the_shipped_policy_proves_releases_of_pods_that_came_after_it() -> None:
+def test_shipped_policy_proves_releases_of_pods_that_came_after_it() -> None:
     found = policies(*RESERVED)
     assert found.proves(pod())
     assert not found.proves(pod("2026-01-31T08:00:59Z"))

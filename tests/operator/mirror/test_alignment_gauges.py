@@ -50,7 +50,7 @@ def samples() -> Samples:
     return shown({name: NodeAlignment.of(node) for name, node in nodes.items()})
 
 
-def test_by_node_pods_are_counted_by_how_what_they_hold_lies(samples: Samples) -> None:
+def test_pods_are_counted_by_node_and_alignment(samples: Samples) -> None:
     assert part(samples, "numazones_node_pods", positive=True) == {
         ("worker-1", "aligned"): 2,
         ("worker-1", "spanning"): 1,
@@ -104,9 +104,7 @@ def test_shown_owners_have_all_series_from_the_start(samples: Samples) -> None:
             assert {labels[3] for labels in part(samples, name) if labels[:3] == owner} == values
 
 
-def test_owners_beyond_the_limit_are_in_the_sum_of_the_others(
-    samples: Samples, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_owners_beyond_the_limit_are_summed(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     def total(samples: Samples, name: str, at: int) -> dict[str, float]:
         found: dict[str, float] = {}
         for labels, value in part(samples, name).items():

@@ -44,7 +44,7 @@ async def test_resource_mapped_by_a_device_class_is_the_allocators(
     )
 
 
-async def test_the_devices_that_a_class_selects_are_counted_and_no_others(setting: OfflinePipeline) -> None:
+async def test_devices_that_a_class_selects_are_counted_and_no_others(setting: OfflinePipeline) -> None:
     setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     ours, others = device("gpu-0", 1), device("nic-0", 0)
     for name, one, driver in (("one", ours, GPU), ("two", others, "nic.example")):
@@ -91,7 +91,7 @@ async def test_newest_then_first_class_by_name_serves_a_resource(
     [({}, False), ({"labels": {"a": "b"}}, False), ({"resource": "example.com/other"}, True)],
     ids=["the same again", "a label", "another resource"],
 )
-def test_nodes_are_asked_anew_only_if_a_class_means_something_else(
+def test_nodes_are_asked_again_only_if_a_class_changed(
     setting: OfflinePipeline, change: dict[str, Any], *, asked_anew: bool
 ) -> None:
     setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))

@@ -38,7 +38,7 @@ def test_all_leases_that_ran_out_are_noticed(setting: OfflinePipeline) -> None:
     assert "node-007" not in unknown(setting)
 
 
-def test_others_have_their_turn_between_a_hundred_nodes_and_the_next(setting: OfflinePipeline) -> None:
+def test_other_tasks_run_between_batches_of_a_hundred_nodes(setting: OfflinePipeline) -> None:
     setting.clock.now += LEASE + 1
     before = setting.state.version
     seen = [setting.state.version - before for _ in setting.state.expiring()]

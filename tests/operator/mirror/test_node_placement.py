@@ -224,7 +224,7 @@ def test_another_attempt_is_followed_without_moving_what_runs(setting: Setting) 
     settles(setting)
 
 
-def test_another_attempt_that_creates_some_of_the_missing_containers_is_followed(setting: Setting) -> None:
+def test_retry_that_creates_some_missing_containers_is_followed(setting: Setting) -> None:
     rejected_in_part(setting)
     setting.end("second")
     setting.take(setting.several("big"))
@@ -249,7 +249,7 @@ def test_another_attempt_may_be_heard_of_after_what_happened_later(setting: Sett
     assert held(setting.seen()) == held(setting.policy)
 
 
-def test_another_attempt_may_be_heard_of_after_pods_that_ended_later(setting: Setting) -> None:
+def test_retry_may_be_seen_after_pods_that_ended_later(setting: Setting) -> None:
     rejected_in_part(setting)
     setting.end("third")
     setting.place(setting.several())
@@ -436,7 +436,7 @@ def lsr(name: str, *, given: str | None = None, node: str = "n", **status: Any) 
     return ClusterPod.from_api({**body, "status": {"phase": "Pending", **status}})
 
 
-def test_a_node_of_koordinator_is_what_its_objects_and_pods_say(setting: Setting) -> None:
+def test_koordinator_node_matches_its_objects_and_pods(setting: Setting) -> None:
     koordinated(setting)
     state = setting.seen()
     assert isinstance(state, KoordinatorNode)
@@ -510,7 +510,7 @@ def refused(message: str) -> dict[str, Any]:
         ("2", {"containerStatuses": [{"name": "c", "state": {"waiting": {}}}]}, None, None),
     ],
 )
-def test_what_the_topology_aware_policy_does_shows_when_containers_are_created(
+def test_topology_aware_decisions_show_when_containers_are_created(
     setting: Setting, cpu: str, status: dict[str, Any], actual: str | None, *, hit: bool | None
 ) -> None:
     setting.topology_aware()

@@ -33,7 +33,7 @@ async def test_equal_pods_share_a_forecast_and_only_changes_are_yielded(
     assert setting.pipeline.forecasts.blocked_by() == {("Kubelet", "TopologyAffinityError"): 1}
 
 
-async def test_a_node_that_fills_changes_the_forecasts_that_depend_on_it(setting: OneNodePipeline) -> None:
+async def test_node_that_fills_changes_the_forecasts_that_depend_on_it(setting: OneNodePipeline) -> None:
     setting.pod("waits", cpu=20)
     await setting.renew()
     for name in "ab":
@@ -86,7 +86,7 @@ async def test_predictions_gate_and_extender_prefer_the_same_node(
     assert max(scores, key=scores.__getitem__) == names[0]
 
 
-async def test_a_node_is_ranked_anew_though_its_verdict_has_not_changed() -> None:
+async def test_node_is_ranked_anew_though_its_verdict_has_not_changed() -> None:
     """A pod without CPUs of its own changes what is requested, and no zone."""
     offline = two_nodes(NodeChoice.EXACT)
     offline.put_pod("waits", cpu=10)

@@ -49,7 +49,7 @@ async def standby_replica(setting: OneNodePipeline) -> OneNodePipeline:
     return follower
 
 
-async def test_nothing_is_written_while_standing_by_and_everything_on_taking_over(
+async def test_standby_writes_nothing_and_everything_on_taking_over(
     setting: OneNodePipeline,
 ) -> None:
     for name in "ab":
@@ -96,7 +96,7 @@ async def test_new_leader_keeps_published_outcomes(
         assert setting.server.objects["a"] == written
 
 
-async def test_an_outcome_is_published_although_its_prediction_is_still_being_written(
+async def test_outcome_is_published_while_its_prediction_is_being_written(
     setting: OneNodePipeline,
 ) -> None:
     setting.server.accepts.clear()
@@ -166,7 +166,7 @@ async def test_recreated_pod_gets_its_own_object(setting: OneNodePipeline) -> No
         (NamespaceTerminating(REQUEST, "going"), False, 0),
     ],
 )
-async def test_a_write_that_fails_is_tried_again_unless_that_is_hopeless(
+async def test_write_that_fails_is_tried_again_unless_that_is_hopeless(
     setting: OneNodePipeline,
     caplog: pytest.LogCaptureFixture,
     failure: Exception,

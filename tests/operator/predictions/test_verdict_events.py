@@ -106,7 +106,7 @@ def test_last_event_on_a_running_pod_is_its_admission() -> None:
     assert events.reasons == ["AdmissionImpossible", "Admitted"]
 
 
-def test_an_admission_is_not_posted_where_nothing_bad_was_posted_before() -> None:
+def test_admission_is_posted_only_after_a_bad_verdict() -> None:
     events = Events()
     events.verdict("Admissible")
     events.verdicts.take_admission(POD)

@@ -122,7 +122,7 @@ async def test_an_api_server_that_is_away_ends_the_round(failure: APIError, answ
     assert server.released() > GOOD
 
 
-async def test_room_of_a_refused_pod_is_free_for_others_at_once() -> None:
+async def test_room_of_a_rejected_pod_is_immediately_free() -> None:
     server = PoisonedServer(REFUSALS["too large"])
     cluster, gates = await gated(server, poisoned=1)
     await run_for(gates, 3.0)

@@ -63,7 +63,7 @@ async def test_a_release_by_timeout_leaves_out_nodes_that_would_reject() -> None
     assert await after_the_timeout(cluster, offline_gates(cluster)) == [("NotIn", "a"), ("NotIn", "b")]
 
 
-async def test_a_release_by_timeout_names_few_nodes_where_many_would_reject() -> None:
+async def test_timeout_release_names_few_nodes_where_many_would_reject() -> None:
     cluster = full_as_last_known(*(f"n{at}" for at in range(17)), unknown=("c",))
     gated(cluster, "p", 12)
     assert await after_the_timeout(cluster, offline_gates(cluster)) == [("In", "c")]

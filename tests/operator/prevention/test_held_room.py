@@ -140,7 +140,7 @@ def test_a_nomination_that_leads_nowhere_ends() -> None:
     assert cluster.at() == {"b": ["p"]}
 
 
-def test_what_is_held_says_for_whom_where_how_and_until_when() -> None:
+def test_held_room_names_pod_place_way_and_expiry() -> None:
     cluster = Cluster()
     released = cluster.pod("released", released=EPOCH, nodes=("a", "b"))
     nominated = cluster.pod("nominated", nominated="b")
@@ -180,7 +180,7 @@ def test_as_many_nodes_as_a_release_may_choose_are_held() -> None:
     assert cluster.at() == {name: ["p"] for name in names}
 
 
-def test_a_pod_released_to_nodes_by_their_labels_holds_room_there() -> None:
+def test_pod_released_to_nodes_by_their_labels_holds_room_there() -> None:
     cluster = Cluster()
     node = cluster.state.node("a")
     assert node is not None

@@ -34,7 +34,7 @@ def counted(here: Execution) -> dict[str, float]:
     }
 
 
-async def test_an_approved_plan_begins_unless_another_one_is_being_carried_out() -> None:
+async def test_approved_plan_begins_unless_another_one_is_running() -> None:
     here = Execution()
     approved = here.recommend({"moves": [move("mover")]}, {"phase": "Approved", "mode": ""})
     other = here.recommend({"moves": [move("mover")]}, {}, name="p-0")
@@ -86,7 +86,7 @@ async def test_a_plan_is_carried_out_step_by_step() -> None:
         ),
     ],
 )
-async def test_evictions_that_are_rejected_are_counted_and_told_on_no_pod(
+async def test_rejected_evictions_are_counted_without_an_event(
     error: Any, result: str, also: dict[str, float]
 ) -> None:
     here = Execution()

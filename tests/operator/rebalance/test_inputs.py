@@ -42,7 +42,7 @@ def test_requests_default_to_limits_as_on_the_pods() -> None:
     assert pod.requests["cpu"] == 10_000
 
 
-def test_limit_ranges_of_the_namespace_count_from_when_they_are_seen() -> None:
+def test_limit_ranges_count_once_they_are_seen() -> None:
     found = inputs()
     assert made(found, owner()).admission.qos.value == "BestEffort"
     amounts = {"cpu": "4", "memory": "1Gi"}
@@ -56,7 +56,7 @@ def test_limit_ranges_of_the_namespace_count_from_when_they_are_seen() -> None:
         assert (pod.requests.get("cpu") == 4000) is (namespace == "default")
 
 
-def test_a_runtime_classs_overhead_and_node_selector_belong_to_the_replacement() -> None:
+def test_replacement_has_its_runtime_class_overhead_and_node_selector() -> None:
     found = inputs()
     body = {
         "metadata": {"name": "kata"},

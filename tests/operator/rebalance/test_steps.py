@@ -134,7 +134,7 @@ async def test_unneeded_or_disproved_plan_ends_before_its_next_eviction(
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Evicting"])
-async def test_a_plan_is_carried_on_until_the_second_it_expires_in(phase: str) -> None:
+async def test_plan_continues_until_the_second_of_its_expiry(phase: str) -> None:
     for expires in ("2026-01-31T12:00:00Z", None):
         here = Execution()
         here.plan(phase, expires=expires)
@@ -157,7 +157,7 @@ async def test_the_very_pod_of_the_move_is_evicted() -> None:
 
 
 @pytest.mark.parametrize("state", ["gone", "deleting", "ended"])
-async def test_a_pod_that_is_on_its_way_already_is_not_evicted(state: str) -> None:
+async def test_pod_that_ended_or_is_terminating_is_not_evicted(state: str) -> None:
     here = Execution()
     here.plan({"phase": "Evicting", "message": "waits: b"})
     if state == "gone":
@@ -200,7 +200,7 @@ def lose_the_lease(here: Execution) -> None:
 
 
 @pytest.mark.parametrize("change", [edit_policy, edit_plan, lose_the_lease])
-async def test_nobody_is_evicted_on_the_strength_of_what_is_no_more(
+async def test_no_eviction_is_based_on_outdated_facts(
     change: Callable[[Execution], None],
 ) -> None:
     here = Execution()
@@ -247,7 +247,7 @@ async def test_what_follows_from_a_rejected_eviction(
     )
 
 
-async def test_an_eviction_that_the_server_failed_at_is_asked_for_again(
+async def test_eviction_that_failed_on_the_server_is_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     here = Execution()
@@ -440,7 +440,7 @@ async def test_gain_missing_from_zones_is_awaited_like_the_last_move() -> None:
 @pytest.mark.parametrize(
     "parts", [{"gated": False}, {"gates": False}, {"opted_in": False}, {"owner": "unknown"}], ids=str
 )
-async def test_a_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict[str, Any]) -> None:
+async def test_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict[str, Any]) -> None:
     known = {key: value for key, value in parts.items() if key != "owner"}
     here = Execution(**known)
     assert await Execution().judge() == PlanCheck()
@@ -469,7 +469,7 @@ async def test_a_plan_holds_once_its_pods_are_old_enough() -> None:
         assert advance.phase == phase
 
 
-async def test_a_plan_holds_once_what_failed_before_is_past_its_cooldown() -> None:
+async def test_plan_is_valid_once_failed_moves_passed_their_cooldown() -> None:
     here = Execution()
     failed = {"type": "Complete", "status": "True", "reason": "Failed", "lastTransitionTime": AT_NOON}
     progress = [{"pod": move("mover")["pod"], "phase": "Failed", "since": AT_NOON}]

@@ -58,7 +58,7 @@ def test_pod_that_ended_unnoticed_explains_an_admission(setting: OfflinePipeline
     assert accuracy(setting) == {"race": 1}
 
 
-def test_a_pod_that_ran_before_its_status_told_explains_a_rejection(setting: OfflinePipeline) -> None:
+def test_pod_that_ran_before_its_status_explains_a_rejection(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING))
     put(setting, pod("c"))  # expected to be rejected, but one of the others has just ended
     put(setting, pod("a", phase="Succeeded"), pod("d"))  # so this one is expected to find its share
@@ -68,7 +68,7 @@ def test_a_pod_that_ran_before_its_status_told_explains_a_rejection(setting: Off
     assert accuracy(setting) == {"race": 2}
 
 
-def test_a_pod_that_was_believed_to_have_gone_explains_a_rejection(setting: OfflinePipeline) -> None:
+def test_pod_believed_gone_explains_a_rejection(setting: OfflinePipeline) -> None:
     put(setting, pod("a", **RUNNING), pod("b", **RUNNING))
     put(setting, replace(pod("a", **RUNNING), deleting=True), pod("c"), pod("c", **REJECTED))
     assert accuracy(setting) == {"race": 1}
@@ -89,7 +89,7 @@ def test_zones_that_were_old_explain_what_no_pod_explains(setting: OfflinePipeli
     assert accuracy(setting) == {"stale": 1}
 
 
-def test_what_nothing_explains_is_held_against_the_model_in_the_end(
+def test_unexplained_misses_count_against_the_model_eventually(
     setting: OfflinePipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(setting, pod("a"), pod("a", **REJECTED))

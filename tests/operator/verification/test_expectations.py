@@ -51,7 +51,7 @@ def test_rejected_pods_momentary_resources_are_free_afterwards(node: OfflinePipe
     assert node.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-def test_pods_that_share_cpus_are_rejected_too_and_hold_nothing_then(node: OfflinePipeline) -> None:
+def test_rejected_pods_with_shared_cpus_hold_nothing(node: OfflinePipeline) -> None:
     node.state.pods.put(burstable("shares", "7"))
     node.state.pods.put(guaranteed("fits", 6))
     node.state.pods.put(guaranteed("fits", 6, **RUNNING))
@@ -60,7 +60,7 @@ def test_pods_that_share_cpus_are_rejected_too_and_hold_nothing_then(node: Offli
     assert node.outcomes() == {("Admissible", "Admitted"): 1}
 
 
-def test_a_pod_that_was_thought_rejected_counts_from_when_it_runs(node: OfflinePipeline) -> None:
+def test_pod_thought_rejected_counts_once_it_runs(node: OfflinePipeline) -> None:
     node.state.pods.put(burstable("shares", "7"))
     node.state.pods.put(burstable("shares", "7", **RUNNING))
     node.state.pods.put(guaranteed("late", 6))

@@ -338,7 +338,7 @@ def test_events_do_not_accumulate_while_zones_never_change() -> None:
         assert len(events.since) <= 2 * 62
 
 
-def test_a_pod_that_runs_although_the_model_rejected_it_is_believed() -> None:
+def test_pod_that_runs_against_the_model_is_believed() -> None:
     events = Events()
     events.bind("a", 20, rejected=True)
     assert not events.since.replay(STRICT).holds("uid-a")

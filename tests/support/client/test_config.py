@@ -197,7 +197,7 @@ def test_a_server_needs_a_scheme() -> None:
 # Which configuration
 
 
-async def test_what_is_named_wins_then_the_environment_then_the_home_folder(
+async def test_named_kubeconfig_precedes_environment_and_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def named(name: str) -> Path:
@@ -220,7 +220,7 @@ async def test_what_is_named_wins_then_the_environment_then_the_home_folder(
         await load("k", server="http://s")
 
 
-async def test_without_the_official_client_a_kubeconfig_is_rejected_with_the_cure(
+async def test_kubeconfig_without_the_official_client_names_the_cure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes.aio.config", None)
@@ -282,7 +282,7 @@ async def test_a_namespace_that_is_no_text_is_named(tmp_path: Path, namespace: o
         await from_kubeconfig(path)
 
 
-async def test_a_token_file_is_found_beside_the_kubeconfig_and_read_again(
+async def test_token_file_next_to_the_kubeconfig_is_reread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("secret")
@@ -428,7 +428,7 @@ async def test_a_file_that_is_no_kubeconfig_is_named(
         await from_kubeconfig(path)
 
 
-async def test_an_empty_file_beside_others_is_passed_over_as_kubectl_does(tmp_path: Path) -> None:
+async def test_empty_file_among_others_is_skipped_as_kubectl_does(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     path = f"{tmp_path / 'empty'}:{kubeconfig(tmp_path / 'config')}"
     assert (await from_kubeconfig(path)).server == (await from_kubeconfig(tmp_path / "config")).server
@@ -502,7 +502,7 @@ async def test_a_plugin_that_fails_is_named(
     assert told in caplog.text
 
 
-async def test_a_plugin_that_is_not_installed_is_named_with_its_hint(tmp_path: Path) -> None:
+async def test_plugin_that_is_not_installed_is_named_with_its_hint(tmp_path: Path) -> None:
     user = plugin(tmp_path / "plugin", "")
     (tmp_path / "plugin").unlink()
     with pytest.raises(ConfigError, match=r"the credential plugin .*; install the cloud's tool"):

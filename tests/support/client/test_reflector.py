@@ -138,7 +138,7 @@ def sized(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-async def test_it_lists_page_by_page_then_watches_from_the_lists_version() -> None:
+async def test_reflector_lists_by_page_then_watches_from_that_version() -> None:
     server = Server()
     server.lists = [([widget(f"w{number}", number) for number in range(5)], 9)]
     async with running_reflector(server, pace=Pace(page_size=2)) as (mirror, table, _):
@@ -211,7 +211,7 @@ async def test_repeated_events_and_events_on_unknown_objects_change_nothing() ->
 
 
 @pytest.mark.parametrize("end", ["torn", "error"])
-async def test_a_list_that_breaks_off_removes_nothing_and_is_begun_anew(end: str) -> None:
+async def test_interrupted_list_removes_nothing_and_restarts(end: str) -> None:
     server = Server()
     server.lists = [([widget("a", 1), widget("b", 1)], 1), ([widget("b", 2), widget("c", 2)], 3)]
     whole, breaks = server.handle, 2
@@ -254,7 +254,7 @@ async def test_a_silent_watch_is_opened_again_without_a_warning(
     assert "timed out" not in caplog.text
 
 
-async def test_an_object_that_becomes_unreadable_is_gone_at_once_and_reported() -> None:
+async def test_object_that_becomes_unreadable_is_removed_and_reported() -> None:
     server = Server()
     server.lists = [([widget("a", 1), widget("b", 2)], 3)]
     left_out: list[str] = []

@@ -25,7 +25,7 @@ def test_delays_grow_within_their_bounds(attempt: int, draw: float) -> None:
     assert ceiling / 2 <= delay <= ceiling
 
 
-def test_the_policy_gives_up_after_its_attempts_and_beyond_its_patience() -> None:
+def test_policy_gives_up_after_its_attempts_and_beyond_its_patience() -> None:
     policy = RetryPolicy(attempts=2, patience=60)
     assert policy.delay(2, retry_after=None, draw=0) is None
     assert policy.delay(1, retry_after=61, draw=0) is None

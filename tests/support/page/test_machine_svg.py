@@ -61,7 +61,7 @@ def test_names_are_text_whatever_is_in_them() -> None:
     assert not list(root.iter(f"{SVG}script"))
 
 
-def test_long_names_end_in_dots_and_are_whole_in_their_titles() -> None:
+def test_long_names_are_shortened_with_full_titles() -> None:
     name = f"team/{'x' * 200}"
     drawn = machine_svg("node", replace(empty(), holders=(Holder(name, cpus=1),)))
     assert f"<title>{name}</title>team/{'x' * 40}…<" in drawn

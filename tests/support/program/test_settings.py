@@ -52,7 +52,7 @@ def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(greeter, arguments, env=environment)
 
 
-def test_each_field_is_a_flag_in_the_order_of_the_fields() -> None:
+def test_each_field_is_a_flag_in_field_order() -> None:
     assert [param.name for param in greeter.params] == [
         "config",
         "name",
@@ -88,7 +88,7 @@ def test_fallback_variable_applies_if_the_programs_own_is_unset() -> None:
     assert 'name: "Eve"  # environment\n' in run(GUEST="Ada", GREETER_NAME="Eve").output
 
 
-def test_a_wrong_value_in_the_environment_is_named_by_its_variable() -> None:
+def test_wrong_value_in_the_environment_is_named_by_its_variable() -> None:
     result = run(GREETER_PAUSE="soon")
     assert result.exit_code == 2
     assert "env var: 'GREETER_PAUSE'" in result.stderr

@@ -190,7 +190,7 @@ async def test_without_a_page_address_nothing_is_served(tmp_path: Path) -> None:
         assert await started(loop, page_address="") == 0
 
 
-async def test_a_replica_that_stands_by_says_what_it_does_not_know(tmp_path: Path) -> None:
+async def test_standby_replica_says_what_it_does_not_know(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await started(loop, page_address="")
         standby = await loop.start_operator(leads=False, identity="other", **PAGE)

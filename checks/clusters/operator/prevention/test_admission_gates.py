@@ -117,7 +117,7 @@ async def test_timeout_releases_only_pods_without_known_nodes(tmp_path: Path) ->
         assert counted['numazones_admission_gates_released_total{reason="timeout"}'] >= 1
 
 
-async def test_a_pod_that_is_known_to_fit_nowhere_waits_however_long(tmp_path: Path) -> None:
+async def test_pod_known_to_fit_nowhere_waits_indefinitely(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()

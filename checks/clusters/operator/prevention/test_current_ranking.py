@@ -46,7 +46,7 @@ def test_current_shapes_of_policies_and_waiting_pods_count() -> None:
     assert [shape.cpus for shape in asked().shapes] == [10]
 
 
-def test_where_nobody_names_any_it_is_the_shapes_of_the_settings() -> None:
+def test_shapes_of_the_settings_apply_if_none_are_named() -> None:
     assert named(ranking(OfflinePipeline(), [])) == ["cpu=4", "cpu=8", "cpu=16"]
 
 

@@ -29,7 +29,7 @@ async def fill_the_hole(here: Stage) -> None:
     await eventually(lambda: loop.runs("intruder"), what="the intruder runs")
 
 
-async def test_an_eviction_that_was_announced_before_a_crash_is_proven_again(tmp_path: Path) -> None:
+async def test_eviction_announced_before_a_crash_is_proven_again(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         first = await here.operator()
         statuses = first.rebalancing.statuses
@@ -54,7 +54,7 @@ async def test_an_eviction_that_was_announced_before_a_crash_is_proven_again(tmp
         assert await here.is_alive()
 
 
-async def test_nobody_is_evicted_while_a_watch_is_dead_without_a_word(tmp_path: Path) -> None:
+async def test_no_eviction_while_a_watch_is_silently_dead(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
         await here.policy("Approve")

@@ -365,7 +365,7 @@ async def test_a_plan_is_rejected_although_its_policy_is_suspended(tmp_path: Pat
         await here.reach("Rejected")
 
 
-async def test_rejected_while_it_waits_for_a_budget_a_plan_evicts_nobody(tmp_path: Path) -> None:
+async def test_plan_rejected_while_waiting_for_a_budget_evicts_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.policy("Auto")
         assert here.loop is not None
@@ -590,7 +590,7 @@ async def _searched(here: Stage) -> dict[str, Any]:
     return status if status.get("lastSearch") else {}
 
 
-async def test_a_policy_that_leaves_mode_auto_stops_before_the_next_eviction(tmp_path: Path) -> None:
+async def test_policy_that_leaves_mode_auto_stops_before_next_eviction(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         assert here.loop is not None
         statuses = (await here.operator()).rebalancing.statuses

@@ -17,7 +17,7 @@ NAMESPACE = OPTIONS.namespace
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no room"}
 
 
-async def test_a_wrong_prediction_is_kept_with_all_that_a_replay_needs(tmp_path: Path) -> None:
+async def test_wrong_prediction_is_kept_with_everything_for_a_replay(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await config_map(loop)
         erring = WrongPredictions(loop)
@@ -46,7 +46,7 @@ async def test_what_was_right_is_not_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["_MOST", "_MAX_BYTES"])
-async def test_the_latest_are_kept_up_to_a_number_and_a_size(
+async def test_latest_misses_are_kept_up_to_number_and_size(
     tmp_path: Path, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with closed_loop(tmp_path) as loop:

@@ -144,7 +144,7 @@ async def test_a_critical_pod_takes_the_place_of_others() -> None:
         )
 
 
-async def test_a_kubelet_decides_once_whatever_it_hears_of_a_pod_afterwards() -> None:
+async def test_kubelet_decides_on_a_pod_only_once() -> None:
     async with running(specs(1)) as cluster:
         await cluster.create(pod("first", cpus="8", node="n0"))
         await cluster.until(lambda pods: phases(pods) == {"first": "Running"})

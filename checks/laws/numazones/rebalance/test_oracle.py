@@ -224,7 +224,7 @@ def play(made: Plan, nodes: Nodes, reached: Callable[[Nodes], bool]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
-def test_plans_are_found_as_short_as_an_exhaustive_search_finds_them(
+def test_plans_are_as_short_as_an_exhaustive_search_finds(
     share: int,
     build: Any,
     random_cluster: Callable[[random.Random], list[ClusterNode]],

@@ -66,7 +66,7 @@ async def test_reasons_stay_the_same_and_name_no_figures_or_nodes() -> None:
     assert not any(sign.isdigit() for sign in texts.pop())
 
 
-async def test_a_pod_that_numa_placement_does_not_concern_may_go_everywhere() -> None:
+async def test_pod_without_numa_requirements_may_go_everywhere() -> None:
     cluster = Cluster("a")
     body = cluster.pod("p")
     body["spec"]["containers"][0]["resources"] = {}
@@ -149,7 +149,7 @@ async def test_the_best_node_alone_gets_the_best_score() -> None:
 # preempt
 
 
-async def test_nodes_are_kept_on_which_the_victims_suffice_and_no_others() -> None:
+async def test_only_nodes_with_sufficient_victims_are_kept() -> None:
     """Pods of 15 CPUs fill NUMA node 0 first: two of one NUMA node make room, one of each do not."""
     cluster = Cluster("a", "b")
     for node in ("a", "b"):
@@ -221,7 +221,7 @@ async def test_nominated_node_is_awaited_while_the_mirror_shows_its_victims() ->
     assert (await asked)["NodeNames"] == ["a"]
 
 
-async def test_a_nominated_node_that_no_victim_leaves_is_answered_at_once(
+async def test_nominated_node_without_leaving_victims_is_answered_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(extender_module, "_MIRROR_LAG", 1e9)
@@ -326,7 +326,7 @@ def with_init_container(body: dict[str, Any], cpu: int) -> dict[str, Any]:
     return body
 
 
-async def test_room_that_a_leaving_pod_frees_may_lead_a_kubelet_astray() -> None:
+async def test_room_freed_by_a_leaving_pod_may_cause_rejection() -> None:
     """An init container's CPUs are used again: the NUMA node that it is given is the one for the pod.
 
     Seen on a kubelet of 1.36: it took CPUs that had become free 25 ms before, and rejected the pod for them.
@@ -349,7 +349,7 @@ async def test_room_that_a_leaving_pod_frees_may_lead_a_kubelet_astray() -> None
     assert (await cluster.filter(small, ["a"]))["NodeNames"] == ["a"]
 
 
-async def test_nodes_without_their_leaving_pods_are_made_once_until_they_change(
+async def test_nodes_without_leaving_pods_are_cached_until_they_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
@@ -430,7 +430,7 @@ async def test_silent_node_reports_rejection_by_its_last_known_state() -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-async def test_where_pods_are_that_came_while_another_left_is_not_guessed(silent: bool) -> None:  # noqa: FBT001
+async def test_location_of_pods_bound_during_a_departure_is_not_guessed(silent: bool) -> None:  # noqa: FBT001
     """A kubelet may free a pod's room at once, long before its phase tells, and give it to the next one."""
     cluster = Cluster("a")
     if silent:
@@ -447,7 +447,7 @@ async def test_where_pods_are_that_came_while_another_left_is_not_guessed(silent
 
 
 @pytest.mark.parametrize("unknown", [UnknownNodes.LAST_RESORT, UnknownNodes.ALLOW])
-async def test_a_node_without_zones_is_followed_by_what_was_known_last(unknown: UnknownNodes) -> None:
+async def test_node_without_zones_is_followed_from_its_last_state(unknown: UnknownNodes) -> None:
     cluster = Cluster("a", unknown=unknown)
     for name in ("one", "two"):
         cluster.pod(name, cpu=20, nodeName="a")  # 10 CPUs are left on each NUMA node
@@ -499,7 +499,7 @@ async def test_never_known_node_gets_nothing_while_its_exporter_runs(
     assert (await cluster.bind("p", "a") == BOUND) is passes
 
 
-async def test_an_exporter_that_does_not_start_is_not_waited_for_forever() -> None:
+async def test_exporter_that_does_not_start_is_not_awaited_forever() -> None:
     cluster = never_known(UnknownNodes.LAST_RESORT)
     cluster.offline.let_pass(61)  # its Lease runs out
     pod = cluster.pod("p", cpu=4)

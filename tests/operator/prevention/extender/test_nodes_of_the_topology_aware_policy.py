@@ -32,7 +32,7 @@ def pod(cluster: Cluster, name: str, cpu: str) -> dict[str, Any]:
     return body
 
 
-async def test_a_burstable_pod_that_the_policy_would_reject_does_not_pass(cluster: Cluster) -> None:
+async def test_burstable_pod_that_the_policy_would_reject_does_not_pass(cluster: Cluster) -> None:
     answer = await cluster.filter(pod(cluster, "p", "1"), ["n", "a"])
     assert answer["NodeNames"] == ["a"]
     assert "topology-aware" in answer["FailedAndUnresolvableNodes"]["n"]

@@ -185,7 +185,7 @@ async def test_tls_requests_of_a_known_scheduler_are_answered(name: str, tmp_pat
     assert await replay(path, certificates, context) == lines_of(path, "request")
 
 
-async def test_a_scheduler_without_a_certificate_gets_no_answer_and_no_binding(tmp_path: Path) -> None:
+async def test_scheduler_without_a_certificate_gets_no_answer_and_no_binding(tmp_path: Path) -> None:
     """A recording shows what kube-scheduler then says: its connection is reset."""
     path = KEPT / "tls-no-client-cert.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]

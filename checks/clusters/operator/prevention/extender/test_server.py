@@ -101,7 +101,7 @@ async def test_endless_bodies_are_kept_up_to_a_total_limit(
         assert await eventually(bound)
 
 
-async def test_a_body_that_does_not_come_in_time_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_body_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_READING", 0.05)
     async with serving(Cluster("a")) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
