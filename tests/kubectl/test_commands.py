@@ -321,7 +321,7 @@ def test_tree_folds_long_rows_of_cores_inside_the_frame(run: Run, tmp_path: Path
     assert max(map(len, rows)) <= 100
 
 
-def test_tree_shows_memory_of_a_numa_node_on_two_sockets_once(run: Run, tmp_path: Path) -> None:
+def test_tree_shows_memory_of_a_two_socket_numa_node_once(run: Run, tmp_path: Path) -> None:
     one = building.machine(1)
     machine = Machine(tuple(cpu._replace(socket=cpu.core // 2) for cpu in one.cpus), one.numa_nodes)
     lines = drawn(run, tmp_path, machine, devices=building.gpus((0,)))

@@ -46,7 +46,7 @@ def test_pod_without_numa_requirements_is_released_immediately() -> None:
     assert list(slips(text)) == []
 
 
-def test_a_file_with_more_slips_than_allowed_is_named_with_each() -> None:
+def test_file_with_excess_slips_is_named_with_each() -> None:
     now = {"new.md": [Slip(3, "anew", "again")], "old.md": [Slip(1, "in vain", "without effect")]}
     assert excess(now, {"old.md": 1}) == [
         "new.md: 1 slips, 0 allowed; rewrite what you added:",

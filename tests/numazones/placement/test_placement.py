@@ -277,7 +277,7 @@ def test_a_decision_of_any_model_is_explained_line_by_line() -> None:
         assert node.known.admit(wanted).explain()
 
 
-def test_numa_nodes_that_a_machine_lacks_are_not_shown_of_devices() -> None:
+def test_numa_nodes_missing_from_the_machine_are_hidden_for_devices() -> None:
     pod = kubelet.pod("uid", kubelet.container("c", 2, "1Gi", vendor_gpu="1"))
     one = kubelet.node(kubelet.machine(1), devices=kubelet.gpus((0, 1)), topologyManagerPolicy="best-effort")
     placed = KubeletPlacement(one).admit(pod).placement.occupancy({"uid": "team/a"})

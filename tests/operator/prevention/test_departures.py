@@ -1,7 +1,7 @@
-"""Pods that leave while others come: nothing is promised that the kubelet, which sees it earlier, rejects.
+"""Tests that pods arriving while others leave are promised nothing that the kubelet would reject.
 
-A kubelet frees a pod's share when its containers have stopped. That it was deleted is seen before, that it
-has ended seconds later, and which pods that came meanwhile found its room nobody tells until zones come.
+A kubelet frees a pod's share when its containers have stopped. The deletion is seen earlier and the end seconds
+later. Which of the pods that came meanwhile got the room is unknown until new zones arrive.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.operator.prevention.offline_gates import offline_gates
 Step = tuple[str, str]
 
 ASK, FREE, END = "its deletion is asked for", "the kubelet frees it", "its end is seen"
-COME, TRY = "it is bound", "it is to be bound or released"
+COME, TRY = "it is bound", "it asks for a node"
 
 
 class Kubelet:
@@ -48,7 +48,7 @@ class Kubelet:
         self.cluster.offline.publish("a", self.node)
 
     def come(self, name: str, cpu: int) -> None:
-        """Let somebody else bind a pod, which the kubelet decides on at once."""
+        """Bind a pod as another scheduler would; the kubelet decides on it immediately."""
         self.cluster.pod(name, cpu=cpu, nodeName="a")
         self.node = self.after(f"default/{name}") or self.node
 
@@ -149,7 +149,7 @@ async def test_room_is_promised_again_once_zones_show_who_has_it() -> None:
     kubelet = Kubelet(("leaves", 30), ("stays", 10))
     kubelet.leave(ASK, "leaves")
     kubelet.leave(FREE, "leaves")
-    kubelet.come("comes", 10)  # where the first was, or beside the second
+    kubelet.come("comes", 10)  # where the first was, or next to the second
     kubelet.leave(END, "leaves")
     for zones, promised in ((False, False), (True, True)):
         if zones:
