@@ -133,10 +133,12 @@ def violations(history: Sequence[Event], pace: Pace = PACE) -> list[Violation]:
     found: list[Violation] = []
     world = World(pace=pace)
     statuses = _Statuses()
+    evictions = _Evictions()
     zones = _ZoneOrder(final)
     for event in history:
         if event["kind"] == "object":
             found += _eviction(event, world, final)
+            found += evictions.check(event, world)
             found += _prediction(event, world, final)
             found += statuses.check(event)
             found += zones.check(event)
@@ -171,6 +173,50 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
             least = int(body["spec"]["minAvailable"])
             if healthy - 1 < least:
                 yield Violation("budget", t, f"{name}: {budget} wants {least}, and {healthy} were there")
+
+
+class _Evictions:
+    """Evictions of each plan: one for each move, for pods that it does not outrank and that are no tenant's."""
+
+    def __init__(self) -> None:
+        self._evicted: dict[str, set[str]] = {}
+        """UID of a plan → pods that were evicted for it."""
+
+    def check(self, event: Event, world: World) -> Iterator[Violation]:
+        """Check one eviction."""
+        uid = event["after"]["metadata"]["uid"]
+        pod = world.pods.get(uid)
+        if not _is_eviction(event) or pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        plan = _announcing(world, uid)
+        if plan is None:
+            return  # told as another rule
+        t, name = event["t"], event["name"]
+        evicted = self._evicted.setdefault(plan["metadata"]["uid"], set())
+        moved = {move["pod"]["uid"] for move in plan["spec"]["moves"]}
+        if uid in evicted or uid not in moved or len(evicted) >= len(moved):
+            yield Violation("double", t, f"{name} was evicted beyond the {len(moved)} moves of its plan")
+        evicted.add(uid)
+        for one in plan["spec"].get("placements") or ():
+            waits = world.pods.get(one["pod"]["uid"]) or world.waited.get(one["pod"]["uid"], (0.0, None))[1]
+            if waits is None:
+                continue
+            waiting = waits["metadata"]["name"]
+            if _is_hostile(waits):
+                yield Violation(
+                    "outranked", t, f"{name} was evicted for {waiting}, which may ask for nothing"
+                )
+            elif _priority(pod) > _priority(waits):
+                yield Violation("outranked", t, f"{name} was evicted for {waiting}, which it outranks")
+
+
+def _is_hostile(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod is the hostile tenant's: nothing is promised to it."""
+    return "hostile" in (pod["metadata"].get("labels") or {})
+
+
+def _priority(pod: Mapping[str, Any]) -> int:
+    return int(pod["spec"].get("priority") or 0)
 
 
 def _is_eviction(event: Event) -> bool:
@@ -348,6 +394,8 @@ def _prediction(event: Event, world: World, final: World) -> Iterator[Violation]
     verdict = status.get("verdict")
     if pod is None or pod["spec"].get("nodeName") or "outcome" in status or event["client"] != _OPERATOR:
         return
+    if _is_hostile(pod):
+        return
     if verdict not in ("Admissible", "Inadmissible"):
         return
     t, cpus = event["t"], cpus_of(pod)
@@ -464,7 +512,7 @@ def wrongs(world: World) -> Iterator[str]:
     """Say what is not as it should be once nothing happens any more."""
     free = world.moments[-1].free
     for (resource, name), zone in world.objects.items():
-        if resource == "numazones":
+        if resource == "numazones" and zone["spec"]["nodeName"] in free:
             told, real = (
                 free_of(zone),
                 free.get(zone["spec"]["nodeName"], {}).get(str(zone["spec"]["numaID"])),
@@ -486,7 +534,7 @@ def _wrong_pods(world: World, free: Free) -> Iterator[str]:
         for (resource, _), body in world.objects.items()
         if resource == "admissionpredictions"
     }
-    waiting = [pod for pod in world.pods.values() if _waits(pod)]
+    waiting = [pod for pod in world.pods.values() if _waits(pod) and not _is_hostile(pod)]
     for pod in waiting:
         name, cpus = pod["metadata"]["name"], cpus_of(pod)
         expected = "Admissible" if _fits(free, cpus) else "Inadmissible"

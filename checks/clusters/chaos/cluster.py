@@ -17,17 +17,21 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from checks.clusters.chaos import tenant
 from checks.clusters.chaos.checker import Event
 from numazones.cluster.waiting import OPT_IN
 from numazones_apiserver import ApiServer
+from numazones_apiserver.errors import StatusError
 from numazones_apiserver.requests import HTTPRequest, RequestInfo
 from numazones_apiserver.responses import HTTPResponse
 from numazones_apiserver.store import Collection, Record
 from numazones_client import Client, ClusterConfig
 from numazones_client.resources import NAMESPACES
-from numazones_simulator import control_plane, exporters, node_kinds
+from numazones_simulated_models.topology_aware.node_kinds import topology_aware
+from numazones_simulator import control_plane, exporters, node_kinds, placement_models
 from numazones_simulator.kubelet.agent import Agent
 from numazones_simulator.kubelet.fleet import Fleet
+from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
 from numazones_simulator.recordings import NodeDirectories
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import SimulatedScheduler
@@ -35,6 +39,8 @@ from tests.places import ROOT
 
 _ROOT = ROOT
 NODES = ("n1", "n2")
+_POOL = "pool"
+"""A node of another model, which reads annotations; only hostile pods tolerate its taint."""
 REPLICAS = ("first", "second")
 _READS = ("get", "list", "watch")
 _TOLD = (
@@ -94,6 +100,8 @@ class WatchedServer(ApiServer):
                 "body": json.loads(text) if text.startswith(("{", "[")) else None,
             }
         )
+        if (info.verb, info.resource) == ("patch", "pods") and info.name.startswith(tenant.POISON):
+            raise StatusError(500, "InternalError", "etcdserver: request is too large")
         return await super()._answer(request, info)
 
     def _note(self, collection: Collection, record: Record) -> None:
@@ -259,12 +267,20 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         await control_plane.install(client)
         opt_in = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
         await client.patch(NAMESPACES, "default", opt_in)
+        await tenant.prepare(client)
         specs = [node_kinds.single_numa_node(name, f"10.0.0.{n}") for n, name in enumerate(NODES, 1)]
+        specs.append(topology_aware(_POOL, "10.0.0.9"))
+        await placement_models.install(client, specs)
         fleet = Fleet(client, specs, directory=directory)
         server.node_proxy = fleet.answer
-        for agent in fleet.agents.values():
-            _watch(agent, history)
-        parts = [fleet.run(), SimulatedScheduler(client).run(), ReplicaSets(client, pause=0.2).run()]
+        for name in NODES:
+            _watch(fleet.agents[name], history)
+        parts = [
+            fleet.run(),
+            SimulatedScheduler(client).run(),
+            ReplicaSets(client, pause=0.2).run(),
+            SimulatedZonePublisher(fleet.agents[_POOL], client).run(),
+        ]
         async with asyncio.TaskGroup() as tasks:
             cluster = Cluster(directory, server, client, fleet, tasks, defect=defect)
             running_parts = [tasks.create_task(part) for part in parts]

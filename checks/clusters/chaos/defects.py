@@ -1,22 +1,47 @@
 """Runs the operator with a defect put in: ``python -m checks.clusters.chaos.defects DEFECT ARGUMENTS``.
 
-An empty name puts none in. The checker of histories is worth something if it catches each. Defects are
-functions with types, no lambdas, so that mypy says when one no longer fits what it replaces.
+An empty name puts none in. Plans are slow in any case, so that faults hit them between their steps. The
+checker of histories is worth something if it catches each. Defects are functions with types, no lambdas, so
+that mypy says when one no longer fits what it replaces.
 """
 
+import asyncio
+import random
 import sys
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
 from numazones.rebalance.budgets import BudgetHeadroom
+from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Client, Resource
 from numazones_client.resources import PODS, REBALANCE_RECOMMENDATIONS
 from numazones_operator.main import main
 from numazones_operator.predictions.live_forecasts import ForecastChange, LiveForecasts
 from numazones_operator.prevention.admission_gates import AdmissionGates
 from numazones_operator.rebalance.freshness import Freshness
+from numazones_operator.rebalance.statuses import Statuses
 from numazones_operator.rebalance.steps import PlanCheck, Steps
+
+
+def slow() -> None:
+    """Wait a moment after each step of a plan, before anything else is done about it.
+
+    The wait comes after the request and not before it, so that it makes no proof older.
+    """
+    write, evict = Statuses.write, Client.evict
+
+    async def slowly_written(self: Statuses, *arguments: Any, **named: Any) -> Recommendation | None:
+        written = await write(self, *arguments, **named)
+        await asyncio.sleep(random.uniform(0.3, 1.5))
+        return written
+
+    async def slowly_evicted(self: Client, name: str, **named: Any) -> None:
+        await evict(self, name, **named)
+        await asyncio.sleep(random.uniform(0.3, 1.5))
+
+    Statuses.write = slowly_written  # type: ignore[method-assign]
+    Client.evict = slowly_evicted  # type: ignore[method-assign]
 
 
 def unproven() -> None:
@@ -97,6 +122,7 @@ DEFECTS = {
 
 
 if __name__ == "__main__":
+    slow()
     if sys.argv[1]:
         DEFECTS[sys.argv[1]]()
     del sys.argv[1]

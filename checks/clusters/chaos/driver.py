@@ -14,15 +14,18 @@ from typing import Any
 from checks.clusters.chaos import checker
 from checks.clusters.chaos.checker import Pace, Violation
 from checks.clusters.chaos.cluster import NODES, REPLICAS, Cluster, running
+from checks.clusters.chaos.tenant import IMPORTANT, Tenant
 from numazones.cluster.waiting import GATE
 from numazones_client import APIError, Resource
 from numazones_client.resources import (
     BUDGETS,
+    LEASES,
     PODS,
     REBALANCE_POLICIES,
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
+from numazones_simulator.control_plane import NAMESPACE
 
 SHAPE = 24
 """CPUs that the policy wants room for."""
@@ -31,6 +34,10 @@ _BARE_PODS = 5
 _STEPS = 20
 _POLL = 0.5
 _PLAN_WAIT = 6.0
+_AIMED_KILLS = 3
+"""How many times a round kills the leader in the middle of a plan that it was led to."""
+_AIM_SECONDS = 25.0
+_IN_EXECUTION = "in execution"
 _OPERATOR = "numazones-operator"
 
 Action = Callable[[], Awaitable[None]]
@@ -53,6 +60,8 @@ class Driver:
         self._read = 0
         self._phases: dict[str, str] = {}
         """Plan → its phase, as of the events that were read."""
+        self._moves: dict[str, str] = {}
+        """Plan in execution → the phase of its move that was written last."""
 
     # Traffic
 
@@ -86,9 +95,13 @@ class Driver:
         }
         await self.insist(self._client.apply, REBALANCE_POLICIES, body, field_manager="people")
 
-    async def create_replica_set(self, app: str, cpus: int, replicas: int, *, gated: bool = True) -> None:
-        """Create a ReplicaSet of pods with whole CPUs."""
+    async def create_replica_set(
+        self, app: str, cpus: int, replicas: int, *, gated: bool = True, priority: str = ""
+    ) -> None:
+        """Create a ReplicaSet of pods with whole CPUs; ``priority``: the name of a PriorityClass."""
         template: dict[str, Any] = {"metadata": {"labels": {"app": app}}, "spec": _pod_spec(cpus)}
+        if priority:
+            template["spec"]["priorityClassName"] = priority
         if gated:
             template["spec"]["schedulingGates"] = [{"name": GATE}]
         body = {
@@ -121,7 +134,8 @@ class Driver:
     async def _create_app(self, app: str, cpus: int, replicas: int) -> None:
         gated = self._gated or self._draw.random() < 0.7
         self._apps.add(app)
-        await self.create_replica_set(app, cpus, replicas, gated=gated)
+        priority = IMPORTANT if self._draw.random() < 0.2 else ""
+        await self.create_replica_set(app, cpus, replicas, gated=gated, priority=priority)
 
     async def _change_app(self) -> None:
         app = self._app()
@@ -146,18 +160,21 @@ class Driver:
 
     async def _fragment(self) -> None:
         """Leave a few small pods of apps, spread over the nodes: bringing them together makes room."""
-        for name in sorted(self._bare):
-            await self.delete(PODS, name)
-        for app in sorted(self._apps):
-            await self.delete(REPLICA_SETS, app)
-        self._bare.clear()
-        self._apps.clear()
+        await self._clear_out()
         for _ in range(self._draw.randint(1, 2)):
             app = self._app()
             if app not in self._apps:
                 await self._create_app(app, self._draw.randint(4, 9), len(NODES))
                 if self._draw.random() < 0.5:
                     await self._create_budget(app)
+
+    async def _clear_out(self) -> None:
+        for name in sorted(self._bare):
+            await self.delete(PODS, name)
+        for app in sorted(self._apps):
+            await self.delete(REPLICA_SETS, app)
+        self._bare.clear()
+        self._apps.clear()
 
     async def _want_room(self) -> None:
         """Have a large pod wait at the gate, or wait no longer."""
@@ -261,6 +278,34 @@ class Driver:
         await self._cluster.start_operator(name)
         self._history.add_fault(f"killed {name}", began)
 
+    async def _kill_in_plan(self) -> None:
+        """Lead the operator to a plan, and kill the leader between two of its steps, perhaps repeatedly."""
+        await self._clear_out()
+        for number in range(_APPS):
+            await self.delete(BUDGETS, f"app-{number}")
+        await self.set_policy()
+        await self._create_app(self._app(), self._draw.randint(31 - SHAPE, 15), len(NODES))
+        step, kills = self._draw.choice(("Evicting", "Evicted", "Placed")), self._draw.randint(1, 3)
+        if not await self._until(lambda: step in self._executing(), _AIM_SECONDS):
+            return
+        for _ in range(kills):
+            began, leader = self._history.now(), await self._leader()
+            steps = self._executing()
+            if leader not in self._cluster.processes or not steps:
+                return
+            await self._cluster.kill(leader)
+            await self._cluster.start_operator(leader)
+            self._history.add_fault(f"killed {leader} {_IN_EXECUTION} ({', '.join(sorted(steps))})", began)
+            self._say(f"  {began:8.2f} s killed {leader} {_IN_EXECUTION}: {', '.join(sorted(steps))}")
+            await asyncio.sleep(self._draw.uniform(0.5, 8.0))
+
+    async def _leader(self) -> str:
+        try:
+            lease = await self._client.get(LEASES, _OPERATOR, namespace=NAMESPACE)
+        except APIError:
+            return ""
+        return str(lease["spec"].get("holderIdentity") or "")
+
     async def _stop_operator(self) -> None:
         name = self._draw.choice(REPLICAS)
         self._cluster.signal(name, signal.SIGSTOP)
@@ -288,22 +333,37 @@ class Driver:
 
     # The course of things
 
-    def _has_plan(self, phase: str) -> bool:
-        """Return whether a plan is in a phase."""
+    def _read_plans(self) -> None:
         events = self._history.events
         for event in events[self._read :]:
             if event["kind"] == "object" and event["resource"] == "rebalancerecommendations":
-                phase_of = (event["after"].get("status") or {}).get("phase", "")
-                self._phases[event["name"]] = "" if event["type"] == "DELETED" else phase_of
+                status = event["after"].get("status") or {}
+                phase, name = status.get("phase", ""), event["name"]
+                self._phases[name] = "" if event["type"] == "DELETED" else phase
+                begun = [one["phase"] for one in status.get("progress") or () if one["phase"] != "Pending"]
+                self._moves[name] = begun[-1] if begun else "Pending"
         self._read = len(events)
+
+    def _has_plan(self, phase: str) -> bool:
+        """Return whether a plan is in a phase."""
+        self._read_plans()
         return phase in self._phases.values()
+
+    def _executing(self) -> set[str]:
+        """Return the phases of the current moves of plans in execution."""
+        self._read_plans()
+        return {self._moves[name] for name, phase in self._phases.items() if phase == "Executing"}
 
     async def _plan_is(self, phase: str) -> bool:
         """Wait for a while until a plan is in a phase; whether one is."""
-        end = self._history.now() + _PLAN_WAIT
-        while not self._has_plan(phase) and self._history.now() < end:  # noqa: ASYNC110 -- until a time, too
+        return await self._until(lambda: self._has_plan(phase), _PLAN_WAIT)
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a while until a condition is met; return whether it is."""
+        end = self._history.now() + seconds
+        while not (met := condition()) and self._history.now() < end:  # noqa: ASYNC110 -- until a time, too
             await asyncio.sleep(_POLL / 10)
-        return self._has_plan(phase)
+        return met
 
     async def _approve_late(self) -> None:
         """Approve plans some seconds after somebody has taken room where a pod is to go."""
@@ -359,7 +419,12 @@ class Driver:
         self._gated = self._draw.random() < 0.7
         await self._fragment()
         background: list[asyncio.Task[None]] = []
-        for _ in range(_STEPS):
+        aimed = self._draw.sample(range(_STEPS), _AIMED_KILLS)
+        for step in range(_STEPS):
+            if step in aimed:
+                await asyncio.gather(*background)
+                self._faults.clear()
+                await self._kill_in_plan()
             act = self._draw.choice(traffic if self._draw.random() < 0.65 else faults)
             if self._draw.random() < 0.5:
                 await self._plan_is("Executing")
@@ -419,6 +484,7 @@ def summary(events: Sequence[checker.Event]) -> str:
     for event in events:
         if event["kind"] == "fault":
             count["faults"] += 1
+            count["aimed"] += _IN_EXECUTION in event["name"]
         elif event["kind"] == "kubelet" and event["what"] == "rejected":
             count["rejections"] += 1
         elif event["kind"] == "object":
@@ -428,7 +494,8 @@ def summary(events: Sequence[checker.Event]) -> str:
     world = checker.after(events)
     plans = ", ".join(f"{number} {phase}" for phase, number in sorted(Counter(ended.values()).items()))
     return (
-        f"{count['faults']} faults, {len(ended)} plans ({plans}), "
+        f"{count['faults']} faults, {count['aimed']} of them kills {_IN_EXECUTION}, "
+        f"{len(ended)} plans ({plans}), "
         f"{count[f'{_OPERATOR} pods create eviction']} evictions, {len(world.released)} releases, "
         f"{count['rejections']} rejections, "
         f"{count['numazones-exporter numazones patch status']} zones and "
@@ -452,6 +519,7 @@ async def drive(
     """
     async with running(directory, defect=defect) as cluster:
         driver = Driver(cluster, random.Random(seed), say)
+        hostile = asyncio.create_task(Tenant(cluster.client, random.Random(seed)).run())
         await driver.calm(patience=pace.promised)
         number = 0
         found: list[Violation] = []
@@ -462,5 +530,6 @@ async def drive(
             await driver.calm(patience=pace.promised)
             cluster.history.write(directory / "history.jsonl")
             found = checker.violations(cluster.history.events, pace)
+        hostile.cancel()
         say(summary(cluster.history.events))
         return found

@@ -33,10 +33,17 @@ def changed(t: float, resource: str, name: str, after: dict[str, Any], **request
 
 
 def pod(
-    t: float, name: str, *, cpus: int = 10, node: str = "n1", phase: str = "Running", **request: Any
+    t: float,
+    name: str,
+    *,
+    cpus: int = 10,
+    node: str = "n1",
+    phase: str = "Running",
+    priority: int = 0,
+    **request: Any,
 ) -> Event:
     container = {"resources": {"requests": {"cpu": str(cpus)}}}
-    spec = {"containers": [container]} | ({"nodeName": node} if node else {})
+    spec = {"containers": [container], "priority": priority} | ({"nodeName": node} if node else {})
     metadata = {"labels": {"app": name}}
     return changed(
         t, "pods", name, {"metadata": metadata, "spec": spec, "status": {"phase": phase}}, **request
@@ -106,6 +113,16 @@ def release(t: float) -> Event:
 
 
 WAITS = pod(1, "waits", cpus=20, node="", phase="Pending")
+HOSTILE = changed(
+    3,
+    "pods",
+    "waits",
+    {
+        "metadata": {"labels": {"hostile": "greedy"}},
+        "spec": WAITS["after"]["spec"],
+        "status": {"phase": "Pending"},
+    },
+)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +154,12 @@ WAITS = pod(1, "waits", cpus=20, node="", phase="Pending")
             ],
             [],
         ),
+        ([*FOR_A_POD, pod(3, "mover", priority=5), eviction(5)], ["outranked"]),
+        ([*FOR_A_POD, pod(3, "waits", cpus=20, node="", phase="Pending", priority=5), eviction(5)], []),
+        ([*FOR_A_POD, HOSTILE, eviction(5)], ["outranked"]),
+        ([*SETTING, eviction(5), pod(6, "mover"), eviction(7)], ["double"]),
+        ([kubelet(0, (19, 19), {}), WAITS, HOSTILE, prediction(9, "Admissible")], []),
+        ([HOSTILE, {"t": 2, "kind": "calm"}, {"t": 4, "kind": "end"}], []),
         ([plan(1, "Executing", "Evicted"), plan(2, "Executing", "Evicting")], ["status"]),
         ([plan(1, "Executing", "Evicting"), plan(2, "Executing", "Pending")], []),
         ([plan(1, "Succeeded", "Verified"), plan(2, "Executing", "Verified")], ["status"]),
