@@ -432,13 +432,15 @@ class Operator:
         )
         yield self._reflector(NUMAZONES, decoding.ZONES, state.zones)
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
-        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.devices.classes, optional=True)
+        # Roles of release 0.2.0 grant nothing of devices and of other models' objects.
+        later = {"optional": True, "needed": False}
+        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.devices.classes, **later)
         for kind, table in state.model_objects.items():
             yield self._reflector(
                 Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),
                 decoding.MODEL_OBJECTS,
                 table,
-                optional=True,
+                **later,
             )
         yield self._reflector(PODS, pods, state.pods)
         if not self.options.lead:
@@ -447,8 +449,8 @@ class Operator:
                 yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
         slices, claims = state.devices.slices, state.devices.claims
-        yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, optional=True)
-        yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, claims, optional=True)
+        yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, **later)
+        yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, claims, **later)
         published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:

@@ -104,6 +104,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         pace: Pace | None = None,
         optional: bool = False,
+        needed: bool = True,
         appearance: Callable[[Resource], Awaitable[None]] | None = None,
         quiet: bool = False,
         unreadable: Callable[[Unreadable], None] = lambda _object: None,
@@ -123,6 +124,7 @@ class Reflector(Generic[T]):
             field_selector: as in ``kubectl get --field-selector``.
             pace: how patient to be.
             optional: a cluster that does not know the resource counts as one without such objects.
+            needed: False: so does one that does not grant the right to list them, until it does.
             appearance: waits until it is worth asking again for a resource that the cluster does not know;
                 left out, that is every one to two minutes.
             quiet: log for debugging only, where another mirror of the resource tells of the same.
@@ -140,6 +142,7 @@ class Reflector(Generic[T]):
         self._field_selector = field_selector
         self._pace = pace or Pace()
         self._optional = optional
+        self._needed = needed
         self._appearance = appearance or self._a_minute
         self._quiet = quiet
         self._unreadable = unreadable
@@ -298,6 +301,8 @@ class Reflector(Generic[T]):
             level = logging.DEBUG
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
+        if self.forbidden and not self._needed:
+            self.synced.set()
         self._metrics.count_restart(
             self.name, "unreachable" if isinstance(error, Unreachable) else "rejected"
         )

@@ -176,7 +176,7 @@ def _eviction(event: Event, world: World, final: World) -> Iterator[Violation]:
 
 
 class _Evictions:
-    """Evictions of each plan: one for each move, for pods that it does not outrank and that are no tenant's."""
+    """Evictions of each plan: one for each move, and none for a less important or a hostile pod."""
 
     def __init__(self) -> None:
         self._evicted: dict[str, set[str]] = {}
@@ -188,6 +188,8 @@ class _Evictions:
         pod = world.pods.get(uid)
         if not _is_eviction(event) or pod is None or pod["metadata"].get("deletionTimestamp"):
             return
+        if event["type"] != "DELETED" and not event["after"]["metadata"].get("deletionTimestamp"):
+            return  # the condition DisruptionTarget, which comes first
         plan = _announcing(world, uid)
         if plan is None:
             return  # told as another rule

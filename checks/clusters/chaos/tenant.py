@@ -71,7 +71,7 @@ def _pod(kind: str, cpus: int, *, annotations: dict[str, str] | None = None, **s
         "metadata": {"labels": {HOSTILE: kind}, "annotations": annotations or {}},
         "spec": {
             "containers": [{"name": "main", "image": "registry.example/app", "resources": resources}],
-            **({} if "schedulingGates" in spec else {"schedulerName": "nobody"}),
+            **({} if "schedulingGates" in spec else {"schedulerName": "missing"}),
             **spec,
         },
     }
@@ -89,7 +89,7 @@ async def prepare(client: Client) -> None:
     """Create the tenant's namespace and the priorities that all pods choose from."""
     await client.create(NAMESPACES, _object("v1", "Namespace", _TENANT))
     for name, value in _PRIORITIES.items():
-        # The simulated scheduler evicts nobody for pods of a higher priority.
+        # The simulated scheduler evicts no pods for others.
         body = _object("scheduling.k8s.io/v1", "PriorityClass", name)
         await client.create(PRIORITY_CLASSES, body | {"value": value, "preemptionPolicy": "Never"})
 

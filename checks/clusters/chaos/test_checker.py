@@ -65,7 +65,9 @@ def policy(t: float, mode: str = "Auto") -> Event:
 
 
 def eviction(t: float) -> Event:
-    return pod(t, "mover", client="numazones-operator", verb="create", sub="eviction")
+    event = pod(t, "mover", client="numazones-operator", verb="create", sub="eviction")
+    event["after"]["metadata"]["deletionTimestamp"] = "2026-01-31T08:00:00Z"
+    return event
 
 
 SETTING = [

@@ -1,4 +1,4 @@
-"""While a cluster is upgraded, programs of release 0.2.0 run beside those of today."""
+"""While a cluster is upgraded, programs and manifests of release 0.2.0 meet those of today."""
 
 import asyncio
 import io
@@ -9,16 +9,25 @@ import tarfile
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
+from multidict import CIMultiDict
 
 from checks.clusters.operator.test_faults import has_verdict
 from numazones.api import crd
+from numazones.cluster.waiting import GATE
+from numazones_apiserver import WriteOptions, errors
+from numazones_apiserver.requests import HTTPRequest, RequestInfo
+from numazones_apiserver.responses import HTTPResponse
 from numazones_client.resources import NUMAZONES
+from numazones_simulator.addresses import free_address
 from tests.operator.closed_loop import Loop, closed_loop, eventually
 from tests.places import ROOT
 
@@ -137,6 +146,171 @@ def test_no_field_of_the_older_definitions_is_gone(release: Path) -> None:
     assert older.keys() <= todays.keys()
     for name, definition in older.items():
         assert fields(schema_of(definition)) - fields(schema_of(todays[name])) == set()
+
+
+ACCOUNTS = {
+    "numazones-operator": "system:serviceaccount:numazones-operator:numazones-operator",
+    "numazones-exporter": "system:serviceaccount:numazones-system:numazones-exporter",
+}
+NODE_NAME = "authentication.kubernetes.io%2Fnode-name"
+PARTS = ("exporter", "operator", "components/operator-admission-gate")
+
+
+def manifests(root: Path, *parts: str) -> list[dict[str, Any]]:
+    """The objects of some folders of the manifests."""
+    files = (path for part in parts for path in sorted((root / "manifests" / part).glob("*.yaml")))
+    return [body for path in files for body in yaml.safe_load_all(path.read_text()) if body]
+
+
+def granted(objects: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    """(group, resource, verb) of all roles."""
+    return {
+        (group, resource, verb)
+        for body in objects
+        for rule in body.get("rules", ())
+        if body["kind"] in ("Role", "ClusterRole")
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def guard(loop: Loop, objects: Sequence[dict[str, Any]]) -> None:
+    """Let the API server hold programs to the roles and admission policies of manifests."""
+    # The shipped exporter asks the kubelet itself for its configuration.
+    rights = granted(objects) | {("", "nodes/proxy", "get")}
+    answer = loop.server._answer
+
+    async def guarded(request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
+        user = ACCOUNTS.get(request.headers.get("User-Agent", ""))
+        if user is not None:
+            resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+            if (info.group, resource, info.verb) not in rights:
+                why = f"{user} may not {info.verb} {resource}"
+                raise errors.forbidden(info.group, info.resource, info.name, why)
+            named = {"Impersonate-User": user, f"Impersonate-Extra-{NODE_NAME}": "n1"}
+            request = replace(request, headers=CIMultiDict({**request.headers, **named}))
+        return await answer(request, info)
+
+    loop.server._answer = guarded  # type: ignore[method-assign]
+    for body in objects:
+        if body["kind"].startswith("ValidatingAdmissionPolicy"):
+            kind = loop.server.registry.by_kind(body["apiVersion"], body["kind"])
+            assert kind is not None
+            loop.server.writes.create(kind, "", body, WriteOptions("test"))
+
+
+def arguments_of(objects: Sequence[dict[str, Any]], kind: str, ports: dict[str, int]) -> list[str]:
+    """The arguments in manifests, with free ports in place of theirs, that name no place of a container."""
+    body = next(one for one in objects if one["kind"] == kind)
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    numbers = {port["containerPort"]: port["name"] for port in container["ports"]}
+    found = []
+    for argument in container["args"]:
+        name, _, value = argument.partition("=")
+        if name.endswith("-address") and value.startswith(":"):
+            found.append(f"{name}=127.0.0.1:{ports.setdefault(numbers[int(value[1:])], free_port())}")
+        elif not value.startswith(("$", "/")) and name not in ("--kubelet-config", "--landlock"):
+            found.append(argument)
+    return found
+
+
+def probes_of(objects: Sequence[dict[str, Any]], kind: str) -> list[tuple[str, str]]:
+    """The names of the ports and the paths that a kubelet probes."""
+    body = next(one for one in objects if one["kind"] == kind)
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    probes = (container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe"))
+    return [(probe["port"], probe["path"]) for probe in probes]
+
+
+def free_port() -> int:
+    return int(free_address().rpartition(":")[2])
+
+
+async def is_well(port: int, path: str) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+        ):
+            return answer.status == HTTPStatus.OK
+    except aiohttp.ClientError:
+        return False
+
+
+@asynccontextmanager
+async def upgraded(
+    directory: Path, objects: Sequence[dict[str, Any]], *, programs: Path | None
+) -> AsyncIterator[tuple[Loop, dict[str, dict[str, int]]]]:
+    """Run programs of a release with manifests of another; yield the ports of each, too."""
+    ports: dict[str, dict[str, int]] = {"DaemonSet": {}, "Deployment": {}}
+    shipped = {kind: arguments_of(objects, kind, ports[kind]) for kind in ports}
+    async with closed_loop(directory) as loop:
+        started = await loop.start_kubelet(directory)
+        loop.start_scheduler()
+        await loop.opt_in()
+        guard(loop, objects)
+        gate = (f"--kubeconfig={loop.kubeconfig}", "--namespace=numazones-system", "--admission-gate")
+        exporter = [one for one in started if not one.startswith("--metrics-address")]
+        async with (
+            program(directory / "exporter.log", *exporter, *shipped["DaemonSet"], release=programs),
+            program(
+                directory / "operator.log",
+                "numazones-operator",
+                *shipped["Deployment"],
+                *gate,
+                release=programs,
+            ),
+        ):
+            yield loop, ports
+
+
+async def gates_as_promised(loop: Loop) -> None:
+    """Gated pods are released to the node that has room for them, and only those."""
+    gated: Any = {"schedulingGates": [{"name": GATE}]}
+    await loop.create_pod("fits", cpu=24, **gated)
+    await loop.create_pod("wide", cpu=31, **gated)
+    await eventually(partial(loop.runs, "fits"), what="the pod that fits is released and runs")
+    await eventually(partial(has_verdict, loop, "wide", "Inadmissible"))
+    await eventually(partial(shows, loop, (6, 30)), what="zones show the pod")
+
+
+async def test_todays_programs_work_under_manifests_of_the_older_release(
+    tmp_path: Path, release: Path
+) -> None:
+    objects = manifests(release, *PARTS)
+    async with upgraded(tmp_path, objects, programs=None) as (loop, ports):
+        await gates_as_promised(loop)
+        for kind, found in ports.items():
+            for port, path in probes_of(objects, kind):
+                await eventually(partial(is_well, found[port], path), what=f"{kind} answers {path}")
+
+
+async def test_programs_of_the_older_release_work_under_todays_policies(
+    tmp_path: Path, release: Path
+) -> None:
+    """Roles and policies are in force at once; pods of the older templates are replaced later."""
+    older = [body for body in manifests(release, *PARTS) if body["kind"] in ("DaemonSet", "Deployment")]
+    todays = [body for body in manifests(ROOT, *PARTS) if body["kind"] not in ("DaemonSet", "Deployment")]
+    async with upgraded(tmp_path, [*todays, *older], programs=release) as (loop, _ports):
+        await gates_as_promised(loop)
+
+
+def test_network_policies_admit_scrapes_of_both_releases(release: Path) -> None:
+    for root in (release, ROOT):
+        ingress = {
+            port["port"]
+            for body in manifests(root, *PARTS)
+            if body["kind"] == "NetworkPolicy"
+            for rule in body["spec"]["ingress"]
+            for port in rule["ports"]
+        }
+        assert ingress == {"metrics"}
+        for other in (release, ROOT):
+            for body in manifests(other, *PARTS):
+                if body["kind"] in ("DaemonSet", "Deployment"):
+                    (container,) = body["spec"]["template"]["spec"]["containers"]
+                    assert "image" not in container or ingress <= {one["name"] for one in container["ports"]}
 
 
 def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
