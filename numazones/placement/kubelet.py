@@ -23,6 +23,7 @@ from numazones.kubelet.machine_state import Block
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
+from numazones.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES
 from numazones.placement import (
     Decision,
     Given,
@@ -411,11 +412,14 @@ def fitting_by_amounts(node: Node, shape: Shape) -> int | None:
 
     They do under single-numa-node, where each pod needs one NUMA node that has enough of everything,
     and takes nothing of the others: as long as whole cores are not asked for in parts, no device is near
-    several NUMA nodes, and no NUMA nodes are bound together for memory.
+    several NUMA nodes, and no NUMA nodes are bound together for memory. They don't show where a kubelet
+    would crash or hang, on machines with many NUMA nodes or large ids.
     """
-    kubelet, config = node.kubelet, node.config
+    kubelet, config, machine = node.kubelet, node.config, node.machine
     if (
         config.topology_manager_policy != SINGLE_NUMA_NODE
+        or len(machine.numa_nodes) > DEFAULT_MAX_NUMA_NODES
+        or machine.unmaskable
         or not kubelet.cpus.static
         or (kubelet.cpus.full_cores_only and shape.cpus % kubelet.cpus.topology.cpus_per_core)
         or any(group.bit_count() > 1 for group in node.memory.groups)

@@ -1,5 +1,6 @@
 """Number of further pods of a shape that fit: counted one by one, or by amounts where these suffice."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.admission import admit
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Fragmentation, Shape
@@ -77,6 +80,25 @@ def test_sums_of_requests_and_slots_bound_what_fits() -> None:
 def test_amounts_tell_nothing_where_pods_may_lie_across_numa_nodes(policy: str) -> None:
     placement = KubeletPlacement(node(policy=policy))
     assert fitting_by_amounts(placement.node, Shape.parse("cpu=1,memory=1Mi")) is None
+
+
+@pytest.mark.parametrize("ids", [range(34), (0, 64)])
+def test_no_room_where_the_kubelet_would_hang_or_crash(ids: Iterable[int]) -> None:
+    cpus = tuple(CPU(cpu, cpu, 0, 0, numa=0) for cpu in range(8))
+    machine = Machine(cpus, tuple(NUMANode(numa, 16 << 30) for numa in ids))
+    config = KubeletConfiguration.from_api(
+        {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0",
+            "memoryManagerPolicy": "Static",
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+            "topologyManagerPolicy": "single-numa-node",
+            "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "64"},
+        },
+        version="v1.36.2",
+    )
+    slow = ClusterNode("n", allocatable=LARGE, pod_slots=9).with_state(Node.fresh(machine, config))
+    assert fitting(slow, Shape.parse("cpu=2,memory=1Gi")).fitting == 0
 
 
 def test_room_for_pods_with_scheduler_allocated_devices_is_unknown() -> None:
