@@ -1,7 +1,7 @@
 """Pods that a kubelet rejected and that stay behind, and whether their owner has replaced them.
 
-A rejected pod has the phase Failed and holds nothing, but nobody deletes it before the garbage collector's
-limit (12,500 ended pods of a cluster). It can go once its owner has all the pods it wants without it: a
+A rejected pod has the phase Failed and holds nothing, but it stays until the garbage collector's limit
+(12,500 ended pods of a cluster). It can go once its owner has all the pods it wants without it: a
 ReplicaSet, or a Job, counts the pods that have not ended. Other controllers are not judged.
 """
 
@@ -58,7 +58,7 @@ def _judged(
     pod: ClusterPod, siblings: Mapping[str, Sequence[ClusterPod]], bodies: Mapping[str, Body]
 ) -> RejectedPod:
     owner = pod.controller
-    replaced, why = False, "it has no owner that would make another one"
+    replaced, why = False, "it has no owner that would replace it"
     if owner is not None:
         replaced, why = _verdict(pod, owner, siblings[owner.uid], bodies.get(owner.uid))
     named = "" if owner is None else f"{owner.kind} {owner.name}"

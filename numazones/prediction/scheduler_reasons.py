@@ -16,7 +16,7 @@ NOT_MIRRORED: Final = "NodeNotFound"
 """Reason of a node that a scheduler names and that is not known."""
 
 PODS_LEAVE: Final = "PodsLeave"
-"""Reason of a node that so many pods leave that there are too many states that it may be in."""
+"""Reason of a node with so many leaving pods that its possible states are too many to follow."""
 
 
 def scheduler_reason(verdict: NodeVerdict) -> str:

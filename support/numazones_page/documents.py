@@ -36,7 +36,7 @@ Document = Mapping[str, Any]
 Documents = dict[str, Document]
 
 _MAX_MACHINES = 64
-"""Machines of which the documents are kept."""
+"""Number of machines whose documents are kept."""
 
 
 def cluster_document(
@@ -79,7 +79,7 @@ def node_documents(
 
     Args:
         node: the node.
-        shapes: pods of which is counted how many fit.
+        shapes: pods to count: how many more of each fit.
         fitting: remembers how many pods fit from node to node.
         used: NUMA id → exclusive CPUs that are busy, where it is known.
     """
@@ -244,7 +244,7 @@ def recommendation_document(
 ) -> Documents:
     """A RebalanceRecommendation.
 
-    Zones are told as they are before its moves; once it has begun or ended, they are not known any more.
+    NUMA nodes are shown as they are before its moves; once it has begun or ended, they are no longer known.
 
     Args:
         name: its name.
@@ -253,7 +253,7 @@ def recommendation_document(
         node: finds a node by name.
         pod: finds a pod by UID.
         first: the document as it was first made. Evictions change what the zones hold, and pods go; what the
-            plan was made of is told as it was then.
+            plan was made of is shown as it was then.
     """
     progress = {item.pod.uid: item.phase for item in status.progress}
     if first is not None:

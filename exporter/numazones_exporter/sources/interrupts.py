@@ -27,7 +27,7 @@ _TIMER = re.compile(r"(?:^|[\s_-])timer\b")
 _AFFINITY = re.compile(r"[0-9,-]{1,4096}")
 _LONGEST_LINE = 1 << 20
 _CELL = 11
-"""Characters of a count: the kernel writes a blank and ten, of which most are blanks."""
+"""Characters of a count: the kernel writes a blank and ten, most of them blanks."""
 _NONZERO = bytes(ord("x") if byte in b"123456789" else ord(" ") for byte in range(256))
 """Translates a digit that makes a number more than zero to x, and the rest to blanks."""
 _MOST_LINES = 1 << 16

@@ -145,7 +145,7 @@ async def _delete(client: Client, pods: Sequence[RejectedPod], document: CleanDo
         try:
             await client.delete(PODS, one.name, namespace=one.namespace, uid=one.uid)
         except (NotFound, Conflict):
-            continue  # somebody else was faster, or it is another pod by now
+            continue  # already deleted, or another pod has its name now
         except Forbidden:
             document.failed[name] = (
                 f"you may not delete pods in namespace {one.namespace} "

@@ -2,7 +2,7 @@
 
 Language, functions and the limit on what an evaluation costs are those of ``numazones.apimachinery.cel``, as
 device selectors have them. Policies add variables, which are evaluated when they are first used, objects of
-any fields (``syntax``), and the authorizer: the server refuses nobody anything, so every check is allowed.
+any fields (``syntax``), and the authorizer: the server has no access rules, so every check is allowed.
 """
 
 import re
@@ -126,7 +126,7 @@ class Expressions:
         """Compile an expression whose result is of one of the given types; of any type when none is given.
 
         Raises:
-            InvalidExpression: it is no CEL, names what there is not, or has another type.
+            InvalidExpression: it is not CEL, uses an unknown name, or has another type.
         """
         text = text.strip()
         if len(text) > _MAX_LENGTH:

@@ -78,7 +78,7 @@ class Environment:
         """Compile an expression.
 
         Raises:
-            InvalidExpression: it is no CEL, or names what there is not.
+            InvalidExpression: it is not CEL, or uses an unknown name.
             Unsupported: Kubernetes knows what it uses, but it cannot be evaluated here.
         """
         if len(_DOUBLING.findall(text)) > _MOST_DOUBLINGS:
@@ -230,7 +230,7 @@ _OPERANDS = {
 }
 """Operator → types that it takes: the library also lets pass others next to one that is not known."""
 _OF_LIBRARY = (*_OPERANDS, "contains", "size", "string")
-"""What the library has in other forms, too."""
+"""Names that the library also has in other forms."""
 _MACROS = ("all", "exists", "existsOne", "exists_one", "transformList", "transformMap", "transformMapEntry")
 _IDENTIFIER = str.maketrans(dict.fromkeys(" .[]{}<>-@!", "_"))
 
@@ -286,7 +286,7 @@ def _format_arguments(checked: CheckedExpression) -> set[int]:
 
 
 def _fits(kinds: list[Type], signature: declarations.Signature) -> bool:
-    """Whether a call with values of these types meets a signature."""
+    """Return whether a call with values of these types meets a signature."""
     wanted = [*([signature.target] if signature.target else []), *signature.parameters]
     return len(wanted) == len(kinds) and all(map(_assignable, kinds, wanted))
 
@@ -321,7 +321,7 @@ def _no_overload(name: str, kinds: list[Type], *, member: bool) -> str:
 
 
 def _same_type(one: Type, other: Type) -> bool:
-    """Whether two types are equal; the element of an empty list is of any type."""
+    """Return whether two types are equal; the element of an empty list is of any type."""
     if one == other:
         return True
     if len(one) != len(other) or one[0] != other[0]:

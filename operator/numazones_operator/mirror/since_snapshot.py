@@ -6,14 +6,14 @@ in which the kubelet sees them, and replayed: pods are admitted by the model, en
 the model rejected when it was bound stays rejected, whatever has become free since: the kubelet does not ask
 again. Once the zones show a pod, everything before its binding is settled, too.
 
-Which pods came and went before this process looked nobody tells, nor in which order those came that it found,
-since pods wait for different times. So one that it found bound and that the zones lack may be on any NUMA
-node, and so may those that came beside it (``guesses``), until newer zones come.
+Nothing records which pods came and went before this process looked, nor the order in which those it found
+came, since pods wait for different times. So one that it found bound and that the zones lack may be on any
+NUMA node, and so may those that came next to it (``guesses``), until newer zones come.
 
 A pod that is being deleted holds what it has until its containers have stopped. The kubelet (1.36) then frees
 it at once, but the pod's phase reaches the API server seconds later, and the zones some moments after. Who
 asks what a kubelet will say now believes in the end of such a pod (``believed_gone``). Most containers stop
-when they are told to, so the belief needs no evidence at first; later it holds only for pods that the zones
+on the signal, so the belief needs no evidence at first; later it holds only for pods that the zones
 do not show. Zones that show a later pod beside it refute it.
 
 Once such a pod has ended it is not known, until zones come, whether the pods that were bound meanwhile found
