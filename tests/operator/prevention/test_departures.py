@@ -1,7 +1,7 @@
 """Tests that pods arriving while others leave are promised nothing that the kubelet would reject.
 
-A kubelet frees a pod's share when its containers have stopped. The deletion is seen earlier and the end
-seconds later. Which of the pods that came meanwhile got the room is unknown until new zones arrive.
+A kubelet frees a pod's share when its containers have stopped. The deletion is seen earlier, the end seconds
+later. Which of the pods that came meanwhile got the room is unknown until new zones arrive.
 """
 
 import asyncio
