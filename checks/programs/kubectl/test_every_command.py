@@ -42,7 +42,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
 }
 """Commands that read a cluster, with arguments that the guide's cluster answers."""
-OTHERS = {"replay", "record", "idle", "gate", "approve", "reject", "completion", "version"}
+OTHERS = {"replay", "record", "idle", "clean", "gate", "approve", "reject", "completion", "version"}
 QUICK = ("top", "who", "tree", "aligned", "why", "fit", "plan", "doctor")
 """Commands that people wait for."""
 SHOWN = {name: arguments for name, arguments in READERS.items() if name != "live"}  # live needs a terminal
