@@ -8,7 +8,7 @@ SOURCES := numazones support exporter operator kubectl models lab docs/examples 
 PRESENT := $(wildcard $(SOURCES))
 
 .PHONY: help venv lock lint format types imports style tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
-  chart plugin clean
+  deploy undeploy chart plugin clean
 
 help:  ##0 list the targets
 	@echo "Times are for two cores."
@@ -116,6 +116,12 @@ $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
 
 demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 2 more, 250 MB)
 	exec $(BIN)/numazones-simulator demo
+
+deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=… (5 min; needs docker, podman or buildah)
+	tools/deploy
+
+undeploy:  ##1 remove all of it from kubectl's cluster (1 min)
+	tools/deploy --undeploy
 
 docs: venv  ##1 the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)

@@ -1,6 +1,7 @@
 """Runs while an image is built: installs the wheels beside it, so that equal wheels give equal files.
 
-Of the console scripts those named in the file ``programs`` stay; those of libraries go.
+Of the console scripts those named in the file ``programs`` stay; those of libraries go. The argument is the
+virtual environment whose Python runs this, where the base has no place of its own for packages.
 """
 
 import compileall
@@ -10,7 +11,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 HERE = Path(__file__).parent
-TARGET = Path("/usr/local")
+TARGET = Path(*sys.argv[1:2] or ["/usr/local"])
 PROGRAMS = (HERE / "programs").read_text().split()
 
 # pip runs from its own wheel, and in a process of its own: it blocks imports once it has installed something.
@@ -18,7 +19,7 @@ pip = [sys.executable, str(HERE / "pip.whl" / "pip"), "install", "--quiet", "--n
 pip += ["--no-compile", "--no-cache-dir", "--root-user-action=ignore", "--disable-pip-version-check"]
 subprocess.run([*pip, *map(str, sorted(HERE.glob("*-*.whl")))], check=True)
 for script in (TARGET / "bin").iterdir():
-    if script.name not in PROGRAMS:
+    if script.name not in PROGRAMS and not script.is_symlink():  # the environment's Python is one
         script.unlink()
 (site,) = TARGET.glob("lib/python3*/*-packages")
 sys.path.insert(0, str(site))

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from configparser import ConfigParser
@@ -83,13 +84,40 @@ def test_the_base_is_pinned_by_hash() -> None:
 
 
 def test_containerfile_has_a_rootless_target_for_each_program() -> None:
-    text = (IMAGES / "Containerfile").read_text()
+    text = (IMAGES / "release.Containerfile").read_text()
     stages = re.findall(r"^FROM (\w+) AS (\w+)$", text, re.MULTILINE)
     assert {name for base, name in stages if base == "image"} == set(PROGRAMS)
     assert stages[0] == ("scratch", "base")
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["65532:65532"]
     for program in PROGRAMS:
         assert f'ENTRYPOINT ["/usr/local/bin/numazones-{program}"]' in text
+
+
+def test_deployed_images_have_a_pinned_base_and_no_root() -> None:
+    text = (IMAGES / "Containerfile").read_text()
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
+    assert {name for base, name in stages if base == "image"} == {"exporter", "operator"}
+    assert (
+        re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE)[0].count(".") >= 3
+    )  # a registry, and all of a version
+    assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["65532:65532"]
+    # The context has what is copied and what the wheels are made of.
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = {
+        word
+        for words in re.findall(r"^COPY ([^-.\n]\S* .*) \./$", text, re.MULTILINE)
+        for word in words.split()
+    }
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    sources = {name.partition("/")[0] for name in packages["packages"]} | {
+        "models",
+        "README.md",
+        "LICENSE",
+        "NOTICE",
+    }
+    assert copied | sources <= allowed
 
 
 @pytest.fixture

@@ -111,12 +111,14 @@ def test_python_of_a_page_runs_as_one_session(page: Path) -> None:
 
 
 def test_every_command_of_the_readme_is_run_by_the_tests() -> None:
-    """`make demo` takes minutes: what it starts is run by tests/simulator."""
-    (body,) = [match["body"] for match in FENCE.finditer(README.read_text()) if notes(match) == {"not run"}]
-    assert [command for command, _ in commands(body)][1:] == ["make demo"]
-    command = ["make", "--no-print-directory", "--dry-run", "demo"]
-    started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert started.splitlines()[-1] == "exec .venv/bin/numazones-simulator demo"
+    """Tests of `make demo` and `make deploy` themselves are in checks/clusters/simulator and tests/tools."""
+    bodies = [match["body"] for match in FENCE.finditer(README.read_text()) if notes(match) == {"not run"}]
+    made = [command for body in bodies for command, _ in commands(body) if command.startswith("make ")]
+    assert made == ["make demo", "make deploy"]
+    for name, last in (("demo", "exec .venv/bin/numazones-simulator demo"), ("deploy", "tools/deploy")):
+        command = ["make", "--no-print-directory", "--dry-run", name]
+        started = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert started.splitlines()[-1] == last
 
 
 def test_the_pictures_of_the_readme_move_and_load_fast() -> None:

@@ -1,0 +1,214 @@
+"""make deploy, with stubs of the tools it calls."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+SYSTEM = (
+    "bash",
+    "sed",
+    "git",
+    "date",
+    "mkdir",
+    "mktemp",
+    "rm",
+    "cat",
+    "sort",
+    "grep",
+    "sleep",
+    "dirname",
+    "xargs",
+    "touch",
+)
+KUBECTL = r"""#!/bin/bash
+echo "kubectl $*" >> "$CALLS"
+case "$*" in
+  "config current-context") [ -n "$CONTEXT" ] && echo "$CONTEXT" ;;
+  "get --raw /readyz"*) [ -z "$UNREACHABLE" ] || { echo "connection refused" >&2; exit 1; } ;;
+  "config view"*) echo "$PROVIDER" ;;
+  "get nodes"*) echo amd64 ;;
+  "get numazones -o jsonpath={range .items[*]}{.spec.nodeName}"*) echo "$ZONES" ;;
+  *cpuManagerPolicy*) echo "$POLICY" ;;
+  "get numazones") echo "NAME node-1-numa-0" ;;
+  "get daemonset"*) echo "1 1" ;;
+  *containerStatuses*) echo "$WAITING" ;;
+  "logs"*) echo "cannot read /sys" ;;
+  "get -k crds -o name") echo crd/numazones.numazones.io ;;
+  "api-resources"*) echo mutatingadmissionpolicies ;;
+  "get pods -A"*) echo "$GATED" ;;
+  "apply --server-side -k .cache"*) cat "${@: -1}/kustomization.yaml" >> "$CALLS" ;;
+esac
+"""
+TOOL = r"""#!/bin/bash
+echo "${0##*/} $*" >> "$CALLS"
+case "$1" in
+  info) exit "${BROKEN:-0}" ;;
+  push) [ -z "$DENIED" ] || { echo denied >&2; exit 1; } ;;
+esac
+"""
+
+
+class Deploy:
+    """Runs tools/deploy with stubs alone on its PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "bin"
+        self.folder.mkdir()
+        self.calls = folder / "calls"
+        for name in SYSTEM:
+            found = next(path for place in ("/usr/bin", "/bin") if (path := Path(place, name)).exists())
+            (self.folder / name).symlink_to(found)
+        self.stub("kubectl", KUBECTL)
+
+    def stub(self, *names: str) -> None:
+        text = names[-1] if names[-1].startswith("#!") else TOOL
+        for name in names:
+            if not name.startswith("#!"):
+                (self.folder / name).write_text(text)
+                (self.folder / name).chmod(0o755)
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        known = {
+            "CONTEXT": "kind-dev",
+            "ZONES": "node-1",
+            "POLICY": "static",
+            "TIMEOUT": "0",
+            "INTERVAL": "0",
+        }
+        done = subprocess.run(
+            [str(ROOT / "tools" / "deploy"), *arguments],
+            env={
+                "PATH": str(self.folder),
+                "CALLS": str(self.calls),
+                "HOME": os.environ["HOME"],
+                **known,
+                **environment,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def called(self) -> list[str]:
+        return self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Deploy:
+    return Deploy(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("context", "provider", "tool", "call"),
+    [
+        ("kind-dev", "", "docker", "kind load image-archive {} --name dev"),
+        ("k3d-dev", "", "podman", "k3d image import {} --cluster dev"),
+        ("minikube", "", "buildah", "minikube image load {} --profile minikube"),
+        ("dev", "minikube.sigs.k8s.io", "docker", "minikube image load {} --profile dev"),
+    ],
+)
+def test_local_cluster_gets_images_and_manifests_that_name_them(
+    deploy: Deploy, context: str, provider: str, tool: str, call: str
+) -> None:
+    deploy.stub(tool, call.split(maxsplit=1)[0])
+    code, text = deploy.run(CONTEXT=context, PROVIDER=provider)
+    assert code == 0, text
+    start, end = call.split("{}")
+    loads = [line for line in deploy.called() if line.startswith(start) and line.endswith(end)]
+    assert len(loads) == 2
+    builds = [line.split() for line in deploy.called() if line.startswith(f"{tool} build ")]
+    images = [line[line.index("--tag") + 1] for line in builds]
+    assert [line[line.index("--target") + 1] for line in builds] == ["exporter", "operator"]
+    for image in images:
+        name, _, tag = image.rpartition(":")
+        assert name.startswith("docker.io/library/numazones-")
+        assert any(f"newName: {name}, newTag: {tag}" in line for line in deploy.called())
+    assert not any(" push docker.io" in line and "docker-archive" not in line for line in deploy.called())
+    assert "NAME node-1-numa-0" in text
+    assert "static CPU manager" not in text
+
+
+def test_registry_gets_images_built_on_another_base(deploy: Deploy) -> None:
+    deploy.stub("podman")
+    code, text = deploy.run(CONTEXT="prod", REGISTRY="ghcr.io/me/", BASE="mirror/python:3")
+    assert code == 0, text
+    pushed = [line for line in deploy.called() if line.startswith("podman push ghcr.io/me/numazones-")]
+    assert len(pushed) == 2
+    assert any("--build-arg BASE=mirror/python:3" in line for line in deploy.called())
+
+
+def test_deploy_changes_no_file_of_the_checkout(deploy: Deploy) -> None:
+    def status() -> str:
+        return subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT, text=True)
+
+    before = status()
+    deploy.stub("docker", "kind")
+    assert deploy.run()[0] == 0
+    assert status() == before
+
+
+def test_broken_container_tool_is_passed_over(deploy: Deploy) -> None:
+    deploy.stub("docker", TOOL.replace('"${BROKEN:-0}"', "1"))
+    deploy.stub("podman", "kind")
+    assert deploy.run()[0] == 0
+    assert any(line.startswith("podman build") for line in deploy.called())
+
+
+@pytest.mark.parametrize(
+    ("tools", "environment", "parts"),
+    [
+        ("kind", {}, ["No container tool found", "docker, podman or buildah"]),
+        ("kind docker", {"BROKEN": "1"}, ["No container tool works. Installed: docker"]),
+        ("docker", {"CONTEXT": ""}, ["no current context", "kubectl config use-context"]),
+        ("docker", {"UNREACHABLE": "1"}, ["context kind-dev cannot be reached", "connection refused"]),
+        ("docker", {}, ["kind is not installed", "REGISTRY="]),
+        ("docker", {"CONTEXT": "prod"}, ["Context prod is not kind, minikube or k3d", "REGISTRY="]),
+        (
+            "docker",
+            {"REGISTRY": "ghcr.io/me", "DENIED": "1"},
+            ["could not push ghcr.io/me", "docker login ghcr.io"],
+        ),
+        ("docker kind", {"ZONES": ""}, ["No NUMAZones after 0 s", "cannot read /sys"]),
+        (
+            "docker kind",
+            {"ZONES": "", "WAITING": "ImagePullBackOff numazones-exporter:1"},
+            ["Nodes cannot get an image: ImagePullBackOff numazones-exporter:1"],
+        ),
+    ],
+)
+def test_failure_names_its_cause_and_cure(
+    deploy: Deploy, tools: str, environment: dict[str, str], parts: list[str]
+) -> None:
+    deploy.stub(*tools.split())
+    code, text = deploy.run(**environment)
+    assert code == 1
+    assert [part for part in parts if part not in text] == [], text
+
+
+def test_cluster_without_static_cpu_manager_learns_what_to_set(deploy: Deploy) -> None:
+    deploy.stub("docker", "kind")
+    code, text = deploy.run(POLICY="none")
+    assert code == 0
+    assert "No node has a static CPU manager" in text
+    assert "cpuManagerPolicy: static" in text
+
+
+def test_undeploy_opens_the_gate_before_it_deletes_programs(deploy: Deploy) -> None:
+    code, text = deploy.run("--undeploy", GATED="team web-1 0")
+    assert code == 0, text
+    order = [
+        "kubectl delete --ignore-not-found -k manifests/gate-injection",
+        "kubectl patch pod web-1 -n team",
+        "kubectl delete --ignore-not-found rebalancepolicies --all",
+        "kubectl delete --ignore-not-found -k manifests/operator",
+        "kubectl delete --ignore-not-found -k manifests/exporter",
+        "kubectl delete --ignore-not-found -k crds",
+    ]
+    calls = deploy.called()
+    places = [next(i for i, line in enumerate(calls) if line.startswith(start)) for start in order]
+    assert places == sorted(places)
