@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numazones.kubelet.restart import node_from_checkpoints
     from numazones.placement.fragmentation import Fragmentation, Shape
     from numazones.prediction.forecast import Prediction, predict
+    from numazones.rebalance.plan import Plan, plan
 
 __all__ = [
     "CPU",
@@ -52,6 +53,7 @@ __all__ = [
     "NUMAZone",
     "Node",
     "NumazonesError",
+    "Plan",
     "Pod",
     "Prediction",
     "Quantity",
@@ -62,6 +64,7 @@ __all__ = [
     "explain",
     "node_from_checkpoints",
     "node_from_zones",
+    "plan",
     "predict",
     "quantity",
     "remove",
@@ -85,6 +88,7 @@ _MODULES = {
     "kubelet.restart": ("node_from_checkpoints",),
     "placement.fragmentation": ("Fragmentation", "Shape"),
     "prediction.forecast": ("Prediction", "predict"),
+    "rebalance.plan": ("Plan", "plan"),
 }
 _PUBLIC_MODULES = {"build": "build", "cpuset": "cpuset", "quantity": "apimachinery.quantity"}
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -12,27 +12,13 @@ from pathlib import Path
 
 import yaml
 
-from numazones.api.rebalance import RebalancePolicy
-from numazones.cluster.dump import Dump
-from numazones.rebalance.custom_resources import policy_of, standing_goals, title
-from numazones.rebalance.dump import situation_of
-from numazones.rebalance.goals import pending_goals
-from numazones.rebalance.whatif import what_if
-from numazones.wording import pluralize
+from numazones import plan
 
 
 def main(dump: str, policy: str, now: str) -> None:
-    """Plan for each goal of the policy, print the moves in their order."""
-    spec = RebalancePolicy.from_api(yaml.safe_load(Path(policy).read_text()), strict=True).spec
-    items = Dump.of(json.loads(Path(dump).read_text())["items"])
-    situation = situation_of(items, datetime.fromisoformat(now))
-    waiting = situation.cluster.pending.values() if spec.goals.pending_pods else ()
-    for goal in (*pending_goals(waiting), *standing_goals(spec.goals)):
-        found = what_if(goal, situation, policy_of(spec, {}), effort=100_000)
-        evictions = pluralize(found.evictions, "eviction")
-        print(f"{title(goal)}: {found.before} now, {found.after} after {evictions}")
-        for move in (move for plan in found.plans for move in plan.moves):
-            print(f"  {move.pod.full_name}: {move.pod.node} {move.zones} -> {move.node} {move.target_zones}")
+    """Print each goal of the policy and the moves that reach it."""
+    cluster = json.loads(Path(dump).read_text())
+    print(plan(cluster, yaml.safe_load(Path(policy).read_text()), now=datetime.fromisoformat(now)))
 
 
 if __name__ == "__main__":

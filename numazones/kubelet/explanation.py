@@ -54,6 +54,10 @@ class Explanation:
     holders: tuple[tuple[str, str], ...] = ()
     """(UID, ``8 exclusive CPUs``) of the pods that hold there what was short, most first."""
 
+    def __str__(self) -> str:
+        """Return the lines as one text."""
+        return "\n".join(self.lines())
+
     def lines(self) -> tuple[str, ...]:
         """Return everything in lines, one per resource and merge.
 

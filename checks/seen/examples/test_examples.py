@@ -57,7 +57,7 @@ def test_write_a_plan() -> None:
     said = run("write_a_plan.py", data / "dump.json", data / "policy.yaml", "2026-10-31T12:00:00+00:00")
     first, move = said.splitlines()
     assert first == "shape large x1: 0 now, 1 after 1 eviction"
-    assert move == "  default/web: worker-1 (1,) -> worker-2 (0,)"
+    assert move == "  default/web: worker-1 1 -> worker-2 0"
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda path: path.stem)
