@@ -65,7 +65,7 @@ class Lack:
     def __str__(self) -> str:
         asked, free = figures(self.resource, self.asked, self.free)
         meant = f" (did you mean {self.instead}?)" if self.instead else ""
-        return f"{self.reason}: {asked} asked, {free} free{meant}"
+        return f"{self.reason}: {asked} requested, {free} free{meant}"
 
 
 def obstacles(constraints: Constraints, requests: Mapping[str, int], node: ClusterNode) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ class Shortage:
 
     def __str__(self) -> str:
         needed, offered = _figures(self.resource, self.needed, self.offered)
-        asked = f"{needed} {_noun(self.resource, self.needed)} asked"
-        return f"{asked}, {offered} free on {name_numas(cpuset.of(self.numas))}"
+        requested = f"{needed} {_noun(self.resource, self.needed)} requested"
+        return f"{requested}, {offered} free on {name_numas(cpuset.of(self.numas))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,7 @@ class _Inspection:
         shortages = tuple(short for short in shortages if pinned or not is_memory(short.resource))
         if not shortages:
             return KubeletShortfall(rejection.message)
-        return KubeletShortfall(
-            f"needs {enumeration(self._free_text(short) for short in shortages)}", shortages
-        )
+        return KubeletShortfall(f"needs {'; needs '.join(map(_free_text, shortages))}", shortages)
 
     def _needs(self, demand: Demand) -> list[_Need]:
         attempt, kubelet = self.attempt, self.kubelet
@@ -177,7 +175,7 @@ class _Inspection:
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
             return KubeletShortfall(
-                f"asks for {pluralize(wanted, 'CPU')}, no multiple of a core's {per_core} threads"
+                f"requests {pluralize(wanted, 'CPU')}, not a multiple of a core's {per_core} threads"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted
@@ -192,14 +190,14 @@ class _Inspection:
         """Return the shortfall where memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
-            return KubeletShortfall("asks for an amount of memory that is not a plain whole number of bytes")
+            return KubeletShortfall("requests an amount of memory that is not a plain whole number of bytes")
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
-                return KubeletShortfall(f"is to use {name_numas(affinity)} together; {self._groups_text()}")
+                return KubeletShortfall(f"must use {name_numas(affinity)} together; {self._groups_text()}")
             return KubeletShortfall(
-                "asks for no memory of its own, which the static Memory Manager accepts only where other "
-                "resources bind the container to NUMA nodes"
+                "requests no memory, which the static Memory Manager accepts only if other resources bind "
+                "the container to NUMA nodes"
             )
         needs = [need for need in self.needs if is_memory(need.resource)]
         per_mask = {
@@ -224,7 +222,8 @@ class _Inspection:
             return KubeletShortfall(f"{needs_words}; {self._groups_text() or rejection.message}")
         offers = enumeration(_amount(short.resource, short.offered) for short in per_mask[nearest])
         why = f" ({self._groups_text()})" if self._groups_text() else ""
-        most = f"at most {offers} can be had, on {name_numas(nearest)}"
+        verb = "is" if len(per_mask[nearest]) == 1 else "are"
+        most = f"at most {offers} {verb} free, on {name_numas(nearest)}"
         return KubeletShortfall(f"{needs_words}; {most}{why}", per_mask[nearest])
 
     def _affinity(self) -> int:
@@ -265,17 +264,17 @@ class _Inspection:
                 short for shorts in per_mask.values() for short in shorts if short.resource == need.resource
             ]
             if len(lacking) == len(masks):
-                return self._fullest(lacking, width, bound)
+                return self._too_little(lacking, width, bound)
         nearest = min(masks, key=lambda mask: (len(per_mask[mask]), _gap(per_mask[mask]), mask))
         if not per_mask[nearest]:
-            return KubeletShortfall(self._groups_text() or "no set of NUMA nodes suits all resources at once")
+            return KubeletShortfall(self._groups_text() or "no set of NUMA nodes suits all resources")
         lacks = enumeration(
             f"{_figures(short.resource, short.needed - short.offered)[0]} of the "
             f"{_amount(short.resource, short.needed)}"
             for short in per_mask[nearest]
         )
-        sets = "no NUMA node offers" if width == 1 else f"no {_nodes(width)} offer"
-        sentence = f"{sets} everything at once; the nearest, {name_numas(nearest)}, lacks {lacks}{bound}"
+        sets = "no NUMA node has" if width == 1 else f"no {_nodes(width)} have"
+        sentence = f"{sets} everything free at once; the closest, {name_numas(nearest)}, lacks {lacks}{bound}"
         return KubeletShortfall(sentence, per_mask[nearest])
 
     def _different_widths(self, needs: Sequence[_Need], widths: Sequence[int]) -> KubeletShortfall:
@@ -286,7 +285,7 @@ class _Inspection:
         )
         sentence = (
             f"{narrow} would fit on {_nodes(widths[0])}, {wide} only on {_count(widths[-1])}; "
-            f"policy {self.kubelet.topology.policy} wants all on the same NUMA nodes"
+            f"policy {self.kubelet.topology.policy} requires the same NUMA nodes for all"
         )
         short = tuple(best for need in needs if (best := self._best(need)) is not None)
         if not short:
@@ -296,7 +295,7 @@ class _Inspection:
             for one in short
             for needed, offered in [_figures(one.resource, one.needed, one.offered)]
         )
-        return KubeletShortfall(f"on an empty node {sentence}; now at most {now} could be had", short)
+        return KubeletShortfall(f"on an empty node {sentence}; now at most {now} are free", short)
 
     def _best(self, need: _Need) -> Shortage | None:
         """Return the largest offer of a resource on as many NUMA nodes as it takes; None if one suffices."""
@@ -337,7 +336,7 @@ class _Inspection:
             and not device.hosting & self.kubelet.machine.numa_mask
         )
 
-    def _fullest(self, lacking: Sequence[Shortage], width: int, bound: str) -> KubeletShortfall:
+    def _too_little(self, lacking: Sequence[Shortage], width: int, bound: str) -> KubeletShortfall:
         """Return the shortfall where no set of NUMA nodes offers enough of a resource."""
         best = max(lacking, key=lambda short: short.offered)
         needed, offered = _figures(best.resource, best.needed, best.offered)
@@ -345,16 +344,13 @@ class _Inspection:
         need = _Need(best.resource, best.needed, width)
         everywhere = masks_of_size(self.kubelet.machine.numa_mask, width)
         if not any(self._possible(need, mask) for mask, _ in everywhere):
-            sentence += ", more than any holds even when empty"
+            sentence += ", more than any has even when empty"
         if best.offered == 0:
             blocked = f" ({self._groups_text()})" if is_memory(best.resource) and self._groups_text() else ""
-            return KubeletShortfall(f"{sentence}; nothing is left on any{blocked}", (best,))
-        offer = f"{offered}, on {name_numas(cpuset.of(best.numas))}"
-        return KubeletShortfall(f"{sentence}; the fullest offer is {offer}{bound}", (best,))
-
-    def _free_text(self, short: Shortage) -> str:
-        needed, offered = _figures(short.resource, short.needed, short.offered)
-        return f"{needed} {_noun(short.resource, short.needed)}, of which {offered} could be had"
+            return KubeletShortfall(f"{sentence}; none is free{blocked}", (best,))
+        where = f"{_nodes(width)} ({name_numas(cpuset.of(best.numas))})"
+        free = f"{offered} {_are(best.resource, best.offered)} free on {where}"
+        return KubeletShortfall(f"{sentence}; at most {free}{bound}", (best,))
 
     def _groups_text(self) -> str:
         """Say how memory in use binds NUMA nodes together; empty if none is in use."""
@@ -370,6 +366,16 @@ class _Inspection:
 
 def _gap(shortages: Sequence[Shortage]) -> float:
     return sum((short.needed - short.offered) / short.needed for short in shortages)
+
+
+def _free_text(short: Shortage) -> str:
+    needed, offered = _figures(short.resource, short.needed, short.offered)
+    free = f"only {offered} {_are(short.resource, short.offered)}" if short.offered else "none is"
+    return f"{needed} {_noun(short.resource, short.needed)}, but {free} free"
+
+
+def _are(resource: str, amount: int) -> str:
+    return "is" if amount == 1 or is_memory(resource) else "are"
 
 
 def _amount(resource: str, amount: int) -> str:

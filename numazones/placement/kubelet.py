@@ -58,7 +58,7 @@ KUBELET = "kubelet"
 SOURCE = "Kubelet"
 
 _MAX_HOLDERS = 5
-_ENDS_WITH_ZONES = re.compile(r"NUMA nodes? [0-9][0-9, and]*$")
+_ENDS_WITH_ZONES = re.compile(r"(NUMA nodes? [0-9][-0-9, and]*)(\)?)$")
 
 
 def _read(objects: NodeObjects) -> "KubeletPlacement":
@@ -225,8 +225,8 @@ class KubeletDecision(Decision):
 
         found = explain(self.admission)
         brief = "; ".join(map(str, found.shortages)) or found.shortfall
-        ends_with_zones = _ENDS_WITH_ZONES.search(found.shortfall)
-        sentence = f"{found.shortfall} of {node}" if ends_with_zones else f"{found.shortfall} ({node})"
+        sentence, named = _ENDS_WITH_ZONES.subn(rf"\1 of {node}\2", found.shortfall)
+        sentence = sentence if named else f"{sentence} ({node})"
         line = f"{self.reason}: {found.shortfall}"
         return Shortfall(sentence, brief, found.holders[:_MAX_HOLDERS], line)
 

@@ -80,7 +80,7 @@ CLAIMS_UNALLOCATED: Final = (
 _REMEMBERED = 4
 _WHOLE = 100
 _EVEN_WHEN_EMPTY = "even when empty"
-_SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "no multiple of")
+_SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "not a multiple of")
 """Words of sentences that make it plain that other pods are not what is in the way."""
 _MAX_BEHIND = 64
 """Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""

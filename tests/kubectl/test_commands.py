@@ -25,7 +25,7 @@ def test_why_names_reason_cures_and_nodes(run: Run, dump: Path) -> None:
     result = run("why", "waiting", "-n", "team", "-f", dump)
     assert result.output == (
         "team/waiting: needs 5 exclusive CPUs on one NUMA node; "
-        "the fullest offer is 4, on NUMA node 0 of worker-1\n"
+        "at most 4 are free on one NUMA node (NUMA node 0 of worker-1)\n"
         "\n"
         "What would help:\n"
         "  - worker-2 would admit it, but it is cordoned: kubectl uncordon worker-2\n"
@@ -39,7 +39,7 @@ def test_why_names_reason_cures_and_nodes(run: Run, dump: Path) -> None:
         "\n"
         "NODES   NEAREST    VERDICT        WHY\n"
         "    1   worker-1   Inadmissible   TopologyAffinityError: needs 5 exclusive CPUs on one NUMA node; "
-        "the fullest offer is 4, on NUMA node 0\n"
+        "at most 4 are free on one NUMA node (NUMA node 0)\n"
         "    1   worker-2   Excluded       node(s) were unschedulable\n"
     )
     assert result.return_value == 1
@@ -462,7 +462,7 @@ def test_a_shortage_that_the_scheduler_sees_comes_with_amounts(run: Run, tmp_pat
     assert result.output.splitlines()[0] == (
         "team/huge: no node has 20 CPUs at all; the most is 15, on worker-1"
     )
-    assert "worker-1   Excluded   Insufficient cpu: 20 asked, 6 free" in result.output
+    assert "worker-1   Excluded   Insufficient cpu: 20 requested, 6 free" in result.output
     reasons = json.loads(run("why", "huge", "-n", "team", "-f", dump, "-o", "json").output)["reasons"]
     said = {item["reason"]: item["sentence"] for item in reasons}
     assert said["Insufficient cpu"] == "no node has 20 CPUs at all; the most is 15, on worker-1"

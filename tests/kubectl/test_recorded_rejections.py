@@ -265,7 +265,7 @@ class Reader:
     def scheduler(self, text: str, node: str) -> None:
         """Check what the scheduler has against a node."""
         for part in text.split("; "):
-            lack = re.fullmatch(r"Insufficient (\S+): (\S+) asked, (\S+) free", part)
+            lack = re.fullmatch(r"Insufficient (\S+): (\S+) requested, (\S+) free", part)
             if lack is None:
                 assert not re.search(r"\d", part), part
                 assert not self._selects(node)
@@ -456,8 +456,9 @@ class Reader:
             (
                 (
                     r"needs (?P<needed>\S+ (?:exclusive CPUs?|\S+)) on (?P<width>\w+) NUMA nodes?"
-                    r"(?P<never>, more than any holds even when empty)?; "
-                    rf"(?:the fullest offer is (?P<offer>\S+), on (?P<where>{_NUMAS})|nothing is left on any)"
+                    r"(?P<never>, more than any has even when empty)?; "
+                    r"(?:at most (?P<offer>\S+) (?:is|are) free on (?P=width) NUMA nodes? "
+                    rf"\((?P<where>{_NUMAS})\)|none is free)"
                     rf"(?: \({_BINDS}\))?"
                 ),
                 self.fullest,
@@ -466,18 +467,21 @@ class Reader:
                 (
                     rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, and (?P<needed>.+?) cannot be "
                     r"had there, even together with other NUMA nodes"
-                    rf"(?:; at most (?P<most>.+?) can be had, on (?P<where>{_NUMAS}))?"
+                    rf"(?:; at most (?P<most>.+?) (?:is|are) free, on (?P<where>{_NUMAS}))?"
                     rf"(?:(?:; | \(){_BINDS}\)?)?"
                 ),
                 self.around,
             ),
             (
-                r"needs (?P<needed>\S+ (?:exclusive CPUs?|\S+)), of which (?P<left>\S+) could be had",
+                (
+                    r"needs (?P<needed>\S+ (?:exclusive CPUs?|\S+)), "
+                    r"but (?:only (?P<left>\S+) (?:is|are)|none is) free"
+                ),
                 self.left,
             ),
             (
                 (
-                    rf"no NUMA node offers everything at once; the nearest, (?P<where>{_NUMAS}), "
+                    rf"no NUMA node has everything free at once; the closest, (?P<where>{_NUMAS}), "
                     r"lacks (?P<lacks>.*)"
                 ),
                 self.nearest,
@@ -485,13 +489,13 @@ class Reader:
             (
                 (
                     r"(?P<empty>on an empty node )?(?P<narrow>.+) would fit on (?P<few>\w+) NUMA nodes?, "
-                    r"(?P<wide>.+) only on (?P<many>\w+); policy \S+ wants all on the same NUMA nodes"
-                    rf"(?:; now at most (?P<now>\S+ of .+ on {_NUMAS}) could be had)?"
+                    r"(?P<wide>.+) only on (?P<many>\w+); policy \S+ requires the same NUMA nodes for all"
+                    rf"(?:; now at most (?P<now>\S+ of .+ on {_NUMAS}) are free)?"
                 ),
                 self.widths,
             ),
             (
-                r"asks for (?P<cpus>\d+) CPUs?, no multiple of a core's (?P<threads>\d+) threads",
+                r"requests (?P<cpus>\d+) CPUs?, not a multiple of a core's (?P<threads>\d+) threads",
                 self.cores,
             ),
         )
@@ -545,7 +549,7 @@ class Reader:
     def left(self, match: re.Match[str], asked: Mapping[str, Fraction], moment: Moment) -> None:
         ((resource, needed),) = amounts_in(match["needed"]).items()
         self.true(needed, asked[resource], match[0])
-        self.true(match["left"], moment.free(resource, frozenset(moment.node.cpus_of)), match[0])
+        self.true(match["left"] or "0", moment.free(resource, frozenset(moment.node.cpus_of)), match[0])
 
     def nearest(self, match: re.Match[str], asked: Mapping[str, Fraction], moment: Moment) -> None:
         bound = {name: value for name, value in asked.items() if not moment.node.without_topology(name)}

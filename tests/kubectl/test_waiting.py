@@ -172,7 +172,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
             "outcome": {
                 "node": "worker-1",
                 "actual": "Rejected",
-                "explanation": ["hints", "needs 2 exclusive CPUs on one NUMA node; nothing is left on any"],
+                "explanation": ["hints", "needs 2 exclusive CPUs on one NUMA node; none is free"],
                 "advice": ["ask for 1 CPU instead of 2 in container main"],
             }
         },
@@ -180,7 +180,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
     result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected, prediction))
     assert result.output.splitlines()[:4] == [
         "team/gone: rejected on worker-1 with TopologyAffinityError (no)",
-        "When it came: needs 2 exclusive CPUs on one NUMA node; nothing is left on any",
+        "When it came: needs 2 exclusive CPUs on one NUMA node; none is free",
         "What would have helped then: ask for 1 CPU instead of 2 in container main",
         "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]

@@ -130,7 +130,7 @@ async def test_cpu_of_two_pods_is_reported_everywhere_and_predictions_continue(
             return found if found.keys() == {"fits", "big"} and all(found.values()) else None
 
         assert await eventually(verdicts) == {"fits": "Admissible", "big": "Inadmissible"}
-        assert "Insufficient cpu: 8 asked, 7 free" in await plugin(kubeconfig, "why", "big")
+        assert "Insufficient cpu: 8 requested, 7 free" in await plugin(kubeconfig, "why", "big")
         for command, shown in (("top", NODE), (f"who {NODE}", "2-3,10"), (f"tree {NODE}", "2-3,10")):
             assert shown in await plugin(kubeconfig, *command.split()), command
         await run_pod(client, "p4", 1)

@@ -29,7 +29,7 @@ async def test_kubectl_shows_predictions_with_readable_columns(tmp_path: Path, k
         rows = {line.split()[0]: line.split() for line in lines[1:]}
         assert rows["web-0"][1:6] == ["Admissible", "1/1", "Waiting", "worker-1", "0"]
         assert rows["trainer"][1:6] == ["Inadmissible", "0/1", "Waiting", "<none>", "<none>"]
-        assert lines[1].endswith("40 exclusive CPUs asked, 30 free on NUMA node 0")
+        assert lines[1].endswith("40 exclusive CPUs requested, 30 free on NUMA node 0")
 
         async def event() -> bool:
             return "AdmissionImpossible" in await run(kubectl, loop, "get", "events")
@@ -56,7 +56,7 @@ async def test_the_table_distinguishes_pods_that_wait_run_and_were_rejected(
             return [*row, lines[1][lines[0].index("WHY") :].strip()] == list(cells)
 
         await eventually(lambda: shows("web-0", "1/1", "Admitted", "worker-1", "0", ""))
-        why = "40 exclusive CPUs asked, 30 free on NUMA node 1"
+        why = "40 exclusive CPUs requested, 30 free on NUMA node 1"
         await eventually(lambda: shows("trainer", "0/1", "Rejected", "worker-1", "<none>", why))
         assert await shows("early", "1/1", "Waiting", "worker-1", "0", "")
         # A pod that gets its node while no operator looks is seen running first.

@@ -85,7 +85,9 @@ def test_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open
     expect(page).to_have_title("guide · numazones")
     card = page.locator("#waiting article")
     expect(card.locator("h3")).to_have_text("team/trainer")
-    expect(card).to_contain_text("needs 5 exclusive CPUs on one NUMA node; the fullest offer is 4")
+    expect(card).to_contain_text(
+        "needs 5 exclusive CPUs on one NUMA node; at most 4 are free on one NUMA node"
+    )
     expect(card).to_contain_text("move team/web-1, which holds 3 CPUs, to worker-2")
     # What helps comes before everything else there is to know, and that before the zones.
     said = page.locator("main").inner_text()

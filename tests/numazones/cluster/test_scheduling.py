@@ -198,9 +198,9 @@ def test_shortage_names_requested_and_free_amounts() -> None:
         pods=held(2),
     )
     assert [str(lack) for lack in scheduling.lacks({"cpu": 4000, "memory": 1 << 30}, node)] == [
-        "Too many pods: 1 asked, 0 free",
-        "Insufficient cpu: 4 asked, 1.9 free",
-        "Insufficient memory: 1Gi asked, 0 free",
+        "Too many pods: 1 requested, 0 free",
+        "Insufficient cpu: 4 requested, 1.9 free",
+        "Insufficient memory: 1Gi requested, 0 free",
     ]
 
 

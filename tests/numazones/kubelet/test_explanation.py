@@ -47,24 +47,27 @@ def test_scope_pod_is_told_for_the_pod_as_a_whole() -> None:
     assert explanation.lines()[-2] == "pod: merged to any NUMA node (not preferred), rejected"
 
 
-def test_the_fullest_offer_is_named_with_its_numa_node() -> None:
+def test_largest_free_amount_is_named_with_its_numa_node() -> None:
     admission = admit(used(node(TWO), 4, 5), pod("u", container("c", 6)))
-    assert why(admission) == "needs 6 exclusive CPUs on one NUMA node; the fullest offer is 3, on NUMA node 0"
+    assert (
+        why(admission)
+        == "needs 6 exclusive CPUs on one NUMA node; at most 3 are free on one NUMA node (NUMA node 0)"
+    )
     assert explain(admission).shortages == (Shortage("cpu", 6, 3, (0,), True),)
     assert explain(admission).rejected_container == "c"
 
 
 def test_what_could_never_be_is_said_so() -> None:
     assert why(admit(node(TWO), pod("u", container("c", 10)))) == (
-        "needs 10 exclusive CPUs on one NUMA node, more than any holds even when empty; "
-        "the fullest offer is 8, on NUMA node 1"
+        "needs 10 exclusive CPUs on one NUMA node, more than any has even when empty; "
+        "at most 8 are free on one NUMA node (NUMA node 1)"
     )
 
 
 def test_memory_is_told_in_binary_units() -> None:
     assert why(admit(node(TWO), pod("u", container("c", 1, "17Gi")))) == (
-        "needs 17Gi memory on one NUMA node, more than any holds even when empty; "
-        "the fullest offer is 16Gi, on NUMA node 1"
+        "needs 17Gi memory on one NUMA node, more than any has even when empty; "
+        "at most 16Gi is free on one NUMA node (NUMA node 1)"
     )
 
 
@@ -72,14 +75,14 @@ def test_nearest_numa_node_is_named_if_only_the_combination_fails() -> None:
     start = used(node(TWO, devices=gpus((1,))), 4, 7)
     admission = admit(start, pod("u", container("c", 3, vendor_gpu="1")))
     assert why(admission) == (
-        "no NUMA node offers everything at once; the nearest, NUMA node 1, lacks 2 of the 3 exclusive CPUs"
+        "no NUMA node has everything free at once; the closest, NUMA node 1, lacks 2 of the 3 exclusive CPUs"
     )
 
 
 def test_resources_of_different_width_cannot_agree_under_restricted() -> None:
     assert why(admit(node(TWO, policy="restricted"), pod("u", container("c", 10)))) == (
         "memory would fit on one NUMA node, cpu only on two; "
-        "policy restricted wants all on the same NUMA nodes"
+        "policy restricted requires the same NUMA nodes for all"
     )
 
 
@@ -87,7 +90,7 @@ def test_init_containers_bind_what_follows() -> None:
     start = used(node(TWO, memory="None"), 4)
     admission = admit(start, pod("u", container("c", 8), init=(container("init", 2),)))
     assert why(admission) == (
-        "needs 8 exclusive CPUs on one NUMA node; the fullest offer is 3, on NUMA node 0 "
+        "needs 8 exclusive CPUs on one NUMA node; at most 3 are free on one NUMA node (NUMA node 0) "
         "(bound there by what its init containers left)"
     )
 
@@ -95,8 +98,8 @@ def test_init_containers_bind_what_follows() -> None:
 @pytest.mark.parametrize(
     ("policy", "cpus", "sentence"),
     [
-        ("none", 16, "needs 16 exclusive CPUs, of which 15 could be had"),
-        ("best-effort", 16, "needs 16 exclusive CPUs, of which 15 could be had"),
+        ("none", 16, "needs 16 exclusive CPUs, but only 15 are free"),
+        ("best-effort", 16, "needs 16 exclusive CPUs, but only 15 are free"),
     ],
 )
 def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int, sentence: str) -> None:
@@ -106,7 +109,7 @@ def test_without_alignment_the_whole_node_is_what_counts(policy: str, cpus: int,
 def test_cpu_count_that_splits_a_core_is_named() -> None:
     strict = node(TWO, policy="none", cpu_options={"full-pcpus-only": "true"})
     assert why(admit(strict, pod("u", container("c", 3)))) == (
-        "asks for 3 CPUs, no multiple of a core's 2 threads"
+        "requests 3 CPUs, not a multiple of a core's 2 threads"
     )
     assert why(admit(strict, pod("u", container("c", 16)))) == (
         "needs 16 exclusive CPUs in whole cores; 14 CPUs are left on cores without reserved CPUs"
@@ -116,7 +119,7 @@ def test_cpu_count_that_splits_a_core_is_named() -> None:
 def test_devices_and_their_health() -> None:
     sick = {"vendor/gpu": (Device("a", (0,), healthy=False),)}
     assert why(admit(node(TWO, policy="none", devices=sick), pod("u", container("c", vendor_gpu="1")))) == (
-        "needs 1 vendor/gpu, of which 0 could be had"
+        "needs 1 vendor/gpu, but none is free"
     )
 
 
@@ -124,14 +127,14 @@ def test_memory_groups_are_named() -> None:
     start = admit(node(TWO, policy="none", cpus="none"), pod("old", container("c", 1, "1Gi"))).node
     admission = admit(start, pod("u", container("c", 1, "20Gi")))
     assert why(admission) == (
-        "needs 20Gi memory; at most 16Gi memory can be had, on NUMA node 1 "
+        "needs 20Gi memory; at most 16Gi memory is free, on NUMA node 1 "
         "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
     )
     wide = admit(
         node(TWO, policy="restricted", cpus="none"), pod("old", container("c", 1, f"{20 * GI}"))
     ).node
     assert why(admit(wide, pod("u", container("c", 1, "1Gi")))) == (
-        "needs 1Gi memory on one NUMA node; nothing is left on any "
+        "needs 1Gi memory on one NUMA node; none is free "
         "(memory in use binds NUMA nodes 0-1 together, and others may use memory there only in the same way)"
     )
 
@@ -140,6 +143,6 @@ def test_rounding_down_never_makes_an_offer_look_sufficient() -> None:
     start = node(machine(1), policy="none", cpus="none")
     start = admit(start, pod("old", container("c", 1, "1Mi"))).node
     assert why(admit(start, pod("u", container("c", 1, "15Gi")))) == (
-        "needs 15Gi memory; at most 14.9Gi memory can be had, on NUMA node 0 "
+        "needs 15Gi memory; at most 14.9Gi memory is free, on NUMA node 0 "
         "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
     )

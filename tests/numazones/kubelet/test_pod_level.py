@@ -121,12 +121,12 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
 @pytest.mark.parametrize(
     ("amounts", "sentence"),
     [
-        ({"cpu": "16"}, "needs 16 exclusive CPUs, of which 15 could be had"),
+        ({"cpu": "16"}, "needs 16 exclusive CPUs, but only 15 are free"),
         (
             {"memory": "40Gi"},
             (
                 "the Topology Manager chose NUMA node 0 for it, and 40Gi memory cannot be had there, even "
-                "together with other NUMA nodes; at most 31Gi memory can be had, on NUMA nodes 0-1"
+                "together with other NUMA nodes; at most 31Gi memory is free, on NUMA nodes 0-1"
             ),
         ),
     ],
@@ -143,7 +143,7 @@ def test_the_smt_rule_counts_the_pod_and_not_its_containers() -> None:
     assert admit(managed(cpu_options=full), odd).admitted
     rejected = admit(managed(cpu_options=full), whole(sharing("a"), cpu="3"))
     assert rejected.message == "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
-    assert explain(rejected).shortfall.startswith("asks for 3 CPUs")
+    assert explain(rejected).shortfall.startswith("requests 3 CPUs")
 
 
 def test_pod_with_fractional_cpus_gets_pod_memory_but_no_cpus() -> None:
@@ -181,8 +181,8 @@ def test_container_scope_finds_nothing_for_a_container_without_memory() -> None:
     rejected = admit(managed(scope="container"), whole(sharing("a")))
     assert "failed to get the default NUMA affinity" in rejected.message
     assert explain(rejected).shortfall == (
-        "asks for no memory of its own, which the static Memory Manager accepts only where other "
-        "resources bind the container to NUMA nodes"
+        "requests no memory, which the static Memory Manager accepts only if other resources bind "
+        "the container to NUMA nodes"
     )
     assert admit(managed(scope="container", policy="best-effort"), whole(sharing("a"))).admitted
 
@@ -192,7 +192,7 @@ def test_container_without_memory_is_rejected_if_its_nodes_are_grouped() -> None
     rejected = admit(start, whole(sharing("a")))
     assert "preferred hint violates NUMA node allocation" in rejected.message
     assert explain(rejected).shortfall == (
-        "is to use NUMA nodes 0-1 together; "
+        "must use NUMA nodes 0-1 together; "
         "memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way"
     )
 

@@ -79,7 +79,8 @@ def nodes(*traits: str) -> list[ClusterNode]:
         pytest.param(
             {"cpu": 10},
             ("full", "tainted", "tainted", "tainted"),
-            "needs 10 exclusive CPUs on one NUMA node; the fullest offer is 6, on NUMA node 0 of worker-1",
+            "needs 10 exclusive CPUs on one NUMA node; at most 6 are free on one NUMA node (NUMA node 0 of "
+            "worker-1)",
             1,
             id="a node for such pods is full, the others are closed to them: that it is full",
         ),
@@ -93,8 +94,8 @@ def nodes(*traits: str) -> list[ClusterNode]:
         pytest.param(
             {"cpu": 10},
             ("tainted full", "tainted full"),
-            f"{scheduling.UNTOLERATED}; and the pod needs 10 exclusive CPUs on one NUMA node; the fullest "
-            "offer is 6, on NUMA node 0 of worker-1",
+            f"{scheduling.UNTOLERATED}; and the pod needs 10 exclusive CPUs on one NUMA node; at most 6 are "
+            "free on one NUMA node (NUMA node 0 of worker-1)",
             2,
             id="behind the taint the kubelets would reject it: both",
         ),
@@ -116,8 +117,8 @@ def nodes(*traits: str) -> list[ClusterNode]:
             {"cpu": 18},
             ("busy", "busy"),
             "No node has 18 CPUs free. Closest: worker-1 (2 free); and the pod needs 18 "
-            "exclusive CPUs on one NUMA node, more than any holds even when empty; the fullest offer is 16, "
-            "on NUMA node 1 of worker-1",
+            "exclusive CPUs on one NUMA node, more than any has even when empty; at most 16 are free on "
+            "one NUMA node (NUMA node 1 of worker-1)",
             2,
             id="what is lacking would not be enough: both",
         ),

@@ -117,9 +117,9 @@ def test_rejection_has_the_kubelets_words_and_plain_ones() -> None:
     assert reason.message == "Resources cannot be allocated with Topology locality"
     assert reason.count == 3
     assert reason.node == "worker-2"
-    assert (
-        reason.sentence
-        == "needs 16 exclusive CPUs on one NUMA node; the fullest offer is 12, on NUMA node 1 of worker-2"
+    assert reason.sentence == (
+        "needs 16 exclusive CPUs on one NUMA node; at most 12 are free on one NUMA node (NUMA node 1 of "
+        "worker-2)"
     )
     assert result.sentence == reason.sentence
 
@@ -162,10 +162,10 @@ def test_shortage_of_the_selected_node_comes_before_unselected_nodes() -> None:
     assert tainted.sentence == "node(s) had untolerated taint(s)"
     full = replace(chosen, requested={"cpu": 29000})
     assert predict(pod("a", cpu=4, nodeSelector=selected), [full, *nodes]).brief == (
-        "Insufficient cpu: 4 asked, 1 free"
+        "Insufficient cpu: 4 requested, 1 free"
     )
     fenced = [replace(node, taints=(taint,)) for node in nodes]
-    assert predict(pod("a", cpu=4), [full, *fenced]).brief == "Insufficient cpu: 4 asked, 1 free"
+    assert predict(pod("a", cpu=4), [full, *fenced]).brief == "Insufficient cpu: 4 requested, 1 free"
     assert [reason.count for reason in lacking.reasons] == [4]
 
 
@@ -239,8 +239,8 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
             pod("p", cpu=4, nics=2),
             (0, 0),
             (
-                "needs 2 vendor.example/nic on one NUMA node, more than any holds even when empty; "
-                "the fullest offer is 1, on NUMA node 1 of worker-1"
+                "needs 2 vendor.example/nic on one NUMA node, more than any has even when empty; "
+                "at most 1 is free on one NUMA node (NUMA node 1 of worker-1)"
             ),
         ),
         (
@@ -248,7 +248,7 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
             pod("p", cpu=10, nics=1),
             (4, 8),
             (
-                "no NUMA node offers everything at once; the nearest, NUMA node 1, lacks 2 of the 10 "
+                "no NUMA node has everything free at once; the closest, NUMA node 1, lacks 2 of the 10 "
                 "exclusive CPUs (worker-1)"
             ),
         ),
@@ -258,8 +258,8 @@ def test_a_burstable_pod_with_hugepages_is_concerned() -> None:
             (10, 4),
             (
                 "on an empty node memory would fit on one NUMA node, cpu only on two; policy restricted "
-                "wants all on the same NUMA nodes; now at most 16 of 20 exclusive CPUs on NUMA nodes 0-1 "
-                "could be had (worker-1)"
+                "requires the same NUMA nodes for all; now at most 16 of 20 exclusive CPUs on NUMA nodes 0-1 "
+                "are free (worker-1)"
             ),
         ),
     ],
@@ -449,10 +449,10 @@ def test_scheduler_shortage_names_amounts_on_the_closest_node() -> None:
         ("Insufficient cpu", 3, "worker-2")
     ]
     assert result.sentence == "No node has 4 CPUs free. Closest: worker-2 (1.9 free)"
-    assert result.brief == "Insufficient cpu: 4 asked, 1.9 free"
+    assert result.brief == "Insufficient cpu: 4 requested, 1.9 free"
     alone = predict(pod("p", cpu=4, memory="8Gi"), nodes[2:])
     assert alone.sentence == (
-        "Insufficient memory: 8Gi asked, 1Gi free; Insufficient cpu: 4 asked, 2 free on worker-3"
+        "Insufficient memory: 8Gi requested, 1Gi free; Insufficient cpu: 4 requested, 2 free on worker-3"
     )
 
 
@@ -479,7 +479,7 @@ def test_a_rejection_names_who_holds_what_is_missing(asked: dict[str, Any], hold
 
 def test_a_rejection_has_a_few_words_for_tables() -> None:
     result = predict(pod("big", cpu=16), [worker("worker-2", node_state(held=(10, 4)))])
-    assert result.brief == "16 exclusive CPUs asked, 12 free on NUMA node 1"
+    assert result.brief == "16 exclusive CPUs requested, 12 free on NUMA node 1"
     assert predict(pod("a"), [worker("worker-1")]).brief == "LeaseExpired"
     assert predict(pod("a"), [worker("worker-1", node_state())]).brief == ""
 
@@ -594,5 +594,5 @@ def test_only_the_named_node_of_equally_close_ones_is_described() -> None:
     other = worker("b", named(node_state(held=(6, 6)), "b"))
     for nodes in ([one, other], [other, one]):
         first = predict(pod("big", cpu=16), nodes).reasons[0]
-        assert first.sentence.endswith("the fullest offer is 10, on NUMA node 0 of a")
+        assert first.sentence.endswith("at most 10 are free on one NUMA node (NUMA node 0 of a)")
         assert first.held_by == (("uid-held-0-a", "4 exclusive CPUs"),)

@@ -80,8 +80,8 @@ def test_holders_of_the_missing_resources_are_named(build: Any) -> None:
     could, (_, missing), help_ = said(explained(build.situation([node, build.node("n2")])))
     assert could == "emptier"
     assert missing == (
-        "n1 could hold it aligned if others left: needs 2 exclusive CPUs on one NUMA node; the fullest offer "
-        "is 1, on NUMA node 0 of n1; held by default/a (2 exclusive CPUs)"
+        "n1 could hold it aligned if others left: needs 2 exclusive CPUs on one NUMA node; at most 1 is free "
+        "on one NUMA node (NUMA node 0 of n1); held by default/a (2 exclusive CPUs)"
     )
     assert help_ == (
         (
@@ -98,7 +98,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
         "policy best-effort let it in: no NUMA node has so much, so several may have it",
         (
             "n1 could not hold it aligned even if it were empty: needs 5 exclusive CPUs on one NUMA "
-            "node, more than any holds even when empty; the fullest offer is 4, on NUMA node 1 of n1"
+            "node, more than any has even when empty; at most 4 are free on one NUMA node (NUMA node 1 of n1)"
         ),
     )
     assert help_ == (
