@@ -13,7 +13,7 @@ from tests.random_clusters import SimulatedNode, installed
 
 Object = dict[str, Any]
 Nodes = dict[str, SimulatedNode]
-ASK = re.compile(r"ask for (?P<wanted>.+?)(?: instead of (?P<before>\S+))? in container (?P<container>\S+)$")
+ASK = re.compile(r"request (?P<wanted>.+?)(?: instead of (?P<before>\S+))? in container (?P<container>\S+)$")
 MOVE = re.compile(r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? to (?P<target>\S+)$")
 BACK = re.compile(
     r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
@@ -21,7 +21,7 @@ BACK = re.compile(
 )
 BACK_LATER = re.compile(
     r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
-    r"\(delete it; its replacement fits there, too, but after this pod\)$"
+    r"\(delete it; its replacement still fits once this pod is placed\)$"
 )
 REMOVE = re.compile(r"remove (?P<pod>[^ ,]+).* \(no .+\)$")
 SET = re.compile(r"set (?P<setting>topologyManager\w+): (?P<value>\S+) on (?P<node>[^ ,]+)")

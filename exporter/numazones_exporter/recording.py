@@ -200,7 +200,7 @@ def recordings(options: Options, otherwise: Answer, read: ReadFile = read_file) 
             return web.Response(status=HTTPStatus.FORBIDDEN, text=text)
         if busy.locked():
             return web.Response(
-                status=HTTPStatus.SERVICE_UNAVAILABLE, text="a recording is being made; ask again"
+                status=HTTPStatus.SERVICE_UNAVAILABLE, text="a recording is being made; try again"
             )
         async with busy:
             try:

@@ -201,7 +201,7 @@ async def decide(client: Client, plan: PendingPlan, decision: PlanDecision) -> N
 def what_follows(plan: PendingPlan, decision: PlanDecision) -> str:
     """Say what comes of a decision."""
     if decision is PlanDecision.APPROVE:
-        return "it is proven once more and then carried out, one eviction after the other"
+        return "it is checked again, then executed one eviction at a time"
     return (
         "no pod is evicted for it"
         if plan.phase != PlanPhase.EXECUTING

@@ -274,7 +274,7 @@ class ClosedLoop:
             name_of_pod = f"{pod['namespace']}/{pod['name']}"
             self.screen.say(f"  {name_of_pod}: from {_place(source)} to {_place(target)}; {move['why']}")
         if not await self.confirm("Carry it out?"):
-            self.screen.say(f"To have it carried out later: kubectl numazones approve {name}")
+            self.screen.say(f"To approve it later: kubectl numazones approve {name}")
             return False
         approved = {"spec": {"approved": True}}
         await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)

@@ -196,7 +196,7 @@ def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> It
     """Yield the resource whose name was misspelled, if the pod runs with that."""
     changed = with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
     if _runs(changed, node):
-        sentence = f"ask for {lack.instead} instead of {lack.resource} in container {container}"
+        sentence = f"request {lack.instead} instead of {lack.resource} in container {container}"
         yield Advice(Change.REQUEST, ChangeCost.MISSPELLED, node.name, sentence)
 
 
@@ -214,7 +214,7 @@ def _several_smaller(
         return
     if _runs(with_requests(pod, state, name, offers), node):
         amounts = " and ".join(amount_with_resource(*offer) for offer in offers.items())
-        sentence = f"ask for {amounts} in container {name}"
+        sentence = f"request {amounts} in container {name}"
         yield Advice(Change.REQUEST, ChangeCost.MUCH_LESS, node.name, sentence)
 
 
@@ -240,7 +240,7 @@ def _request_advice(
     node: ClusterNode, container: Container, resource: str, amount: int, before: int
 ) -> Advice:
     instead = f"instead of {amount_in_words(resource, before)} in container {container.name}"
-    sentence = f"ask for {amount_with_resource(resource, amount)} {instead}"
+    sentence = f"request {amount_with_resource(resource, amount)} {instead}"
     if amount > before:
         cost = ChangeCost.ROUNDING
     else:
@@ -282,7 +282,7 @@ def _without(
     name = f"{other.full_name}{f', which holds {held}' if held else ''}"
     objection = around.objection(other)
     if objection:
-        sentence = f"remove {name} (no plan does that: {objection})"
+        sentence = f"remove {name} (no plan does this: {objection})"
         return Advice(Change.EVICTION, ChangeCost.PROTECTED, node.name, sentence)
     move = around.destinations.single_move(pod, other, node)
     if move is None:
@@ -296,7 +296,7 @@ def _without(
 def _way_back(move: Move) -> str:
     """Say how a pod that is deleted gets a better place on the node that it leaves."""
     if move.after_pending:
-        return " (delete it; its replacement fits there, too, but after this pod)"
+        return " (delete it; its replacement still fits once this pod is placed)"
     return " (delete it; its replacement gets a better place there)"
 
 

@@ -67,5 +67,5 @@ def plan_made(name: str) -> str:
     """Say of a recommendation that places a waiting pod how it is looked at, and carried out."""
     return (
         f"a plan was made: kubectl describe rebalancerecommendation {name}; "
-        f"kubectl numazones approve {name} has it carried out"
+        f"to execute it: kubectl numazones approve {name}"
     )

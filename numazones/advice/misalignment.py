@@ -147,14 +147,14 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bo
     kept = [objection.message for objection in why_not(pod, situation, Policy())]
     again = alignable.made_anew(node, pod) if known else None
     if again is not None and again.aligned:
-        why = f"; no plan does it: {kept[0]}" if kept else ""
-        yield f"make it anew: as things are now, {node.name} would hold it aligned{why}"
+        why = f"; no plan does this: {kept[0]}" if kept else ""
+        yield f"recreate it: as things are now, {node.name} would hold it aligned{why}"
     elif again is not None and (better := _under_best_effort(node)) is not None:
         anew = alignable.made_anew(better, pod)
         if anew is not None and anew.aligned:
             yield (
-                f"set topologyManagerPolicy: best-effort on {node.name}, and make it anew: then it will be "
-                f"aligned; as it is, it would lie so again ({again.sentence})"
+                f"set topologyManagerPolicy: best-effort on {node.name}, and recreate it: then it will be "
+                f"aligned; otherwise it would be misaligned again ({again.sentence})"
             )
     if node.state is not None and pod.admission is not None:
         yield from (f"{miss.cure}: {miss.why}" for miss in misfits(pod.admission, node.state.emptied))

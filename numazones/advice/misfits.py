@@ -59,7 +59,7 @@ class Misfit:
             most = amount_in_words(self.resource, self.widest)
             given = f"a NUMA node gives {most} at most, also when it is empty"
         return (
-            f"container {self.container} asks for {amount_with_resource(self.resource, self.asked)}; {given}"
+            f"container {self.container} requests {amount_with_resource(self.resource, self.asked)}; {given}"
         )
 
     @property
@@ -67,7 +67,7 @@ class Misfit:
         """Return what to do about it."""
         *others, last = self.instead
         amounts = [amount_in_words(self.resource, amount) for amount in others]
-        return f"ask for {' or '.join((*amounts, amount_with_resource(self.resource, last)))}"
+        return f"request {' or '.join((*amounts, amount_with_resource(self.resource, last)))}"
 
 
 @dataclass(frozen=True, slots=True)

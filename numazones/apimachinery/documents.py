@@ -222,7 +222,7 @@ def gunzip(content: bytes, most: int) -> bytes:
     try:
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableDocument(f"it is cut off or damaged: {error}") from error
+        raise UnreadableDocument(f"it is truncated or damaged: {error}") from error
     if len(unpacked) > most:
         raise UnreadableDocument(f"it unpacks to more than {most >> 20} MiB")
     return unpacked

@@ -98,7 +98,7 @@ def _waits(pod: ClusterPod, around: PodContext, *, admissible: bool) -> tuple[Wa
     name = pod.constraints.scheduler_name
     if not said and not missing and around.served and name not in around.served:
         cure = "see whether that scheduler runs, or correct spec.schedulerName"
-        return (Wait("NoScheduler", f"nobody has been seen to serve its schedulerName {name}; {cure}"),)
+        return (Wait("NoScheduler", f"no scheduler was seen that serves its schedulerName {name}; {cure}"),)
     return missing
 
 
@@ -125,7 +125,7 @@ def is_replaced(pod: ClusterPod) -> bool:
 def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
     """Say that all nodes are lost that the gate released a pod to, and what to do."""
     owner = pod.controller
-    anew = "make it anew" if owner is None else f"its {owner.kind} makes another one"
+    anew = "recreate it" if owner is None else f"its {owner.kind} creates another one"
     if owner is not None and owner.kind == "Job":
         anew += ", and counts this one as a failure"
     command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
@@ -139,7 +139,7 @@ def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
     return (
         f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them; it "
         f"says: {said}; a released pod cannot be let go elsewhere: if that lasts, delete it, and its owner "
-        "makes another one"
+        "creates another one"
     )
 
 
@@ -156,7 +156,7 @@ def _gates(
 ) -> Iterable[Wait]:
     for gate in pod.constraints.scheduling_gates:
         if gate != GATE:
-            sentence = f"its scheduling gate {gate} has to be taken away by whoever put it there"
+            sentence = f"its scheduling gate {gate} must be removed by whatever set it"
             yield Wait("SchedulingGate", f"{sentence}; no scheduler looks at the pod before")
             continue
         labels = around.namespace_labels
@@ -164,18 +164,18 @@ def _gates(
             cure = f"kubectl label namespace {pod.namespace} {OPT_IN[0]}={OPT_IN[1]}"
             yield Wait(
                 "NotOptedIn",
-                f"nobody takes its gate {GATE} away, as namespace {pod.namespace} does not opt in: {cure}",
+                f"its gate {GATE} is not removed, as namespace {pod.namespace} does not opt in: {cure}",
             )
         elif not around.operator_runs:
             yield Wait(
                 "NoOperator",
-                f"nobody takes its gate {GATE} away, as no running pod of the operator was seen: see "
+                f"its gate {GATE} is not removed, as no running pod of the operator was seen: see "
                 "whether it runs",
             )
         elif _NOT_SERVED in told:
             yield Wait("NotServed", told[_NOT_SERVED])
         elif admissible:
-            yield Wait("Held", f"the operator has not taken its gate {GATE} away yet")
+            yield Wait("Held", f"the operator has not removed its gate {GATE} yet")
 
 
 def latest_messages(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -391,7 +391,7 @@ class _Reader:
         try:
             value = read_json(blob, OBJECT)
         except UnreadableDocument as error:
-            raise InvalidCheckpoint(self._file, f"the file is cut off or no JSON ({error})") from error
+            raise InvalidCheckpoint(self._file, f"the file is truncated or not JSON ({error})") from error
         return self.fields(value, "the file")
 
     def content(self, blob: bytes) -> tuple[dict[str, Any], bool]:

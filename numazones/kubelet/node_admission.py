@@ -153,7 +153,7 @@ class _Insufficient:
         if self.resource == PODS:
             return f"the node runs {pluralize(self.used, 'pod')} and takes {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
-        return f"asks for {asked} {self.resource}; pods on the node have asked for {used} of its {capacity}"
+        return f"requests {asked} {self.resource}; pods on the node request {used} of its {capacity}"
 
     @property
     def missing(self) -> int:
@@ -181,7 +181,7 @@ def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObj
 
 _SENTENCES = {
     NODE_AFFINITY: "its node selector or affinity does not take this node",
-    NODE_PORTS: "a host port that it asks for is taken on this node",
+    NODE_PORTS: "a host port that it requests is taken on this node",
     TAINT_TOLERATION: "the node has a taint of effect NoExecute that it does not tolerate",
 }
 

@@ -57,13 +57,17 @@ class Shape:
             except quantity.InvalidQuantity:
                 number = quantity.ZERO
             if not separator or not name or number.nanos <= 0 or number.milli() % 1000:
+                wrong = (
+                    f"invalid quantity {amount!r} for {name}"
+                    if separator and name
+                    else f"invalid shape {text!r}"
+                )
                 raise InvalidShape(
-                    f"{text!r} is not a shape: {part.strip()!r} is not a resource with a whole amount; "
-                    "write for example cpu=16,memory=32Gi,vendor.example/nic=1"
+                    f"{wrong}: use whole amounts, for example cpu=16,memory=32Gi,vendor.example/nic=1"
                 )
             resources[name] = number.value()
         if CPU not in resources:
-            raise InvalidShape(f"{text!r} is not a shape: it asks for no CPUs; add for example cpu=16")
+            raise InvalidShape(f"shape {text!r} requests no CPUs; add for example cpu=16")
         return cls(tuple(sorted(resources.items())))
 
     @property

@@ -633,7 +633,7 @@ class Forecast:
         sentence = "; ".join([*parts, *map(str, one.lacks)])
         brief = sentence
         if one.lacks:
-            nearest = f", the nearest of {group.count} nodes" if group.count > 1 else ""
+            nearest = f", the closest of {group.count} nodes" if group.count > 1 else ""
             sentence = self._lacked_now(group, parts) or f"{sentence} on {node}{nearest}"
             if not group.possible:
                 sentence = _with_empty_node(sentence, one, node)

@@ -33,14 +33,14 @@ def approval_problem(
     phase, name = status.phase or PlanPhase.PROPOSED, spec.policy
     problem = ""
     if mode is None:
-        problem = f"policy {name} is gone or cannot be followed, so nothing is carried out"
+        problem = f"policy {name} is gone or cannot be followed, so nothing is executed"
     elif phase in ENDED:
         problem = _ended(status)
     elif spec.rejected:
         problem = "it was rejected"
     elif mode != Mode.APPROVE:
         cure = f"set its spec.mode to {Mode.APPROVE}"
-        problem = f"policy {name} is in mode {mode}, which asks for no approval; {cure}"
+        problem = f"policy {name} is in mode {mode}, which needs no approval; {cure}"
     elif phase != PlanPhase.PROPOSED:
         problem = f"it is {phase} already"
     elif now is not None and spec.expires and timestamp.parse(spec.expires) < now:

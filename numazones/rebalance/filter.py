@@ -146,9 +146,9 @@ def _protection_objections(pod: ClusterPod, protections: Protections) -> Iterato
         yield from _priority_objections(pod, protections)
     if not pod.owners:
         if names.BARE in protections:
-            yield Objection(names.BARE, "pod does not have any ownerRefs")
+            yield Objection(names.BARE, "nothing would recreate it")
         elif pod.phase != "Failed":
-            yield Objection(names.BARE, "pod does not have any ownerRefs and is not in phase Failed")
+            yield Objection(names.BARE, "nothing would recreate it, and it is not in phase Failed")
     if names.DAEMON_SET in protections and any(owner.kind == "DaemonSet" for owner in pod.owners):
         yield Objection(names.DAEMON_SET, "daemonset pods are protected against eviction")
     if names.RESOURCE_CLAIMS in protections and pod.resource_claims:

@@ -96,7 +96,7 @@ class _Play:
         highest = highest_victim((*waiting, *(placement.pod for placement in self._plan.placements)))
         for move in self._plan.moves:
             if move.pod.uid in moved:
-                raise Disproved(f"pod {move.pod.full_name} is to be moved twice")
+                raise Disproved(f"pod {move.pod.full_name} would be moved twice")
             moved.add(move.pod.uid)
             node = self._base.get(move.pod.node)
             pod = None if node is None else node.pods.get(move.pod.uid)

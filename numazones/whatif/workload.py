@@ -81,12 +81,12 @@ class PodGroup:
             name, separator, amount = (piece.strip() for piece in part.partition("="))
             if not separator or not name or not _sensible(amount):
                 raise InvalidGroup(
-                    f"{text!r} is no group of pods: {part.strip()!r} is not a resource with an amount; "
+                    f"{text!r} is not a group of pods: {part.strip()!r} is not a resource with an amount; "
                     "write for example 20xcpu=4,memory=8Gi or 20xcpu=2-8,memory=8Gi"
                 )
             amounts[name] = amount
         if CPU not in amounts:
-            raise InvalidGroup(f"{text!r} is no group of pods: it asks for no CPUs; add for example cpu=4")
+            raise InvalidGroup(f"{text!r} is not a group of pods: it requests no CPUs; add for example cpu=4")
         return cls(count, tuple(sorted(amounts.items())))
 
     @property

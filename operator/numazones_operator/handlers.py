@@ -145,7 +145,7 @@ async def recommendation_approved(body: kopf.Body, memo: Memo, **_: Any) -> None
     if problem:
         await memo.post_event(body, type=WARNING, reason="ApprovalInVain", message=problem)
     else:
-        message = "the plan is proven once more and then carried out"
+        message = "the plan is checked again and then executed"
         await memo.post_event(body, type=NORMAL, reason="Approved", message=message)
     await memo.on_main_loop(memo.intent.wake())
 

@@ -51,7 +51,7 @@ async def run_kopf(memo: handlers.Memo) -> None:
             if clock() - started > _GOOD_RUN:
                 backoff.reset()
             delay = backoff.delay()
-            _log.warning("kopf ended: %s; it starts anew in %.1f s", str(error) or repr(error), delay)
+            _log.warning("kopf ended: %s; it restarts in %.1f s", str(error) or repr(error), delay)
             await asyncio.sleep(delay)
 
 
@@ -102,7 +102,7 @@ async def _installation(memo: handlers.Memo, served: frozenset[str]) -> None:
             _log.debug("what the API server serves could not be read: %s", error)
             now = served
         if now - served:
-            _log.info("the API server serves %s by now; kopf starts anew", ", ".join(sorted(now - served)))
+            _log.info("the API server serves %s by now; kopf restarts", ", ".join(sorted(now - served)))
             return
         await asyncio.sleep(backoff.delay())
     await asyncio.Event().wait()

@@ -201,7 +201,7 @@ class Leadership:
             try:
                 self._known = await self._renewed(known)
             except (Conflict, NotFound):
-                _log.debug("somebody else has written the leader's Lease, or a write of ours was repeated")
+                _log.debug("another process has written the leader's Lease, or a write of ours was repeated")
             else:
                 return True
         try:

@@ -113,7 +113,7 @@ class Conflict(APIError):
     def _cure(self) -> str:
         if "FieldManagerConflict" in self.causes:
             return "another manager owns the fields: apply with force, or leave them out"
-        return "somebody else changed it: read it again and repeat"
+        return "it was changed in the meantime: read it again and repeat"
 
 
 class AlreadyExists(Conflict):

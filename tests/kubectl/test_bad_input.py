@@ -21,11 +21,11 @@ Run = Callable[..., Result]
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("cut.json", '{"kind": "List", "items": [{"ki', "is cut off or no JSON"),
+        ("cut.json", '{"kind": "List", "items": [{"ki', "is truncated or not JSON"),
         ("list.json", "[1, 2]", "not a Kubernetes object"),
         ("text.yaml", "just words", "not a Kubernetes object"),
-        ("bad.yaml", "a: [", "is cut off or not valid YAML"),
-        ("cut.yaml", "kind: List\nitems:\n- kind: Pod\n  metada", "is cut off or not valid YAML"),
+        ("bad.yaml", "a: [", "is truncated or not valid YAML"),
+        ("cut.yaml", "kind: List\nitems:\n- kind: Pod\n  metada", "is truncated or not valid YAML"),
         (
             "forbidden.json",
             '{"kind": "Status", "status": "Failure", "message": "pods is forbidden"}',
@@ -114,7 +114,7 @@ def test_missing_names_are_answered_with_the_existing_ones(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("fit", "cpu=none"), 2, "is not a shape"),
+        (("fit", "cpu=none"), 2, "invalid quantity 'none' for cpu"),
         (("fit",), 2, "give either a SHAPE"),
         (("fit", "--cpu", "4"), 2, "amounts are one argument, not options: kubectl numazones fit cpu=16"),
         (("fit", "--memory=4Gi"), 2, "amounts are one argument, not options: kubectl numazones fit memory="),

@@ -383,24 +383,24 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
         [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(3)],
         *("requests", "warning", ["team/wants"]),
         *(
-            "container main asks for 3 CPUs; the kubelet gives whole cores of 2 threads",
-            "ask for 4 or 2 CPUs",
+            "container main requests 3 CPUs; the kubelet gives whole cores of 2 threads",
+            "request 4 or 2 CPUs",
         ),
     ),
     "one CPU on whole cores of two": (
         [*zones_of(cpu_options={"full-pcpus-only": "true"}), waiting(1)],
         *("requests", "warning", ["team/small", "team/wants"]),
-        *("container main asks for 1 CPU; the kubelet gives whole cores of 2 threads", "ask for 2 CPUs"),
+        *("container main requests 1 CPU; the kubelet gives whole cores of 2 threads", "request 2 CPUs"),
     ),
     "a CPU more than a NUMA node has": (
         [*healthy(), waiting(9)],
         *("requests", "warning", ["team/wants"]),
-        *("asks for 9 CPUs; a NUMA node gives 8 at most", "ask for 8 CPUs"),
+        *("requests 9 CPUs; a NUMA node gives 8 at most", "request 8 CPUs"),
     ),
     "a Guaranteed pod that pins nothing": (
         [*healthy(), waiting("2500m")],
         *("pinning", "hint", ["team/wants"]),
-        *("asks for a fraction of a CPU in container main", "ask for whole CPUs"),
+        *("requests a fraction of a CPU in container main", "request whole CPUs"),
     ),
     "a zone that no shape can use": (
         without("Pod", "small"),
@@ -427,11 +427,9 @@ def test_what_is_wrong_is_found_with_its_cure(run: Run, tmp_path: Path, case: st
 
 def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
     output = run("doctor", "-f", dump).output
-    assert (
-        "not checked: definitions: there are no CustomResourceDefinition objects in what was read" in output
-    )
-    assert "not checked: leases: there are no Lease objects" in output
-    assert "not checked: access: your rights are unknown" in output
+    assert "skipped: definitions: there are no CustomResourceDefinition objects in what was read" in output
+    assert "skipped: leases: there are no Lease objects" in output
+    assert "skipped: access: your rights are unknown" in output
 
 
 def test_managed_fields_that_were_left_out_are_asked_for(run: Run, tmp_path: Path) -> None:

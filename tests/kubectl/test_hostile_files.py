@@ -100,7 +100,7 @@ def cpus(count: int) -> Iterable[tuple[str, bytes, bytes]]:
         (archive(*cpus(20_000)), "20,000 CPUs"),
         (gzip.compress(b"x" * 2000), "header"),
         (gzip.compress(b""), "no archive"),
-        (archive(*cpus(2))[:-30], "cut off"),
+        (archive(*cpus(2))[:-30], "truncated"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -173,7 +173,7 @@ def test_a_hostile_file_of_a_recorded_node_is_named(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("dump.yaml", MERGES.replace("9", "99"), "is cut off"),
+        ("dump.yaml", MERGES.replace("9", "99"), "is truncated"),
         ("dump.yaml", MERGES, "more than 400,000 values"),
         ("dump.yaml", "- " * 3000, "nests deeper"),
         ("dump.json", "[" * 100_000, "nests deeper"),

@@ -136,7 +136,7 @@ class Reader:
         assert first.startswith(past)
         self.sentence(first.removeprefix(past))
         assert loop == (
-            f"It was created at {TIME}; a rejected pod is not tried again: delete it, and create it anew"
+            f"It was created at {TIME}; a rejected pod is not tried again: delete it and create it again"
         )
         self.figures += 3
         rows = 0
@@ -154,7 +154,7 @@ class Reader:
     def sentence(self, text: str) -> None:
         """The prediction in a sentence: about all nodes, or about the nearest one."""
         empty = re.fullmatch(
-            r"(.* (?:on |\(|Closest: )(\S+?)\)?(?:, the nearest of \d+ nodes| \(\S+ free\))?); "
+            r"(.* (?:on |\(|Closest: )(\S+?)\)?(?:, the closest of \d+ nodes| \(\S+ free\))?); "
             r"(?:and (?:even when|the pod needs .* even when) empty.*|"
             r"the node would not take it even when empty)",
             text,
@@ -215,7 +215,7 @@ class Reader:
         return min([one for one in lacking if one in common] or lacking, key=order, default="")
 
     def _nearest(self, text: str) -> tuple[str, str, int]:
-        match = re.fullmatch(r"(.*) on (\S+?)(?:, the nearest of (\d+) nodes)?", text)
+        match = re.fullmatch(r"(.*) on (\S+?)(?:, the closest of (\d+) nodes)?", text)
         assert match, text
         return match[1], match[2], int(match[3] or 1)
 
@@ -623,7 +623,7 @@ class Reader:
         assert setting or form, text
         said, name = ("", setting[3]) if setting else (form[1], form[2]) if form else ("", "")
         state, moment = self.states[name], self.moments[name]
-        ask = re.fullmatch(r"ask for (.*?)(?: instead of (\S+))? in container (\S+)", said)
+        ask = re.fullmatch(r"request (.*?)(?: instead of (\S+))? in container (\S+)", said)
         move = re.fullmatch(
             r"(?:move|remove) (\S+?)(?:, which holds (\S+) (\S+?))?(?:,? to (\S+)| \(no [^\d]*\))", said
         )

@@ -135,7 +135,7 @@ def test_pod_released_to_deleted_nodes_must_be_recreated(
         wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
     result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
     assert said in result.output
-    cure = "kubectl delete pod -n team late, and make it anew"
+    cure = "kubectl delete pod -n team late, and recreate it"
     assert (cure in result.output) == bool(said)
     assert result.return_value == 1
 
@@ -149,7 +149,7 @@ def test_pod_whose_released_nodes_are_full_may_need_recreation(run: Run, tmp_pat
     wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
     result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
     assert "released it to worker-1 only, and the scheduler places it on none of them" in result.output
-    assert "delete it, and its owner makes another one" in result.output
+    assert "delete it, and its owner creates another one" in result.output
     assert result.return_value == 1
 
 
@@ -173,7 +173,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
                 "node": "worker-1",
                 "actual": "Rejected",
                 "explanation": ["hints", "needs 2 exclusive CPUs on one NUMA node; none is free"],
-                "advice": ["ask for 1 CPU instead of 2 in container main"],
+                "advice": ["request 1 CPU instead of 2 in container main"],
             }
         },
     }
@@ -181,7 +181,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
     assert result.output.splitlines()[:4] == [
         "team/gone: rejected on worker-1 with TopologyAffinityError (no)",
         "When it came: needs 2 exclusive CPUs on one NUMA node; none is free",
-        "What would have helped then: ask for 1 CPU instead of 2 in container main",
+        "What would have helped then: request 1 CPU instead of 2 in container main",
         "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]
 
@@ -192,7 +192,7 @@ def test_why_says_that_a_rejected_bare_pod_is_not_retried(run: Run, tmp_path: Pa
     result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected))
     created = rejected["metadata"]["creationTimestamp"]
     assert result.output.splitlines()[1] == (
-        f"It was created at {created}; a rejected pod is not tried again: delete it, and create it anew"
+        f"It was created at {created}; a rejected pod is not tried again: delete it and create it again"
     )
 
 

@@ -137,14 +137,18 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, "--pods", "cpu"),
             NumazonesError,
-            "is no group of pods",
+            "is not a group of pods",
         ),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "-f", "x"),
             Exception,
             "leave -f and --nodes away",
         ),
-        (("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--shape", "x"), Exception, "is not a shape"),
+        (
+            ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--shape", "x"),
+            Exception,
+            "invalid shape 'x'",
+        ),
         (("--set", "topologyManagerScope=pod", "-f", RECORDING, *PODS), Exception, "a recording has pods"),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--nodes", "a"),
@@ -340,7 +344,7 @@ def test_size_says_what_fits_nowhere(run: Invoke) -> None:
         (("1xcpu=1",), "either --machine TYPE or --node NODE"),
         (("1xcpu=1", *SMALL, "--node", "x"), "either --machine TYPE or --node NODE"),
         (("2xcpu=1-4", *SMALL), "2xcpu=1-4 is not one size"),
-        (("x", *SMALL), "is no group of pods"),
+        (("x", *SMALL), "is not a group of pods"),
         (
             ("1xcpu=1", "--node", "nowhere", "-f", RECORDING),
             "node nowhere is not in the recording, which has rig-b",

@@ -53,7 +53,7 @@ DASHBOARD = dashboard(
                 figure("Nodes", "Nodes that the operator knows.", "sum(numazones_nodes{CLUSTER})"),
                 figure(
                     "Stale nodes",
-                    "Nodes of which nothing certain is known; predictions for them are Unknown.",
+                    "Nodes whose state is uncertain; predictions for them are Unknown.",
                     "sum(numazones_stale_nodes{CLUSTER})",
                     limits=(1, 5),
                     runbook="NumazonesStaleNodes",
@@ -144,7 +144,7 @@ DASHBOARD = dashboard(
                     empty="there are no devices",
                 ),
                 graph(
-                    "Free devices beside no free CPU",
+                    "Free devices on NUMA nodes without free CPUs",
                     "Free devices on NUMA nodes that have no CPU left to give exclusively: aligned pods cannot have them.",
                     {
                         "{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}}"
@@ -251,7 +251,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Released gates",
-                    "Gated pods that were released, by reason. A timeout means that nobody knew whether a node would admit them.",
+                    "Gated pods that were released, by reason. A timeout means that it was unknown whether a node would admit them.",
                     {"{{reason}}": f"60 * sum by (reason) (rate({GATED}{{CLUSTER}}[$__rate_interval]))"},
                     unit="cpm",
                     runbook="NumazonesGateTimeouts",

@@ -4,7 +4,7 @@ from tools.dashboards.parts import dashboard, figure, graph, listing, quantiles
 
 OPERATOR, EXPORTER = "numazones_operator", "numazones_exporter"
 WRITES = f"{OPERATOR}_api_writes_total"
-NO_EXTENDER = "no scheduler asks an extender"
+NO_EXTENDER = "no scheduler calls an extender"
 TROUBLE = {
     "sampled": "sampled_requests",
     "tried again": "repeated_requests",
@@ -42,7 +42,7 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Nodes without zones",
-                    "Nodes of which no zones are published.",
+                    "Nodes without published zones.",
                     'sum(numazones_stale_nodes{reason="NoZones",CLUSTER})',
                     limits=(1, 5),
                     runbook="NumazonesStaleNodes",

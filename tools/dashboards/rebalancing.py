@@ -17,7 +17,7 @@ def in_range(counter: str) -> str:
 DASHBOARD = dashboard(
     "rebalancing",
     "rebalancing",
-    "What RebalancePolicies have planned, what was carried out, what it gained, and what failed.",
+    "What RebalancePolicies planned, what was executed, what it gained, and what failed.",
     variables=("cluster", "namespace", "node"),
     marks=(PLANS, EVICTIONS),
     rows=[
@@ -35,20 +35,20 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Plans in force",
-                    "Recommendations that have not ended: proposed, approved or being carried out.",
+                    "Recommendations that have not ended: proposed, approved or running.",
                     "sum(numazones_rebalance_active_plans{CLUSTER})",
                     empty=NO_POLICY,
                     runbook="NumazonesPlanWaits",
                 ),
                 figure(
                     "Plans that succeeded",
-                    "Carried out to the end, and confirmed by zones.",
+                    "Completed, and confirmed by zones.",
                     in_range(f'{RECOMMENDATIONS}{{phase="Succeeded",CLUSTER}}'),
                     empty=NO_POLICY,
                 ),
                 figure(
                     "Plans that failed",
-                    "Begun or approved, and not carried out to the end.",
+                    "Started or approved, but not completed.",
                     in_range(f'{RECOMMENDATIONS}{{phase="Failed",CLUSTER}}'),
                     limits=(1, 3),
                     empty=NO_POLICY,
@@ -73,7 +73,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Plans in force by phase",
-                    "Recommendations that have not ended. One at most is being carried out.",
+                    "Recommendations that have not ended. At most one is running.",
                     {
                         "{{policy}} ({{mode}}): {{phase}}": "sum by (policy, mode, phase) (numazones_rebalance_active_plans{CLUSTER})"
                     },
@@ -111,7 +111,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Evictions by result",
-                    "Requests per interval: granted, blocked by a PodDisruptionBudget (and asked again later), or failed.",
+                    "Requests per interval: granted, blocked by a PodDisruptionBudget (and retried later), or failed.",
                     {"{{result}}": f"sum by (result) (increase({EVICTED}{{NAMESPACE}}[$__rate_interval]))"},
                     empty=NO_PLAN,
                     runbook="NumazonesEvictionsBlocked",

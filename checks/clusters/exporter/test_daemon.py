@@ -127,7 +127,7 @@ class SimulatedNode:
             await self.client.create(DEFINITIONS, definition)
 
     async def make_anew(self) -> str:
-        """Delete the Node, with what it owns, as the garbage collector does, and make it anew; its uid."""
+        """Delete the Node, with what it owns, as the garbage collector does, and recreate it; its uid."""
         await self.client.delete(NODES, NODE)
         for zone in await self.zones():
             await self.client.delete(NUMAZONES, zone["metadata"]["name"])

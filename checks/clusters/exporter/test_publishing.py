@@ -387,7 +387,7 @@ async def test_a_rejected_list_says_what_to_do(
             Conflict,
             (
                 "patch numazones.numazones.io worker-3-numa-0: Operation cannot be fulfilled; "
-                "somebody else changed it: read it again and repeat"
+                "it was changed in the meantime: read it again and repeat"
             ),
         ),
         (

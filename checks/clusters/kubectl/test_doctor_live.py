@@ -142,4 +142,4 @@ async def test_extender_traffic_is_not_checked_without_right_to_its_pod(tmp_path
     items = [*healthy(), program("numazones-extender")]
     async with serving(tmp_path, {"metrics"}, items) as kubeconfig:
         report, _ = await doctor(kubeconfig)
-    assert "was not asked for its metrics" in report["notChecked"]["traffic"]
+    assert "could not be read" in report["notChecked"]["traffic"]

@@ -136,9 +136,9 @@ async def test_it_says_that_no_operator_leads(cluster: Cluster) -> None:
     await cluster.pod("a", schedulingGates=[OURS])
     await cluster.operator("--admission-gate", seconds_ago=700)
     found = await cluster.status()
-    assert found["waiting"][0]["why"] == "no operator leads"
+    assert found["waiting"][0]["why"] == "no operator is running"
     said = re.sub("since [^,]*", "since TIME", found["operator"])
-    assert said == "no operator leads since TIME, so gated pods are not released. Check its pods and log"
+    assert said == "no operator is running since TIME, so gated pods are not released. Check its pods and log"
 
 
 async def test_an_operator_without_leader_election_leads(cluster: Cluster) -> None:

@@ -105,7 +105,7 @@ async def test_an_approval_shows_the_plan_and_is_written(cluster: Cluster) -> No
         "keep-room-1: pod team/trainer: 0 now, 1 after 1 eviction\n"
         "POD          FROM         TO           WHY\n"
         "team/web-1   worker-1 0   worker-2 1   the largest free zone of worker-1 grows from 4 to 7 CPUs\n"
-        "keep-room-1 is approved: it is proven once more and then carried out, one eviction after the other\n"
+        "keep-room-1 is approved: it is checked again, then executed one eviction at a time\n"
     )
     assert code == 0
     assert (await cluster.spec())["approved"] is True
@@ -168,14 +168,14 @@ async def test_an_approval_of_which_nothing_would_come_is_an_error(
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("", "policy keep-room is gone or cannot be followed, so nothing is carried out"),
+        ("", "policy keep-room is gone or cannot be followed, so nothing is executed"),
         (
             "Recommend",
-            "policy keep-room is in mode Recommend, which asks for no approval; set its spec.mode to Approve",
+            "policy keep-room is in mode Recommend, which needs no approval; set its spec.mode to Approve",
         ),
         (
             "Auto",
-            "policy keep-room is in mode Auto, which asks for no approval; set its spec.mode to Approve",
+            "policy keep-room is in mode Auto, which needs no approval; set its spec.mode to Approve",
         ),
     ],
 )

@@ -192,7 +192,7 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
             (403, b'cannot get resource "pods/proxy"', "--role=numazones-recorder"),
             (403, b"recordings are switched off", "switch them on: component exporter-recordings"),
             (404, b"there are /metrics, /healthz and /readyz", "older than this program"),
-            (200, b"<html>", "is cut off or no archive"),
+            (200, b"<html>", "is truncated or not an archive"),
             (200, archive_of("state/../../elsewhere"), "no recording: it names 'state/../../elsewhere'"),
             (200, archive_of("/etc/elsewhere"), "no recording: it names '/etc/elsewhere'"),
         ):

@@ -206,7 +206,7 @@ def test_its_admissions_and_rejections_are_verified_under_its_name(seen: Seen) -
 
 def test_why_tells_what_it_says(seen: Seen) -> None:
     said = run("why", "waiting", "-f", seen.dump)
-    assert said.startswith("default/waiting: its scheduling gate example.com/gate has to be taken away ")
+    assert said.startswith("default/waiting: its scheduling gate example.com/gate must be removed ")
     assert f"As for the nodes: the pinning agent says: {TOO_MANY.format(4)}\n" in said
     assert re.search(r"^ +1 +node-1 +Inadmissible +the pinning agent says: ", said, re.MULTILINE)
     said = run("why", "late", "-f", seen.dump)

@@ -132,11 +132,11 @@ def test_each_problem_is_on_stderr_and_in_the_zones_conditions(sample: Recorded,
     state.write_bytes(state.read_bytes()[:100])
     result = run(*sample.flags(kubelet_dir=str(tmp_path)), "-o", "json")
     assert result.exit_code == 0
-    assert f"memory_manager_state: {state}: the file is cut off or no JSON" in result.stderr
+    assert f"memory_manager_state: {state}: the file is truncated or not JSON" in result.stderr
     for zone in json.loads(result.stdout)["items"]:
         ready = zone["status"]["conditions"][0]
         assert (ready["status"], ready["reason"]) == ("Unknown", "InvalidCheckpoint")
-        assert "the file is cut off or no JSON" in ready["message"]
+        assert "the file is truncated or not JSON" in ready["message"]
 
 
 def test_machine_with_34_zones_and_two_with_cpus_is_printed(tmp_path: Path) -> None:

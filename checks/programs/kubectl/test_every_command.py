@@ -92,10 +92,10 @@ def with_change(kind: str, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 BAD: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "is cut off or no JSON"),
-    "half-written": (DUMP.read_text()[:3000], "is cut off or no JSON"),
-    "binary": (b"\x1f\x8b\x00\xff", "is cut off or no JSON"),
-    "a table": ("NAME STATUS\nworker-1 Ready\n", "is cut off or no JSON"),
+    "empty": ("", "is truncated or not JSON"),
+    "half-written": (DUMP.read_text()[:3000], "is truncated or not JSON"),
+    "binary": (b"\x1f\x8b\x00\xff", "is truncated or not JSON"),
+    "a table": ("NAME STATUS\nworker-1 Ready\n", "is truncated or not JSON"),
     "no objects": (listed([1, 2]), "the items of its List are not objects"),
     "no nodes": (listed([item for item in guide() if item["kind"] != "Node"]), "holds no nodes"),
     "nested too deep": ("[" * 100_000, "nests deeper than 64 levels"),

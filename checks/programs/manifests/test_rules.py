@@ -289,7 +289,7 @@ OUTCOMES = [
         {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},
         "20m",
         {},
-        "4 pods wait behind the scheduling gate, and no operator leads that could release them.",
+        "4 pods wait behind the scheduling gate, and no operator is running that could release them.",
     ),
     Case(
         "NumazonesGateWithoutOperator",
@@ -300,7 +300,7 @@ OUTCOMES = [
         },
         "25m",
         {},
-        "7 pods wait behind the scheduling gate, and no operator leads that could release them.",
+        "7 pods wait behind the scheduling gate, and no operator is running that could release them.",
     ),
     # Gates of others, where ours was never used.
     Case("NumazonesGateWithoutOperator", {"scheduler_pending_pods{queue='gated'}": "7x30"}, "25m"),

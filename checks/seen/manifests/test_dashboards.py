@@ -39,8 +39,8 @@ EXPECTED_EMPTY = {
 }
 """Metric of a rule → why nobody makes it here."""
 EMPTY_PANELS = {
-    "What the scheduler was told": "no scheduler asks an extender here",
-    "Time to answer the scheduler": "no scheduler asks an extender here",
+    "What the scheduler was told": "no scheduler calls an extender here",
+    "Time to answer the scheduler": "no scheduler calls an extender here",
     "Our count less the kubelet's": "simulated kubelets serve no metrics",
     "Owners of pods that are not aligned": "these nodes reject such pods",
     "Share of remote CPUs and memory": "no exporter counts the memory of control groups here",
@@ -279,7 +279,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
     ("Heat map of NUMA nodes by use | C", HALF_FULL, {"{}": 2}),
     ("Heat map of NUMA nodes by use | F", HALF_FULL, {"{}": 1}),
     (
-        "Free devices beside no free CPU",
+        "Free devices on NUMA nodes without free CPUs",
         HALF_FULL
         | {
             ZONE_GAUGE.format(amount="available", node=node, resource="gpu", unit="integer"): "2x10"

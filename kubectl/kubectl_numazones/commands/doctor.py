@@ -202,7 +202,7 @@ def _print_findings(outcomes: list[CheckResult]) -> None:
     screen.echo(f"{said} from {pluralize(made, 'check')}")
     for outcome in outcomes:
         if outcome.not_checked:
-            screen.say(f"not checked: {outcome.check}: {outcome.not_checked}")
+            screen.say(f"skipped: {outcome.check}: {outcome.not_checked}")
 
 
 def _print_finding(finding: Finding) -> None:

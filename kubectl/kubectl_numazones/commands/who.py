@@ -75,7 +75,7 @@ def command(
         screen.print_table(columns, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
-        screen.say(f"nobody holds anything exclusively on {where}")
+        screen.say(f"no pod holds anything exclusively on {where}")
     return 0
 
 

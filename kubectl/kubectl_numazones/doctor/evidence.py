@@ -215,7 +215,7 @@ async def _counters(client: "Client", items: Sequence[Object]) -> tuple[dict[str
         try:
             text = (await client.get_raw(path)).decode(errors="replace")
         except NumazonesError as error:
-            why = f"{namespace}/{name} was not asked for its metrics: {error}"
+            why = f"the metrics of {namespace}/{name} could not be read: {error}"
             continue
         found[f"{namespace}/{name}"] = _sums(text)
     return found, why

@@ -33,7 +33,7 @@ COUNTS = (
     Count(
         "numazones_extender_sampled_requests_total",
         0,
-        "{} times since it started no node passed though one that was not asked about would have: its "
+        "{} times since it started, no node passed although one outside the request would have: its "
         "scheduler looks at a part of the nodes",
         "set percentageOfNodesToScore: 100 in the scheduler's configuration, and restart it",
     ),
@@ -79,7 +79,7 @@ def _unanswered(pod: ClusterPod) -> Iterator[Finding]:
     if any(words in message for words in _TIMED_OUT):
         yield error(
             pod.full_name,
-            "its scheduler waited for the extender in vain: calls time out",
+            "its scheduler's calls to the extender time out",
             "give the extender more CPU, or raise httpTimeout in the scheduler's configuration",
         )
     elif any(words in message for words in _AWAY):

@@ -66,7 +66,9 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def access(evidence: Evidence) -> Iterator[Finding]:
     """The user may read what the commands read."""
     if evidence.denied is None:
-        raise NotChecked("your rights are unknown: a dump has no users, and not every API server tells")
+        raise NotChecked(
+            "your rights are unknown: a dump has no users, and some API servers do not support access reviews"
+        )
     for right in evidence.denied:
         verb, _, resource = right.partition(" ")
         yield warning(

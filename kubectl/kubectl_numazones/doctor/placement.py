@@ -50,7 +50,7 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
                 yield warning(
                     node.name,
                     f"not certain: kubelet {doubt}",
-                    "upgrade numazones; docs/guides/upgrade.md tells how it follows Kubernetes",
+                    "upgrade numazones; docs/guides/upgrade.md explains how it follows Kubernetes",
                 )
             for option in node.state.config.unreleased_options:
                 yield warning(
@@ -185,9 +185,9 @@ def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
         if floating:
             yield hint(
                 _owner(pod),
-                "is Guaranteed, but asks for a fraction of a CPU in container "
+                "is Guaranteed, but requests a fraction of a CPU in container "
                 f"{some_of(floating)}: it gets no CPUs of its own",
-                "ask for whole CPUs, or set no limits where pinning is not needed",
+                "request whole CPUs, or set no limits where pinning is not needed",
             )
 
 
@@ -203,7 +203,7 @@ def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
             found = (misfits.shape_of(admission, node.state) for admission in admissions)
             shapes[level] = list(dict.fromkeys(shape for shape in found if shape is not None))
         for zone in misfits.stranded_zones(node.state, shapes[level]):
-            short = "they ask for more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
+            short = "they request more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
             yield hint(
                 f"{node.name} zone {zone.numa}",
                 f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "

@@ -31,7 +31,7 @@ _helps(
     "CPUsOfTwoPods",
     "CPUsInSharedSet",
     cure="delete them as said, or drain the node, stop its kubelet, remove cpu_manager_state and start it "
-    "again; so that it does not come again, make the cores alike before (all CPUs online, or SMT off "
+    "again; so that it does not come again, make all cores equal first (all CPUs online, or SMT off "
     "everywhere)",
 )
 _helps(

@@ -197,7 +197,7 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
         yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
 
 
-_RECREATE = "delete the pod before, so that its owner makes it anew while the node's kubelet still runs"
+_RECREATE = "delete the pod before, so that its owner recreates it while the node's kubelet still runs"
 _CHANCE = {
     Uncertainty.ORDER: "by the order in which it takes pods created in the same second",
     Uncertainty.PLUGINS: "by when device plugins register again",
@@ -231,5 +231,5 @@ def _unread(node: str, pod: ClusterPod) -> Finding:
     return warning(
         f"{pod.full_name} on {node}",
         f"what becomes of it cannot be foreseen: {pod.problem}",
-        "correct what is said of the pod, and ask again",
+        "correct the pod's description, and try again",
     )

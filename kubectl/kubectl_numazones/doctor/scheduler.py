@@ -61,7 +61,7 @@ def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
     if not ours:
         yield error(
             name,
-            "the scheduler asks no extender, so it binds pods unasked",
+            "the scheduler calls no extender, so it binds pods unchecked",
             f"add the extender, as configuration.yaml of manifests/scheduler does, {restart}",
         )
         return

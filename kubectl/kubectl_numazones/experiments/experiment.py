@@ -126,7 +126,7 @@ _OPTIONS = (
         "--last", multiple=True, metavar="GROUP", help="Pods that arrive at the end, after all churn."
     ),
     click.option(
-        "--reschedule", is_flag=True, help="Let the scheduler choose nodes anew for the cluster's pods."
+        "--reschedule", is_flag=True, help="Let the scheduler choose nodes again for the cluster's pods."
     ),
     click.option(
         "--usage",

@@ -275,7 +275,7 @@ def _documents(path: Path, content: bytes) -> Iterator[Any]:
         yield from read_all_yaml(content, YAML_DUMP)
     except UnreadableDocument as error:
         raise BadDump(
-            f"{path} is cut off or not valid YAML ({error}); dump it again, with -o json"
+            f"{path} is truncated or not valid YAML ({error}); dump it again, with -o json"
         ) from error
 
 
@@ -304,4 +304,4 @@ def _json(path: Path, content: bytes | memoryview) -> Any:
         except orjson.JSONDecodeError:
             return read_json(bytes(content), OBJECT)
     except UnreadableDocument as error:
-        raise BadDump(f"{path} is cut off or no JSON ({error}); dump it again") from error
+        raise BadDump(f"{path} is truncated or not JSON ({error}); dump it again") from error

@@ -122,7 +122,7 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         try:
             line = documents.read_json(text, documents.OBJECT)
         except documents.UnreadableDocument as error:
-            raise BadDump(f"{path}, line {number}: cut off or no JSON ({error})") from error
+            raise BadDump(f"{path}, line {number}: truncated or not JSON ({error})") from error
         if not isinstance(line, dict) or not isinstance(line.get("op"), str):
             raise BadDump(f"{path}, line {number}: holds no operation")
         if not isinstance(line.get("node") or "", str):

@@ -91,7 +91,7 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield head, content[at : at + size]
         at += -(-size // _BLOCK) * _BLOCK
     if not at:
-        raise BadArchive("it is cut off or no archive")
+        raise BadArchive("it is truncated or not an archive")
 
 
 def _member(head: bytes, body: bytes, extended: dict[str, str]) -> Member:

@@ -104,7 +104,7 @@ async def status(client: Client, namespace: str = "", labels: str = "") -> GateD
         if stands is not None:
             why = f"{stands.why}; {stands.cure}"
         elif leader[0] is False:
-            why = "no operator leads"
+            why = "no operator is running"
         elif others:
             why = f"other gates go first: {', '.join(others)}"
         else:
@@ -236,7 +236,7 @@ async def _leader(client: Client, operators: Sequence[Object]) -> tuple[bool | N
         return True, f"{live['spec']['holderIdentity']} leads"
     renewed = max(((lease.get("spec") or {}).get("renewTime") or "" for lease in leases), default="")
     since = f" since {renewed}" if renewed else ""
-    return False, f"no operator leads{since}"
+    return False, f"no operator is running{since}"
 
 
 def _operator(operators: Sequence[Object], leader: tuple[bool | None, str]) -> str:

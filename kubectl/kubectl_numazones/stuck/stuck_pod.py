@@ -28,7 +28,7 @@ _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
     "the scheduling gate numazones.io/admission ends such loops."
 )
-_NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it, and create it anew"
+_NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it and create it again"
 
 
 def is_running(pod: ClusterPod) -> bool:

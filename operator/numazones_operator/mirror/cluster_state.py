@@ -398,7 +398,7 @@ class ClusterState:
     def let_go(self, old: ClusterPod | None, new: ClusterPod | None) -> None:
         """Take a pod off the node that it ended on or vanished from.
 
-        A mirror pod that somebody deletes changes nothing for its kubelet, which makes another one.
+        A mirror pod that somebody deletes changes nothing for its kubelet, which creates another one.
         """
         if old is not None and old.active and (new is None or not new.active or new.node != old.node):
             if new is not None or not self._record_of(old.node).keep_unmirrored(old):

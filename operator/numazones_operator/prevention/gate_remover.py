@@ -117,7 +117,7 @@ class GateRemover:
                 pod_reference(pod),
                 type=WARNING,
                 reason="AdmissionGateTimeout",
-                message="released by --admission-gate-timeout: nobody knows whether a node would admit it",
+                message="released by --admission-gate-timeout: it is unknown whether a node would admit it",
             )
 
     def _targets(self, nodes: tuple[str, ...]) -> list[TargetNode]:

@@ -118,7 +118,7 @@ class PodsWithLostNodes:
             type=NORMAL,
             reason=REPLACED,
             message=f"evicted before it had a node: all nodes that the gate released it to "
-            f"({', '.join(nodes)}) are lost; its owner makes another one, which waits at the gate",
+            f"({', '.join(nodes)}) are lost; its owner creates another one, which waits at the gate",
         )
         return ""
 

@@ -66,6 +66,6 @@ class RemovableGates:
         """Post an event on a pod that says why its gate stays, unless one did."""
         if self._reported.get(pod.uid) == objection:
             return
-        message = f"nobody takes its scheduling gate {GATE} away: {objection}"
+        message = f"its scheduling gate {GATE} is not removed: {objection}"
         if self.events.post(pod_reference(pod), type=WARNING, reason=NOT_SERVED, message=message):
             self._reported[pod.uid] = objection

@@ -36,7 +36,7 @@ class RebalanceMetrics:
         self.evicted = counter(
             "numazones_rebalance_pods_evicted_total",
             "Requests for an eviction, like the descheduler's pods_evicted: success, error, or blocked by a "
-            "PodDisruptionBudget (asked again later).",
+            "PodDisruptionBudget (retried later).",
             ("result", "mode", "policy", "namespace", "node"),
         )
         self.gain = counter(

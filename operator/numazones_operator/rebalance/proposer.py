@@ -236,7 +236,7 @@ class Proposer:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
             Mode.APPROVE: f"; approve it: kubectl numazones approve {name}",
-            Mode.AUTO: "; it is carried out as soon as nothing speaks against it",
+            Mode.AUTO: "; it is executed as soon as nothing prevents it",
         }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
@@ -300,7 +300,7 @@ class Proposer:
         if expires is not None and now > expires:
             self.search_early(policy.name)
             await self._statuses.write(
-                item, policy, StatusUpdate(item.progress, "nobody approved it in time", PlanPhase.EXPIRED)
+                item, policy, StatusUpdate(item.progress, "it was not approved in time", PlanPhase.EXPIRED)
             )
             return
         mode = policy.spec.mode
@@ -315,7 +315,7 @@ class Proposer:
             return
         if policy.allows(item):
             if problem:
-                await self._write_message(item, policy, f"cannot be carried out: {problem}")
+                await self._write_message(item, policy, f"cannot be executed: {problem}")
                 return
             await self._statuses.write(
                 item, policy, StatusUpdate(item.progress, f"mode {mode}", PlanPhase.APPROVED)

@@ -13,7 +13,7 @@ function drawPlans(section) {
   const matching = ([key, plan]) => found(key, plan.goal, ...plan.moves.map((move) => move.pod), ...plan.placements.map((placed) => placed.pod));
   const ended = sorted("plan").filter(([, plan]) => ENDED.has(plan.phase));
   section.hidden = !all("plan").size;
-  renew(section.querySelector(".cards"), inForce().filter(matching), planCard, inForce().length ? "No plan matches." : "No plan is proposed or being carried out.");
+  renew(section.querySelector(".cards"), inForce().filter(matching), planCard, inForce().length ? "No plan matches." : "No plan is proposed or running.");
   const past = ended.filter(matching);
   section.querySelector(".ended").replaceChildren(...(past.length ? [details("ended plans", `${counted(past.length, "plan")} that ended`, el("div.cards", {}, past.map(([key, plan]) => planCard(key, plan))))] : []));
 }
@@ -28,7 +28,7 @@ function planCard(key, plan) {
     el("header", {}, el("h3", {}, plan.goal), plan.phase && el(`span.badge.${tone}`, {}, plan.phase)),
     el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
-    plan.phase === "Proposed" && plan.policy && el("p", {}, "To have it carried out, or not: ", el("code", {}, `kubectl numazones approve ${key}`), ", ", el("code", {}, `kubectl numazones reject ${key}`)),
+    plan.phase === "Proposed" && plan.policy && el("p", {}, "Approve or reject: ", el("code", {}, `kubectl numazones approve ${key}`), ", ", el("code", {}, `kubectl numazones reject ${key}`)),
     plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its zones held before it is not known any more."),
     el("ol.moves", {}, plan.moves.map((move) => el("li", {}, el("strong", {}, move.pod), ` from ${placeName(move.from)} to ${placeName(move.to)}`, move.phase && el("span.chip", {}, move.phase), move.why && el("span.quiet", {}, ` — ${move.why}`))), plan.placements.map((placed) => el("li", {}, el("strong", {}, placed.pod), ` fits on ${placeName(placed.to)}`))),
   );

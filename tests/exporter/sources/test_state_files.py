@@ -60,7 +60,7 @@ def test_a_truncated_file_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(content[: len(content) // 2])
     error = rejection(tmp_path, name)
     assert error.reason == "InvalidCheckpoint"
-    assert str(error).startswith(f"{tmp_path}/{name}: the file is cut off or no JSON (")
+    assert str(error).startswith(f"{tmp_path}/{name}: the file is truncated or not JSON (")
 
 
 def test_an_empty_file_is_rejected(tmp_path: Path, name: str) -> None:

@@ -68,21 +68,21 @@ def sentences(found: Iterable[Advice], change: Change) -> list[str]:
 def test_the_largest_request_that_fits_is_named() -> None:
     node = with_pods(building.node(), first=4, second=5)
     found = advised(node, building.pod("p", building.container("main", 6)))
-    assert sentences(found, Change.REQUEST) == ["ask for 3 CPUs instead of 6 in container main"]
+    assert sentences(found, Change.REQUEST) == ["request 3 CPUs instead of 6 in container main"]
 
 
 def test_on_whole_cores_the_next_multiple_is_named() -> None:
     node = building.node(cpu_options={"full-pcpus-only": "true"})
     found = advised(node, building.pod("p", building.container("main", 3)))
-    assert sentences(found, Change.REQUEST) == ["ask for 4 CPUs instead of 3 in container main"]
+    assert sentences(found, Change.REQUEST) == ["request 4 CPUs instead of 3 in container main"]
 
 
 def test_less_memory_and_fewer_devices_are_named() -> None:
     node = building.node(devices=building.gpus((0,), (1,)))
     memory = advised(node, building.pod("p", building.container("main", 1, "20Gi")))
-    assert sentences(memory, Change.REQUEST) == ["ask for 16Gi memory instead of 20Gi in container main"]
+    assert sentences(memory, Change.REQUEST) == ["request 16Gi memory instead of 20Gi in container main"]
     gpus = advised(node, building.pod("q", building.container("main", 1, vendor_gpu="2")))
-    assert sentences(gpus, Change.REQUEST) == ["ask for 1 vendor/gpu instead of 2 in container main"]
+    assert sentences(gpus, Change.REQUEST) == ["request 1 vendor/gpu instead of 2 in container main"]
 
 
 def test_looser_policy_or_scope_is_named_only_where_it_admits() -> None:
@@ -119,7 +119,7 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         small="team/small",
     )
     assert [item.sentence for item in protected][-1] == (
-        "remove team/small, which holds 3 CPUs (no plan does that: it is bare)"
+        "remove team/small, which holds 3 CPUs (no plan does this: it is bare)"
     )
 
 
@@ -264,7 +264,7 @@ def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
     return ClusterNode("worker", allocatable=allocatable).with_pods(there).with_state(node)
 
 
-ASK = re.compile(r"ask for (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
+ASK = re.compile(r"request (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
 REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node seen here .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "

@@ -313,7 +313,7 @@ def test_a_cut_off_file_is_named(name: str, data: st.DataObject) -> None:
     parse, _ = FORMATS[name]
     blob = recorded(SAMPLE, name)[0]
     length = data.draw(st.integers(1, len(blob) - 1))
-    with pytest.raises(InvalidCheckpoint, match=f"{name}: the file is cut off or no JSON"):
+    with pytest.raises(InvalidCheckpoint, match=f"{name}: the file is truncated or not JSON"):
         parse(blob[:length])
 
 

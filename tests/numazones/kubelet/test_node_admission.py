@@ -59,7 +59,7 @@ def verdict(admission: NodeAdmission) -> str:
         (
             {"cpu": "2"},
             "OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 44750, capacity: 46000",
-            "asks for 2 cpu; pods on the node have asked for 44.75 of its 46",
+            "requests 2 cpu; pods on the node request 44.75 of its 46",
         ),
         (
             {"memory": "3Gi", "v.example/nic": "5"},
@@ -67,7 +67,7 @@ def verdict(admission: NodeAdmission) -> str:
                 "OutOfmemory: Node didn't have enough resource: memory, "
                 "requested: 3221225472, used: 6442450944, capacity: 8589934592"
             ),
-            "asks for 3Gi memory; pods on the node have asked for 6Gi of its 8Gi",
+            "requests 3Gi memory; pods on the node request 6Gi of its 8Gi",
         ),
         (
             {"v.example/nic": "2"},
@@ -75,7 +75,7 @@ def verdict(admission: NodeAdmission) -> str:
                 "OutOfv.example/nic: Node didn't have enough resource: v.example/nic, "
                 "requested: 2, used: 1, capacity: 2"
             ),
-            "asks for 2 v.example/nic; pods on the node have asked for 1 of its 2",
+            "requests 2 v.example/nic; pods on the node request 1 of its 2",
         ),
         (
             {"hugepages-2Mi": "2Gi"},
@@ -83,7 +83,7 @@ def verdict(admission: NodeAdmission) -> str:
                 "OutOfhugepages-2Mi: Node didn't have enough resource: hugepages-2Mi, "
                 "requested: 2147483648, used: 0, capacity: 1073741824"
             ),
-            "asks for 2Gi hugepages-2Mi; pods on the node have asked for 0 of its 1Gi",
+            "requests 2Gi hugepages-2Mi; pods on the node request 0 of its 1Gi",
         ),
         (
             {"hugepages-1Gi": "1Gi"},
@@ -91,7 +91,7 @@ def verdict(admission: NodeAdmission) -> str:
                 "OutOfhugepages-1Gi: Node didn't have enough resource: hugepages-1Gi, "
                 "requested: 1073741824, used: 0, capacity: 0"
             ),
-            "asks for 1Gi hugepages-1Gi; pods on the node have asked for 0 of its 0",
+            "requests 1Gi hugepages-1Gi; pods on the node request 0 of its 0",
         ),
         ({"elsewhere.example/licence": "9"}, "", ""),
         ({"hugepages-1Gi": "0"}, "", ""),

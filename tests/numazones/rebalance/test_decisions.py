@@ -40,7 +40,7 @@ def status(phase: str, message: str = "") -> RebalanceRecommendationStatus:
         ({}, "Executing", "Approve", "it is Executing already"),
         ({}, "Expired", "Approve", "it is Expired already: so it is"),
         ({}, "Succeeded", "Auto", "it is Succeeded already: so it is"),
-        ({}, "Proposed", "Auto", "policy room is in mode Auto, which asks for no approval"),
+        ({}, "Proposed", "Auto", "policy room is in mode Auto, which needs no approval"),
         ({}, "Proposed", "Recommend", "set its spec.mode to Approve"),
         ({}, "Proposed", None, "policy room is gone or cannot be followed"),
     ],

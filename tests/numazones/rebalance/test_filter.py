@@ -90,7 +90,7 @@ MIRROR_POD = {"kubernetes.io/config.mirror": "abc"}
 FROM_FILE = {"kubernetes.io/config.source": "file"}
 CRITICAL = "pod has system critical priority and is protected against eviction"
 LOCAL = "pod has local storage and is protected against eviction"
-BARE = "pod does not have any ownerRefs"
+BARE = "nothing would recreate it"
 NO_PDB = "pod does not have a PodDisruptionBudget and is protected against eviction"
 NO_FIT = (
     "pod does not fit on any other node because of nodeSelector(s), Taint(s), requests, "
@@ -248,7 +248,7 @@ ROWS: list[tuple[str, ClusterPod, dict[str, Any], list[str]]] = [
         "a bare running pod stays even without that protection",
         pod(owners=()),
         disabled("FailedBarePods"),
-        ["pod does not have any ownerRefs and is not in phase Failed"],
+        ["nothing would recreate it, and it is not in phase Failed"],
     ),
     ("a bare failed pod may then go", pod(owners=(), phase="Failed"), disabled("FailedBarePods"), []),
     ("a bare failed pod stays by default", pod(owners=(), phase="Failed"), {}, [BARE]),
@@ -427,7 +427,7 @@ RULES = {
     "pod is terminating": "TerminatingPods",
     "pod asks not to be evicted": "PreferNoEviction",
     "pod has the highest eviction cost": "EvictionCost",
-    "pod does not have any ownerRefs": "FailedBarePods",
+    "nothing would recreate it": "FailedBarePods",
     "daemonset pods are protected": "DaemonSetPods",
     "pod has ResourceClaims": "PodsWithResourceClaims",
     "pod has system critical priority": "SystemCriticalPods",

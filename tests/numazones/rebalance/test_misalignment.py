@@ -102,7 +102,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
         ),
     )
     assert help_ == (
-        "ask for 4 CPUs: container c asks for 5 CPUs; a NUMA node gives 4 at most, also when it is empty",
+        "request 4 CPUs: container c requests 5 CPUs; a NUMA node gives 4 at most, also when it is empty",
     )
 
 
@@ -116,8 +116,8 @@ def test_policy_none_misaligns_again_unless_it_changes(build: Any) -> None:
     )
     assert help_ == (
         (
-            "set topologyManagerPolicy: best-effort on n1, and make it anew: then it will be aligned; "
-            "as it is, it would lie so again (spanning 2 NUMA nodes)"
+            "set topologyManagerPolicy: best-effort on n1, and recreate it: then it will be aligned; "
+            "otherwise it would be misaligned again (spanning 2 NUMA nodes)"
         ),
     )
 
@@ -127,7 +127,7 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
     found = said(explained(build.situation([node], replicas={"wide-rs": 1})))
     assert found[2] == (
         (
-            "make it anew: as things are now, n1 would hold it aligned; no plan does it: pod is the "
+            "recreate it: as things are now, n1 would hold it aligned; no plan does this: pod is the "
             "only replica of its workload; limits.evictSingleReplicas lets it go"
         ),
     )
@@ -179,5 +179,5 @@ def test_advice_holds_when_it_is_followed(build: Any, seed: int) -> None:
         freed = evict(node, pod)
         again = place(freed, replace(pod, node="", phase="Pending")).node
         helped = again is not None and (lying := alignment.of_pod(again, pod)) is not None and lying.aligned
-        assert helped == any(line.startswith(("evict it", "make it anew")) for line in found.help)
+        assert helped == any(line.startswith(("evict it", "recreate it")) for line in found.help)
         assert helped == (found.alignable is Alignable.NOW)

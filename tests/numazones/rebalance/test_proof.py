@@ -105,7 +105,7 @@ def test_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
     assert holds(situation, confined) == ""
     gone = replace(situation, cluster=situation.cluster.without_pod(pod))
     assert holds(gone, confined) == "pod default/p is not on node n1 any more"
-    assert holds(situation, confined, confined) == "pod default/p is to be moved twice"
+    assert holds(situation, confined, confined) == "pod default/p would be moved twice"
 
 
 def test_pod_that_became_unmovable_ends_the_proof(build: Any) -> None:

@@ -65,7 +65,7 @@ def test_pod_returns_if_its_replacement_fits_with_the_waiting_pod(build: Builder
     assert [one.sentence for one in advised(wanted, node, situation)] == [
         (
             "move default/small, which holds 2 CPUs, within n "
-            "(delete it; its replacement fits there, too, but after this pod)"
+            "(delete it; its replacement still fits once this pod is placed)"
         ),
         "remove default/other, which holds 2 CPUs (no node seen here would take its replacement then)",
     ]

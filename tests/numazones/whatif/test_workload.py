@@ -100,13 +100,13 @@ def test_a_history_is_the_same_in_every_run() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("memory=1Gi", "it asks for no CPUs; add for example cpu=4"),
-        ("0xcpu=1", "is no group of pods"),
+        ("memory=1Gi", "it requests no CPUs; add for example cpu=4"),
+        ("0xcpu=1", "is not a group of pods"),
         ("cpu", "'cpu' is not a resource with an amount"),
         ("cpu=x", "'cpu=x' is not a resource with an amount"),
         ("cpu=5-2", "'cpu=5-2' is not a resource with an amount"),
         ("cpu=0", "'cpu=0' is not a resource with an amount"),
-        ("3x", "is no group of pods"),
+        ("3x", "is not a group of pods"),
     ],
 )
 def test_what_is_no_group_is_refused(text: str, said: str) -> None:

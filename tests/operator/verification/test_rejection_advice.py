@@ -114,7 +114,7 @@ async def test_pod_level_resources_get_rejection_advice_in_any_qos_class(
     full.setting.state.pods.put(too_large(resources, own, phase="Failed", reason="OutOfcpu"))
     (verification,) = full.said
     assert verification.accuracy is (Accuracy.RIGHT if seen else Accuracy.UNKNOWN)
-    assert explanation_of(verification)[-1] == "asks for 40 cpu; pods on the node have asked for 60 of its 60"
+    assert explanation_of(verification)[-1] == "requests 40 cpu; pods on the node request 60 of its 60"
 
 
 async def test_pod_without_numa_requirements_gets_no_rejection_advice(full: Told) -> None:

@@ -357,7 +357,7 @@ def test_rejection_names_the_holders_and_the_cure() -> None:
     explanation = explanation_of(verification)
     assert "on NUMA node 0 it is held by default/holder (20 exclusive CPUs)" in explanation
     assert explanation[-1].startswith("needs 12 exclusive CPUs on one NUMA node; at most 10 are free")
-    assert advice_of(verification)[0] == "ask for 10 CPUs instead of 12 in container main"
+    assert advice_of(verification)[0] == "request 10 CPUs instead of 12 in container main"
 
 
 def test_what_the_model_did_not_foresee_it_does_not_explain() -> None:

@@ -98,7 +98,7 @@ async def test_a_viewer_sees_nodes_waiting_pods_and_every_change(tmp_path: Path)
             waiting = await seen.until("waiting/default/big", lambda pod: bool(pod["advice"]))
             assert waiting["verdict"] == "Inadmissible"
             assert waiting["sentence"].startswith("needs 31 exclusive CPUs on one NUMA node")
-            assert ["strict", "ask for 30 CPUs instead of 31 in container main (strict)"] in waiting["advice"]
+            assert ["strict", "request 30 CPUs instead of 31 in container main (strict)"] in waiting["advice"]
             await loop.client.delete(PODS, "big", namespace="default")
             await seen.until_gone("waiting/default/big")
             # What did not change was sent once.

@@ -110,7 +110,7 @@ class Stage:
 
         async def told() -> str:
             found = [(item.get("status") or {}).get("message", "") for item in await self.recommendations()]
-            return next((str(text) for text in found if "cannot be carried out" in text), "")
+            return next((str(text) for text in found if "cannot be executed" in text), "")
 
         return str(await eventually(told))
 
@@ -470,7 +470,7 @@ async def test_without_a_way_to_confine_the_replacement_auto_only_recommends(tmp
         async def told() -> str:
             for item in await here.recommendations():
                 message = str((item.get("status") or {}).get("message", ""))
-                if "cannot be carried out" in message:
+                if "cannot be executed" in message:
                     return message
             return ""
 

@@ -74,7 +74,7 @@ class Binder:
             except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as error:
                 return f"pod {request.namespace}/{request.name} cannot be read: {error}"
             if pod.uid != request.uid:
-                return f"pod {pod.full_name} was deleted and made anew"
+                return f"pod {pod.full_name} was deleted and created again"
             if pod.node:
                 return _bound_already(pod, request.node)
             if objection := self._objection(pod, request.node):
@@ -124,7 +124,7 @@ class Binder:
             return BOUND
         self._held.drop(pod.uid)
         if now.uid != request.uid:
-            return f"pod {pod.full_name} was deleted and made anew"
+            return f"pod {pod.full_name} was deleted and created again"
         return _bound_already(now, request.node) if now.node else f"the API server did not bind it: {error}"
 
 
