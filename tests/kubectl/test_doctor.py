@@ -295,7 +295,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             ),
         ),
         *("readings", "error", ["worker-2"]),
-        *("ns/a and ns/b both hold CPU 2: delete ns/b", "make the cores alike"),
+        *("ns/a and ns/b both hold CPU 2: delete ns/b", "make all cores equal"),
     ),
     "two models show on a node": (
         changed(
@@ -512,7 +512,7 @@ TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
     ),
     "no extender": (
         lambda settings: settings.update(extenders=[]),
-        *("error", "asks no extender", "add the extender"),
+        *("error", "calls no extender", "add the extender"),
     ),
 }
 
@@ -591,7 +591,7 @@ def test_kind_or_minikube_node_is_explained_without_errors(run: Run, tmp_path: P
     [
         (
             'Post "http://127.0.0.1:9409/filter": context deadline exceeded (Client.Timeout exceeded)',
-            "calls time out",
+            "calls to the extender time out",
         ),
         (
             'Post "https://numazones-extender.numazones-operator.svc/filter": dial tcp: connection refused',

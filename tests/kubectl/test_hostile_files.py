@@ -99,7 +99,7 @@ def cpus(count: int) -> Iterable[tuple[str, bytes, bytes]]:
         (archive((f"{CPU}/online", tarfile.XHDTYPE, bytes(9 << 20))), "extended headers"),
         (archive(*cpus(20_000)), "20,000 CPUs"),
         (gzip.compress(b"x" * 2000), "header"),
-        (gzip.compress(b""), "no archive"),
+        (gzip.compress(b""), "not an archive"),
         (archive(*cpus(2))[:-30], "truncated"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -200,7 +200,9 @@ class Reader:
             return
         about = re.search(r"(?: of | \()(rig-[a-d])\)?$", text)
         assert about, text
-        self.shortfall(text[: about.start()], about[1])
+        # The name of the node may stand within the brackets of the NUMA node.
+        end = ")" if about[0].startswith(" of ") and about[0].endswith(")") else ""
+        self.shortfall(text[: about.start()] + end, about[1])
 
     def counted(self, name: str) -> str:
         """By which lack a node counts: first what all nodes lack, then what it lacks even when empty."""

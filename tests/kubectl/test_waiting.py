@@ -69,7 +69,7 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
         pytest.param(
             GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was seen", id="operator"
         ),
-        pytest.param(GATED, {}, [namespace(OPTED_IN), operator()], 1, "has not taken its gate", id="held"),
+        pytest.param(GATED, {}, [namespace(OPTED_IN), operator()], 1, "has not removed its gate", id="held"),
         pytest.param(
             GATED,
             {},
@@ -82,7 +82,7 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
             "the operator runs without it",
             id="not served",
         ),
-        pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota has to be", id="gate"),
+        pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota must be", id="gate"),
         pytest.param({}, unscheduled(UNBOUND), [], 1, f"it says: {UNBOUND}", id="condition"),
         pytest.param({}, {}, [event("FailedScheduling", UNBOUND)], 1, f"it says: {UNBOUND}", id="event"),
         pytest.param(

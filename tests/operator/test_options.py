@@ -77,7 +77,7 @@ def test_gated_pods_can_be_told_to_wait_without_end() -> None:
     ("arguments", "message"),
     [
         (("--debounce=soon",), "not a duration"),
-        (("--shapes=memory=1Gi",), "asks for no CPUs"),
+        (("--shapes=memory=1Gi",), "requests no CPUs"),
         (("--write-rate=0",), "--write-rate must be more than 0"),
         (("--leader-elect-renew-deadline=20s",), "must be shorter than"),
         (("--leader-elect-retry-period=8s",), "must be shorter than"),

@@ -268,7 +268,7 @@ ASK = re.compile(r"request (?P<wishes>.+?)(?: instead of \S+)? in container (?P<
 REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node seen here .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
-    r"\(delete it; its replacement .+ there(?P<later>, too, but after this pod)?\)"
+    r"\(delete it; its replacement (?:gets .+ there|(?P<later>still fits once this pod is placed))\)"
 )
 SET = re.compile(r"set (?P<name>\w+): (?P<value>\S+) on worker.* \(on a drained node\)")
 

@@ -44,5 +44,5 @@ async def test_stored_policy_with_negative_value_reports_not_ready_once(
             await readiness.publish_again()
     (condition,) = client.written
     assert (condition["status"], condition["reason"]) == ("False", "InvalidPolicy")
-    assert "'cpu=-3' is not a resource with a whole amount" in condition["message"]
+    assert "invalid quantity '-3' for cpu" in condition["message"]
     assert len(caplog.records) == refuses

@@ -302,7 +302,7 @@ async def test_deleted_or_recreated_pod_is_not_bound() -> None:
     cluster = Cluster("a")
     assert "is gone" in await cluster.bind("p", "a")
     cluster.pod("p", mirrored=False)
-    assert "made anew" in await cluster.bind("p", "a", uid="uid-of-the-first")
+    assert "created again" in await cluster.bind("p", "a", uid="uid-of-the-first")
     assert cluster.server.bindings == []
 
 
@@ -476,7 +476,7 @@ async def test_node_with_unreadable_new_zones_is_followed_from_old_ones() -> Non
 
 
 def never_known(unknown: UnknownNodes) -> Cluster:
-    """A node made anew, of which no zones have come; its exporter gives signs of life."""
+    """A node created again, of which no zones have come; its exporter gives signs of life."""
     cluster = Cluster("a", unknown=unknown)
     node = cluster.state.nodes.get("a")
     assert node is not None
