@@ -180,6 +180,10 @@ class Candidate:
         bool, Field(description="The node publishes no NUMAZones; its NodeResourceTopology was used.")
     ] = False
     model: Annotated[str, _model("this node")] = ""
+    devices: Annotated[str, _INTERNAL] = ""
+    """Devices that the scheduler would allocate there by DRA, and where they and the rest of the pod are."""
+    alignment: Annotated[str, _INTERNAL] = ""
+    """Whether these are on the NUMA node of the rest: aligned, notAligned or unknown."""
     stranding: Annotated[int, _INTERNAL] = 0
     """As in ``NodeVerdict``."""
 

@@ -47,6 +47,11 @@ def or_null(value: T) -> T | None:
     return value or None
 
 
+def or_left_out(value: T) -> T | None:
+    """Leave out what is empty or 0."""
+    return value or None
+
+
 @cache
 def parts_of(kind: type) -> tuple[Part, ...]:
     """Return the fields that values of a class have as documents; none for other classes."""
@@ -72,7 +77,7 @@ def _part(attribute: str, hint: Any) -> tuple[Part, ...]:
         return ()
     name = next((str(note) for note in notes if isinstance(note, Named)), json_name(attribute))
     write = next((note for note in notes if note is str or isfunction(note)), None)
-    if write is or_null:
+    if write is or_null or write is or_left_out:
         kind = kind | None
     elif write is not None:
         kind = str if write is str else get_type_hints(write)["return"]
@@ -87,7 +92,11 @@ def title_of(kind: type) -> str:
 def document(value: Any) -> Any:
     """Return a value as JSON has it, down to its last part."""
     if parts := parts_of(value.__class__):
-        return {part.name: _written(part, getattr(value, part.attribute)) for part in parts}
+        return {
+            part.name: _written(part, found)
+            for part in parts
+            if (found := getattr(value, part.attribute)) or part.write is not or_left_out
+        }
     if isinstance(value, Mapping):
         return {str(name): document(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

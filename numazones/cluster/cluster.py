@@ -18,9 +18,10 @@ from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.taints import Taint
 from numazones.cluster import requests
 from numazones.dra.amounts import NodeDevices
+from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key
-from numazones.dra.uses import Uses, uses_of
+from numazones.dra.uses import PodClaim, Uses, claims_of, uses_of
 from numazones.errors import NumazonesError
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
@@ -213,6 +214,8 @@ class ClusterPod:
     """Names of the PersistentVolumeClaims it mounts."""
     resource_claims: bool = False
     """Whether it claims devices through dynamic resource allocation."""
+    claims: tuple[PodClaim, ...] = field(default=(), repr=False)
+    """What it claims, in its order."""
     claim_uses: Mapping[str, Uses] = field(default_factory=dict, hash=False, repr=False)
     """Container → what it uses of claims."""
     scheduled: tuple[str, str, str] | None = field(default=None, compare=False, repr=False)
@@ -303,6 +306,9 @@ class ClusterPod:
                 if volume.get("persistentVolumeClaim")
             ),
             resource_claims=bool(spec.get("resourceClaims")),
+            claims=claims_of(metadata.get("namespace") or "default", spec, status)
+            if spec.get("resourceClaims")
+            else (),
             claim_uses=_claim_uses(metadata, spec, status),
             scheduled=None if spec.get("nodeName") else _scheduled(status),
             admission=template.admission,
@@ -394,6 +400,8 @@ class ClusterNode:
     """Name of a DeviceClass of the cluster → which devices it selects."""
     dra: NodeDevices | None = field(default=None, hash=False, repr=False)
     """Its devices of dynamic resource allocation, and who has them; None: not known."""
+    cluster_devices: ClusterDevices | None = field(default=None, compare=False, repr=False)
+    """What the scheduler allocates the cluster's devices from; None: not known."""
     claimed: Mapping[str, Mapping[str, frozenset[Key]]] = field(default_factory=dict, hash=False, repr=False)
     """UID as the kubelet knows it → container → devices that it holds through claims."""
 

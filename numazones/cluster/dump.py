@@ -15,6 +15,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
 from numazones.cluster.sharing import Sharing
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.cluster_devices import ClusterDevices, newest
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
@@ -143,6 +144,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     classes = device_classes(dump.of_kind("DeviceClass"))
     selectors = {one.name: one for one in map(DeviceClass.from_api, dump.of_kind("DeviceClass"))}
     devices = _devices(dump)
+    cluster_devices = _cluster_devices(dump, zones)
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -163,6 +165,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
             device_classes=classes,
             device_selectors=selectors,
             dra=None if devices is None else devices.of(node.name),
+            cluster_devices=cluster_devices,
         )
         own = zones.get(node.name, ())
         if own:
@@ -208,6 +211,28 @@ def _devices(dump: Dump) -> Inventory | None:
     if not slices:
         return None
     return Inventory(slices, map(DeviceClaim.from_api, dump.of_kind("ResourceClaim")))
+
+
+def _cluster_devices(dump: Dump, zones: Mapping[str, Sequence[NUMAZone]]) -> ClusterDevices | None:
+    """What devices are allocated from; None where no driver publishes any, claims without any: not known."""
+    slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
+    if not slices:
+        return None
+    claims = [DeviceClaim.from_api(body) for body in dump.of_kind("ResourceClaim")]
+    named = [((body.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") for body in dump.nodes]
+    published = [
+        one.status.kubelet.version
+        for found in zones.values()
+        for one in found
+        if one.status is not None and one.status.kubelet is not None
+    ]
+    return ClusterDevices.of(
+        slices,
+        map(DeviceClass.from_api, dump.of_kind("DeviceClass")),
+        claims or None,
+        map(DeviceClaim.from_api, dump.of_kind("ResourceClaimTemplate")),
+        version=newest(text for text in (*named, *published) if text),
+    )
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.dra.uses import PodClaim
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.demand import PodLevel, QOSClass
 from numazones.kubelet.node_admission import OS_LABEL
@@ -30,12 +31,22 @@ class PodKind:
     """Whether it claims devices through dynamic resource allocation."""
     allocated: bool = False
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
+    claimed: tuple[PodClaim, ...] = ()
+    """What it claims, in its order; empty for most pods."""
     _hash: int = field(init=False, repr=False, compare=False)
     """It is asked for with every verdict that is looked up."""
 
     def __post_init__(self) -> None:
         """Work the hash out once."""
-        parts = (self.constraints, self.requests, self.needs, self.marks, self.claims, self.allocated)
+        parts: tuple[Any, ...] = (
+            self.constraints,
+            self.requests,
+            self.needs,
+            self.marks,
+            self.claims,
+            self.allocated,
+        )
+        parts = (*parts, self.claimed) if self.claimed else parts
         object.__setattr__(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
@@ -51,6 +62,7 @@ class PodKind:
             self.marks,
             self.claims,
             self.allocated,
+            self.claimed,
         )
 
     @classmethod
@@ -78,6 +90,7 @@ class PodKind:
             _marks(admission, by_namespace=by_namespace),
             claims=pod.resource_claims,
             allocated=allocated,
+            claimed=() if allocated else pod.claims,
         )
 
 

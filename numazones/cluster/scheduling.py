@@ -6,7 +6,7 @@ with its words, so that a reason here reads like the events people know. Unlike 
 at the first filter that fails, all failing reasons are returned. Filters that look at other pods or at
 volumes (spreading, pod affinity, ports) are not covered; scheduling gates are set aside on purpose.
 
-What dynamic resource allocation decides (KEP-4381, KEP-5004) is not imitated: the scheduler's structured
+What dynamic resource allocation decides (KEP-4381, KEP-5004) is asked elsewhere: the scheduler's structured
 allocator matches claims with the devices of ResourceSlices by expressions, counters and constraints. A node
 that has an extended resource from there alone does not lack it; whether it has enough is not known.
 """

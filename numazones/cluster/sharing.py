@@ -51,7 +51,9 @@ class _Recent:
 class Sharing:
     """Keeps one of each value."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, claims: bool = True) -> None:
+        """``claims``: whether pods are told apart by their ResourceClaims."""
+        self._claims = claims
         self._values = _Recent()
         self._mappings = _Recent()
         self._pairs = _Recent()
@@ -72,7 +74,8 @@ class Sharing:
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod; its parts are shared with other pods."""
-        return ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
+        pod = ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
+        return pod if self._claims or not pod.claims else replace(pod, claims=())
 
     def _template_of(self, body: Mapping[str, Any]) -> Template:
         """Read a template once; of its other pods only the names have to be read."""

@@ -47,6 +47,15 @@ class AllocatedDevices:
                         amounts[name] = amounts.get(name, 0) + amount.nanos
         return cls(frozenset(devices), frozenset(shared), capacity)
 
+    def with_more(self, more: "AllocatedDevices") -> "AllocatedDevices":
+        """Return the sum of both."""
+        capacity = {key: dict(amounts) for key, amounts in self.capacity.items()}
+        for key, amounts in more.capacity.items():
+            taken = capacity.setdefault(key, {})
+            for name, amount in amounts.items():
+                taken[name] = taken.get(name, 0) + amount
+        return AllocatedDevices(self.devices | more.devices, self.shared | more.shared, capacity)
+
     def holds(self, device: Key) -> bool:
         """Return whether any claim holds a device or a part of it."""
         return device in self.devices or device in self.shared or device in self.capacity

@@ -6,13 +6,54 @@ of a claim for each container that uses any of it (1.36, ``GetContainerClaimInfo
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from numazones.dra import fields
 from numazones.dra.claims import Allocation
 
 Uses = frozenset[tuple[str, str]]
 """(NAMESPACE/NAME of a claim, request); an empty request: all of them."""
+
+
+class PodClaim(NamedTuple):
+    """A claim of a pod."""
+
+    name: str
+    """Within the pod."""
+    claim: str
+    """NAMESPACE/NAME of the ResourceClaim; empty: it has not been made yet."""
+    template: str = ""
+    """NAMESPACE/NAME of the ResourceClaimTemplate that it is made from; empty: it is used by its name."""
+
+
+def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
+    """Return a pod's claims in its order, without those of which its status says that none is needed.
+
+    Args:
+        namespace: the pod's.
+        spec: the pod's.
+        status: the pod's.
+
+    Raises:
+        TypeError: a field is of another type.
+
+    >>> spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    >>> claims_of("team", spec, {})
+    (PodClaim(name='gpu', claim='', template='team/one'),)
+    """
+    made = {
+        fields.text(one, "name"): fields.text(one, "resourceClaimName")
+        for one in fields.parts(status, "resourceClaimStatuses")
+    }
+    found = []
+    for one in fields.parts(spec, "resourceClaims"):
+        name = fields.text(one, "name")
+        template = fields.text(one, "resourceClaimTemplateName")
+        claim = fields.text(one, "resourceClaimName") or made.get(name, "")
+        if claim or name not in made:
+            full = [f"{namespace}/{part}" if part else "" for part in (claim, template)]
+            found.append(PodClaim(name, *full))
+    return tuple(found)
 
 
 def uses_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Uses]:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from numazones import cpuset
 from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
-from numazones.cluster import device_allocation, scheduling
+from numazones.cluster import scheduling
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
 from numazones.errors import NumazonesError
@@ -30,8 +30,10 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline
+from numazones.prediction.device_answer import CANNOT_ALLOCATE, DeviceAnswer, device_answer
 from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
+from numazones.wording import shorten
 
 __all__ = [
     "ADMISSIBLE",
@@ -54,7 +56,6 @@ __all__ = [
     "ask_placement",
     "beside",
     "deciding",
-    "devices_to_allocate",
     "newcomer",
     "place_beside",
     "predict",
@@ -73,15 +74,14 @@ UNKNOWN: Final = "Unknown"
 UNREADABLE_POD: Final = "UnreadablePod"
 NO_NODES: Final = "NoNodes"
 
-CLAIMS_UNALLOCATED: Final = (
-    f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
-)
 # States of past nodes are remembered up to this many times the number of nodes.
 _REMEMBERED = 4
 _WHOLE = 100
 _EVEN_WHEN_EMPTY = "even when empty"
 _SAYS_SO = (_EVEN_WHEN_EMPTY, "on an empty node", "not a multiple of")
 """Words of sentences that make it plain that other pods are not what is in the way."""
+_MAX_DEVICES = 512
+"""Characters that a candidate has for its devices."""
 _MAX_BEHIND = 64
 """Of so many fenced nodes it is asked what their kubelets would say, before a sentence is made about one."""
 
@@ -123,8 +123,10 @@ class Prediction:
             best = self.candidates[0]
             zones = f" on {name_numas(cpuset.of(best.zones))}" if best.zones else ""
             counts = self.nodes
+            devices = f": {best.devices}" if best.devices else ""
             return (
-                f"{counts.admissible} of {counts.evaluated} nodes would admit it; best is {best.node}{zones}"
+                f"{counts.admissible} of {counts.evaluated} nodes would admit it; "
+                f"best is {best.node}{zones}{devices}"
             )
         if not self.reasons:
             return "the cluster has no nodes"
@@ -205,6 +207,8 @@ class Placed(NamedTuple):
 
     node: ClusterNode
     decision: Decision
+    devices: DeviceAnswer | None = None
+    """What the scheduler would allocate to it; None: it needs nothing, or nobody was asked."""
 
 
 def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:
@@ -229,7 +233,14 @@ def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
     if not decision.admitted:
         return None
     after = node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
-    return Placed(after, decision)
+    needs = node.cluster_devices is not None and (
+        pod.resource_claims or scheduling.unallocated(pod.requests, node)
+    )
+    kind = PodKind.of(pod) if needs else None
+    found = None if kind is None else device_answer(kind, node, decision.zones)
+    if found is not None and found.fits:
+        after = replace(after, cluster_devices=found.after)
+    return Placed(after, decision, found)
 
 
 def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
@@ -304,39 +315,31 @@ def _exclusion(
     )
 
 
-def devices_to_allocate(
-    requests: Mapping[str, int], node: ClusterNode, *, claims: bool, zones: tuple[int, ...] | None
-) -> str:
-    """Return the sentence about devices that the scheduler still has to allocate for a pod; mostly none.
-
-    Args:
-        requests: the pod's.
-        node: the one in question.
-        claims: whether the pod has resourceClaims.
-        zones: NUMA nodes that the pod would get something of there; None: placement does not admit it.
-    """
-    why = CLAIMS_UNALLOCATED if claims else scheduling.unallocated(requests, node)
-    if not why or zones is None:
-        return why
-    classes = frozenset() if claims else scheduling.classes_asked(requests, node)
-    known = device_allocation.outlook(node, zones, classes)
-    return f"{why}; {known}" if known else why
-
-
-def _allocating(
-    kind: PodKind, requests: Mapping[str, int], node: ClusterNode, verdict: NodeVerdict
-) -> NodeVerdict:
-    """Take back "admits" where devices are still to be allocated: what the allocator finds is not known."""
-    if verdict.standing is not NodeAnswer.ADMITS or kind.allocated:
+def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeVerdict:
+    """Join what the placement says with the devices that the scheduler would allocate."""
+    if verdict.standing not in (NodeAnswer.ADMITS, NodeAnswer.REJECTS):
         return verdict
-    why = devices_to_allocate(requests, node, claims=kind.claims, zones=verdict.zones)
-    if not why:
+    found = device_answer(kind, node, verdict.zones)
+    if found is None:
         return verdict
-    return replace(
-        verdict,
-        standing=NodeAnswer.UNKNOWN,
-        source=UNKNOWN_SOURCE,
-        obstacles=((scheduling.NOT_ALLOCATED, why),),
+    if verdict.standing is NodeAnswer.REJECTS:
+        return replace(verdict, devices=found) if found.aborts else verdict
+    if found.fits:
+        return replace(verdict, devices=found)
+    if found.fits is None:
+        return replace(
+            verdict,
+            standing=NodeAnswer.UNKNOWN,
+            source=UNKNOWN_SOURCE,
+            obstacles=((scheduling.NOT_ALLOCATED, found.reason),),
+            devices=found if found.aborts else None,
+        )
+    return NodeVerdict(
+        NodeAnswer.REJECTS,
+        SCHEDULER_SOURCE,
+        ((CANNOT_ALLOCATE, found.message),),
+        sentence=found.reason,
+        model=None,
     )
 
 
@@ -428,10 +431,11 @@ class Forecast:
         """
         counts = self._counts
         asked = sum(counts.values()) - counts[NodeAnswer.EXCLUDED]
-        if counts[NodeAnswer.ADMITS]:
+        aborted = any(one.devices is not None and one.devices.aborts for one in self._alike)
+        if counts[NodeAnswer.ADMITS] and not aborted:
             verdict = ADMISSIBLE
         else:
-            verdict = UNKNOWN if counts[NodeAnswer.UNKNOWN] or not self._verdicts else INADMISSIBLE
+            verdict = UNKNOWN if aborted or counts[NodeAnswer.UNKNOWN] or not self._verdicts else INADMISSIBLE
         found = headline.groups(self._alike.values(), unknown_first=verdict == UNKNOWN)
         return Prediction(
             verdict,
@@ -439,7 +443,11 @@ class Forecast:
                 asked, counts[NodeAnswer.ADMITS], counts[NodeAnswer.UNKNOWN], counts[NodeAnswer.EXCLUDED]
             ),
             reasons=self._reasons(verdict, found),
-            candidates=self._named(ranked[:candidates]) if ranked else self._best(candidates),
+            candidates=()
+            if aborted
+            else self._named(ranked[:candidates])
+            if ranked
+            else self._best(candidates),
             possible=verdict != INADMISSIBLE or found[0].possible,
             doubts=self._doubts(),
         )
@@ -482,7 +490,7 @@ class Forecast:
         uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
         if uncertain and verdict.standing is not NodeAnswer.UNKNOWN:
             verdict = replace(verdict, doubts=uncertain)
-        return _allocating(self.kind, self._requests, node, verdict)
+        return _allocating(self.kind, node, verdict)
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         if not isinstance(placement, KubeletPlacement):
@@ -709,6 +717,8 @@ def _candidate(name: str, one: NodeVerdict) -> Candidate:
         approximate=one.approximate,
         model=one.model or KUBELET,
         stranding=one.stranding,
+        devices="" if one.devices is None else shorten(one.devices.sentence, _MAX_DEVICES),
+        alignment="" if one.devices is None else one.devices.alignment,
     )
 
 

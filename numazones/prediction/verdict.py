@@ -7,6 +7,7 @@ from typing import Final
 from numazones.cluster.scheduling import NOT_ALLOCATED, Lack
 from numazones.placement import Decision
 from numazones.placement.kubelet import KUBELET, SOURCE
+from numazones.prediction.device_answer import DeviceAnswer
 
 SCHEDULER_SOURCE: Final = "Scheduler"
 UNKNOWN_SOURCE: Final = "Unknown"
@@ -60,6 +61,8 @@ class NodeVerdict:
     """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
     doubts: tuple[str, ...] = ()
     """What is not certain about the release of its kubelet, where that decided (``Release.doubts``)."""
+    devices: DeviceAnswer | None = None
+    """Devices that the scheduler would allocate there; None: the pod needs none, or nobody was asked."""
     model: str | None = KUBELET
     """Who places pods on the node; None where that is not known or was not asked."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from numazones.apimachinery.answer import parts_of
+from numazones.apimachinery.answer import or_left_out, parts_of
 
 
 def differences(value: Any, kind: Any, path: str = "") -> Iterator[str]:
@@ -42,7 +42,9 @@ def _type_of(kind: Any) -> type:
 
 
 def _of_object(value: dict[str, Any], kind: Any, path: str) -> Iterator[str]:
-    parts = {part.name: part.kind for part in parts_of(kind)}
+    parts = {
+        part.name: part.kind for part in parts_of(kind) if part.write is not or_left_out or part.name in value
+    }
     for name in sorted(parts.keys() ^ value.keys()):
         yield f"{path}.{name} is {'missing' if name in parts else 'not described'}"
     for name in parts.keys() & value.keys():

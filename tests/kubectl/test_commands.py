@@ -549,22 +549,32 @@ def test_deployments_pods_are_found_in_dumps_without_replicasets(run: Run, tmp_p
     assert problem("sts/x").endswith("pods read; no StatefulSet does; see the pods' ownerReferences")
 
 
-def test_fit_locates_devices_and_cpus_open_to_the_scheduler(run: Run, tmp_path: Path) -> None:
+def test_fit_says_whether_foreseen_devices_lie_with_the_cpus(run: Run, tmp_path: Path) -> None:
     slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1), device("gpu-2", 1))
-    taken = claim(result("gpu-2"))
     classes = device_class("gpus", f'device.driver == "{GPU}"', resource="gpu.example/large")
-    dump = written(tmp_path / "dump.json", [*cluster(), classes, slices, taken])
-    expected = (
-        "worker-1 would place the pod on NUMA node 0, and has free gpu.example: 1 on NUMA node 0, 1 on NUMA "
-        "node 1; alignment is not guaranteed, since no policy of the kubelet sees such devices"
+    dump = written(tmp_path / "dump.json", [*cluster(), classes, slices, claim(result("gpu-0"))])
+    asked = ("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
+    fits = run(*asked)
+    assert fits.return_value == 0
+    assert (
+        "worker-1: gpu.example/gpu-1 on NUMA node 1, CPUs and memory on NUMA node 0: not aligned"
+        in fits.output.splitlines()
     )
-    fits = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
-    assert fits.return_value == 2
-    assert expected in fits.output.splitlines()[1]
-    shown = json.loads(run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump, "-o", "json").output)
-    assert expected in shown["sentence"]
-    (reason,) = [one for one in shown["reasons"] if one["reason"] == "DevicesNotAllocated"]
-    assert reason["sentence"] == shown["sentence"]
+    (place,) = json.loads(run(*asked, "-o", "json").output)["placements"]
+    assert place["alignment"] == "notAligned"
+    assert place["devices"] == [
+        {
+            "request": "container-0-request-1",
+            "driver": GPU,
+            "pool": "worker-1",
+            "device": "gpu-1",
+            "numa": 1,
+        }
+    ]
+    short = run(*asked, "--replicas", "3")
+    assert short.return_value == 1
+    assert short.output.splitlines()[0] == "2 of 3 fit"
+    assert "needs 1 device of class gpus; none is free (3 on the node: 3 allocated)" in short.output
 
 
 def test_why_on_a_node_says_where_its_free_devices_are(run: Run, tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
+from numazones.apimachinery.answer import or_left_out
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction.device_answer import ForeseenDevice
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -49,11 +51,28 @@ class FittingPlace:
     node: Annotated[str, "Its name."]
     numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]
     cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
+    devices: Annotated[
+        tuple[ForeseenDevice, ...],
+        "Devices that the scheduler would allocate by DRA; left out if none.",
+        or_left_out,
+    ]
+    alignment: Annotated[
+        str,
+        "Whether these are on the NUMA node of the rest: aligned, notAligned or unknown; left out if none.",
+        or_left_out,
+    ]
 
     @classmethod
     def of(cls, placed: Placed) -> "FittingPlace":
         """Say where a copy was placed."""
-        return cls(placed.node.name, placed.decision.zones, placed.decision.exclusive)
+        found = placed.devices
+        return cls(
+            placed.node.name,
+            placed.decision.zones,
+            placed.decision.exclusive,
+            () if found is None else found.devices,
+            "" if found is None else found.alignment,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +252,9 @@ def _print(asked: Manifest, fitting: Sequence[answers.Fitting], *, wide: bool) -
     if placed:
         columns = (_OF_TEMPLATE, *_PLACED) if named else _PLACED
         screen.print_table(columns, placed)
+        for _, item in placed:
+            if item.devices is not None:
+                screen.say(f"{item.node.name}: {item.devices.sentence}")
     short = next((one for one in fitting if not one.fits), None)
     one = short or fitting[0]
     if short is not None and not named:

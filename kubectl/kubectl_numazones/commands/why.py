@@ -27,8 +27,9 @@ from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import PodKind
 from numazones.prediction import doubts
-from numazones.prediction.forecast import devices_to_allocate
+from numazones.prediction.device_answer import device_answer
 
 _EPILOG = """
 \b
@@ -140,8 +141,10 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
         screen.say(f"  scheduler: {obstacle}")
     decision = answers.decide(pod, node)
     zones = None if isinstance(decision, str) or not decision.admitted else decision.zones
-    if devices := devices_to_allocate(pod.requests, node, claims=pod.resource_claims, zones=zones):
-        screen.say(f"  scheduler: {devices}")
+    kind = PodKind.of(pod)
+    devices = None if kind is None else device_answer(kind, node, zones)
+    if devices is not None and devices.sentence:
+        screen.say(f"  scheduler: {devices.sentence}")
     if isinstance(decision, str):
         screen.say(f"  {decision}")
         return

@@ -304,6 +304,11 @@ def place(
         if taken is None:
             break
         now[taken.node.name] = taken.node
-        forecast.renew([taken.node])
+        if taken.devices is not None and taken.devices.elsewhere:
+            left = taken.node.cluster_devices
+            now = {name: replace(node, cluster_devices=left) for name, node in now.items()}
+            forecast.renew(now.values())
+        else:
+            forecast.renew([taken.node])
         placed.append(taken)
     return placed

@@ -72,7 +72,7 @@ class ClusterState:
         self.faults = faults or Faults()
         self._clock = clock
         self._wall = wall
-        self.sharing = Sharing()
+        self.sharing = Sharing(claims=False)
         self._telling_namespaces_apart: set[str] = set()
         """Names of the nodes whose model treats namespaces differently."""
         self._beyond = ModelInputs(settings=settings or {})

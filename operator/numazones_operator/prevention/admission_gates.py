@@ -28,13 +28,13 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeAlias
 
+from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     UNKNOWN,
     NodeAnswer,
     PodKind,
-    devices_to_allocate,
     relevant,
 )
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath
@@ -386,12 +386,11 @@ class AdmissionGates:
         Which nodes have devices for a pod is for the scheduler's allocator to say. To be limited to others
         would have it wait for ever.
         """
-        claims = pod.resource_claims
+        if pod.resource_claims:
+            return tuple(name for name in nodes if self.state.node(name) is None)
         found = ((name, self.state.node(name)) for name in nodes)
         return tuple(
-            name
-            for name, node in found
-            if node is None or not devices_to_allocate(pod.requests, node, claims=claims, zones=None)
+            name for name, node in found if node is None or not scheduling.unallocated(pod.requests, node)
         )
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:

@@ -1,0 +1,140 @@
+"""All objects of dynamic resource allocation that the scheduler decides from, as one value for all nodes.
+
+The scheduler is at least as new as the newest kubelet, so that one names the allocator's rules; its feature
+gates are taken to be the defaults.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from numazones.dra.allocated import AllocatedDevices
+from numazones.dra.allocation import Allocated, AllocationUnknown, Outcome
+from numazones.dra.allocator import allocate
+from numazones.dra.claims import Allocation, DeviceClaim
+from numazones.dra.device_classes import DeviceClass
+from numazones.dra.devices import Key, PublishedDevice, Slice
+from numazones.dra.rules import AllocatorRules, UnknownRules, rules
+from numazones.dra.slices import DeviceSlices, Place
+
+_FORESEEN: Final = "foreseen"
+"""Id of a share that nobody has allocated yet."""
+
+NO_CLAIMS: Final = "no ResourceClaims were read, so it is not known which devices are taken"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterDevices:
+    """What the scheduler's allocator decides from."""
+
+    slices: DeviceSlices
+    published: Mapping[Key, PublishedDevice]
+    classes: Mapping[str, DeviceClass]
+    claims: Mapping[str, DeviceClaim] | None
+    """NAMESPACE/NAME → claim; None: not known."""
+    templates: Mapping[str, DeviceClaim]
+    """NAMESPACE/NAME of a ResourceClaimTemplate → what it makes."""
+    rules: AllocatorRules | str
+    """Those of the scheduler, or why they are not known."""
+    version: str
+    """Of the newest kubelet."""
+    allocated: AllocatedDevices = field(default_factory=AllocatedDevices)
+
+    @property
+    def minor(self) -> int:
+        """The minor release of the newest kubelet; 0: not known."""
+        return (*_numbers(self.version), 0, 0)[1]
+
+    @classmethod
+    def of(
+        cls,
+        slices: Sequence[Slice],
+        classes: Iterable[DeviceClass],
+        claims: Iterable[DeviceClaim] | None,
+        templates: Iterable[DeviceClaim] = (),
+        *,
+        version: str,
+    ) -> Self:
+        """Put the objects of a cluster together.
+
+        Args:
+            slices: in the order in which they are listed.
+            classes: all DeviceClasses.
+            claims: all ResourceClaims; None: not known.
+            templates: ResourceClaimTemplates, as far as they are known.
+            version: of the newest kubelet; empty: not known.
+        """
+        known = None if claims is None else {one.full_name: one for one in claims}
+        found = _rules(version)
+        shares = isinstance(found, AllocatorRules) and found.consumable
+        return cls(
+            DeviceSlices(slices),
+            {device.key: device for one in slices for device in one.devices},
+            {one.name: one for one in classes},
+            known,
+            {one.full_name: one for one in templates},
+            found,
+            version,
+            AllocatedDevices.of_claims(() if known is None else known.values(), shares=shares),
+        )
+
+    def allocate(self, place: Place, claims: Sequence[DeviceClaim]) -> Outcome:
+        """Return which devices claims would get on a node."""
+        if isinstance(self.rules, str):
+            return AllocationUnknown(self.rules)
+        if self.claims is None:
+            return AllocationUnknown(NO_CLAIMS)
+        return allocate(place, claims, self.slices, self.classes, self.allocated, self.rules)
+
+    def after(self, outcome: Allocated, named: Iterable[str] = ()) -> "ClusterDevices":
+        """Return the same with devices allocated.
+
+        Args:
+            outcome: what is allocated.
+            named: NAMESPACE/NAME of the claims in it that other pods may use, too.
+        """
+        made = {
+            one.claim: tuple(
+                Allocation(
+                    given.key,
+                    given.request,
+                    _FORESEEN if given.shared else "",
+                    given.admin,
+                    given.consumed,
+                    bool(given.consumed),
+                    one.claim,
+                )
+                for given in one.devices
+            )
+            for one in outcome.claims
+        }
+        claims = dict(self.claims or {})
+        for name in named:
+            if name in made and name in claims:
+                claims[name] = replace(claims[name], allocated=True, allocations=made[name])
+        more = AllocatedDevices.of_claims(DeviceClaim("", "", allocations=one) for one in made.values())
+        return replace(self, claims=claims, allocated=self.allocated.with_more(more))
+
+
+def newest(versions: Iterable[str]) -> str:
+    """Return the newest of kubelets' versions; those that are no version are left out.
+
+    >>> newest(["v1.35.4", "v1.36.2", "v1.9.0", "mine"])
+    'v1.36.2'
+    """
+    readable = [(numbers, text) for text in versions if (numbers := _numbers(text))]
+    return max(readable, default=((), ""))[1]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    parts = version.removeprefix("v").split(".")[:2]
+    return tuple(map(int, parts)) if len(parts) > 1 and all(part.isdecimal() for part in parts) else ()
+
+
+def _rules(version: str) -> AllocatorRules | str:
+    if not version:
+        return "the release of the scheduler is not known, since no Node names its kubelet's version"
+    try:
+        return rules(version)
+    except UnknownRules as error:
+        return str(error)
