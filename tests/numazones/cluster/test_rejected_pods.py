@@ -48,7 +48,7 @@ def test_a_replica_set_must_have_all_its_replicas(
     replicas: int | None,
     replaced: bool,  # noqa: FBT001
 ) -> None:
-    spec = {} if replicas is None else {"replicas": replicas}
+    spec: dict[str, Any] = {} if replicas is None else {"replicas": replicas}
     pods = [rejected(), *(pod(f"p{number}", phase) for number, phase in enumerate(others))]
     assert verdicts(pods, owner(**spec)) == {"bad": replaced}
 
