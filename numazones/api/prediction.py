@@ -70,7 +70,7 @@ class NodeCounts:
     excluded: Annotated[
         int,
         "Nodes that the scheduler would not choose.",
-        Field(ge=0, description="Nodes that the scheduler passes over."),
+        Field(ge=0, description="Nodes that the scheduler rules out."),
     ] = 0
 
     @property

@@ -188,9 +188,9 @@ class ClusterPod:
     started: str = ""
     """``status.startTime``, the same way; empty until the kubelet has seen the pod."""
     deleting: bool = False
-    """Whether its deletion was asked for; to the scheduler it holds its resources until it is gone."""
+    """True if its deletion was requested; to the scheduler it holds its resources until it is gone."""
     stopped: bool = False
-    """Whether it is being deleted and its containers have ended: the kubelet has its share back already."""
+    """True if it is being deleted and its containers have ended: the kubelet has its share back already."""
     ready: bool = False
     acknowledged: bool = False
     """Whether the kubelet reports containers of a pod that it has not rejected."""

@@ -60,7 +60,7 @@ class Dump:
     """Kind → objects."""
     pods: Sequence[ClusterPod]
     sharing: Sharing
-    """What the pods are made of."""
+    """Template of the pods."""
 
     @classmethod
     def of(cls, items: Iterable[Object]) -> Self:

@@ -28,7 +28,7 @@ class PodKind:
     marks: tuple[Any, ...] = ()
     """What the other placement models read beside: their labels and annotations, priority and namespace."""
     claims: bool = False
-    """Whether it claims devices through dynamic resource allocation."""
+    """True if it claims devices through dynamic resource allocation."""
     allocated: bool = False
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
     claimed: tuple[PodClaim, ...] = ()

@@ -52,7 +52,7 @@ class Sharing:
     """Keeps one of each value."""
 
     def __init__(self, *, claims: bool = True) -> None:
-        """``claims``: whether pods are told apart by their ResourceClaims."""
+        """``claims``: whether pods with different ResourceClaims differ."""
         self._claims = claims
         self._values = _Recent()
         self._mappings = _Recent()

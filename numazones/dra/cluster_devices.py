@@ -18,14 +18,14 @@ from numazones.dra.rules import AllocatorRules, UnknownRules, rules
 from numazones.dra.slices import DeviceSlices, Place
 
 _FORESEEN: Final = "foreseen"
-"""Id of a share that nobody has allocated yet."""
+"""Id of a share that is not allocated yet."""
 
 NO_CLAIMS: Final = "no ResourceClaims were read, so it is not known which devices are taken"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterDevices:
-    """What the scheduler's allocator decides from."""
+    """Inputs of the scheduler's allocator."""
 
     slices: DeviceSlices
     published: Mapping[Key, PublishedDevice]
@@ -37,7 +37,7 @@ class ClusterDevices:
     rules: AllocatorRules | str
     """Those of the scheduler, or why they are not known."""
     version: str
-    """Of the newest kubelet."""
+    """Release of the newest kubelet."""
     allocated: AllocatedDevices = field(default_factory=AllocatedDevices)
 
     @property

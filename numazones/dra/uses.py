@@ -27,7 +27,7 @@ class PodClaim(NamedTuple):
 
 
 def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
-    """Return a pod's claims in its order, without those of which its status says that none is needed.
+    """Return a pod's claims in its order, without those that its status shows as not needed.
 
     Args:
         namespace: the pod's.

@@ -52,10 +52,10 @@ class ForeseenDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAnswer:
-    """What a pod's devices on a node would be, or why it has none there, or why that is not known."""
+    """Devices that a pod would get on a node, or why it gets none there, or why that is not known."""
 
     fits: bool | None
-    """Whether the node has the devices; None: not known."""
+    """True if the node has the devices; None: not known."""
     reason: str = ""
     """Why not, in one sentence."""
     message: str = ""
@@ -65,15 +65,15 @@ class DeviceAnswer:
     """NUMA nodes that the kubelet gives it something of."""
     containers: int = 1
     aborts: bool = False
-    """Whether an error here makes the scheduler give up on the pod, whatever other nodes have."""
+    """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
     after: ClusterDevices | None = field(default=None, compare=False, repr=False)
     """The cluster's devices once these are allocated."""
     elsewhere: bool = field(default=False, compare=False)
-    """Whether other nodes see the difference, too."""
+    """True if other nodes see the difference, too."""
 
     @property
     def alignment(self) -> str:
-        """Whether one NUMA node has the devices and all that the kubelet gives exclusively.
+        """Return whether one NUMA node has the devices and all that the kubelet gives exclusively.
 
         Of several containers on several NUMA nodes it is not known which uses what.
         """
@@ -129,7 +129,7 @@ def device_answer(kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | Non
 
 
 class _NotKnown(Exception):
-    """What would be allocated is not known; the message says why."""
+    """Raised when the allocation is not known; the message says why."""
 
 
 class _Aborted(_NotKnown):
@@ -208,7 +208,7 @@ class _Question:
             device = self._known.published.get(one.device)
             if device is None or not device.node:
                 raise _NotKnown(
-                    f"nobody says on which node {'/'.join(one.device)} of claim {claim.full_name} is"
+                    f"it is not known on which node {'/'.join(one.device)} of claim {claim.full_name} is"
                 )
             if device.node != self._node.name:
                 return device.node

@@ -208,7 +208,7 @@ class Placed(NamedTuple):
     node: ClusterNode
     decision: Decision
     devices: DeviceAnswer | None = None
-    """What the scheduler would allocate to it; None: it needs nothing, or nobody was asked."""
+    """Devices that the scheduler would allocate; None: it needs none, or the allocator was not called."""
 
 
 def beside(pod: ClusterPod, node: ClusterNode) -> ClusterNode | None:

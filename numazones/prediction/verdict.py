@@ -56,7 +56,7 @@ class NodeVerdict:
     hopeless: Decision | None = field(default=None, compare=False, repr=False)
     """The rejection by the same node without any pod; None: there is none, or it is not known."""
     possible: bool = True
-    """Whether the node would have what the pod asks for if no other pod were there."""
+    """True if the node would have what the pod asks for if no other pod were there."""
     by_amounts: bool = field(default=False, compare=False, repr=False)
     """Whether all nodes with the same amounts say the same (``kubelet.amounts``)."""
     doubts: tuple[str, ...] = ()

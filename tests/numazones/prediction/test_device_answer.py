@@ -23,7 +23,7 @@ Body = dict[str, Any]
 
 
 def nodes(*objects: Body, names: tuple[str, ...] = (NODE,), version: str = "v1.36.2") -> list[ClusterNode]:
-    """Nodes of two NUMA nodes with 4 CPUs each, of which NUMA node 0 has 3 to give."""
+    """Nodes of two NUMA nodes with 4 CPUs each, 3 of them free on NUMA node 0."""
     state = build.node(build.machine(numa=2, cores=8, threads=1, memory="8Gi"), STATIC, version=version)
     items: list[Body] = []
     for name in names:
@@ -72,7 +72,7 @@ REST = "CPUs and memory on NUMA node 1"
         ),
     ],
 )
-def test_a_pod_that_fits_says_whether_devices_and_cpus_lie_together(
+def test_fitting_pod_says_whether_devices_and_cpus_lie_together(
     devices: tuple[Body, ...], alignment: str, sentence: str
 ) -> None:
     found = predict(MINE, nodes(CLASS, claim(), resource_slice(*devices)))
@@ -123,7 +123,7 @@ NOT_KNOWN: dict[str, tuple[ClusterPod, tuple[Body, ...], str, str]] = {
         MINE,
         (CLASS, claim(result("gone")), SLICE),
         "v1.36.2",
-        f"nobody says on which node {GPU}/{NODE}/gone",
+        f"it is not known on which node {GPU}/{NODE}/gone",
     ),
 }
 
@@ -146,7 +146,7 @@ def test_an_error_on_one_node_leaves_the_pod_unknown() -> None:
     assert (found.verdict, found.candidates) == (UNKNOWN, ())
 
 
-def test_a_claim_that_has_devices_ties_its_pod_to_their_node() -> None:
+def test_claim_with_devices_ties_its_pod_to_their_node() -> None:
     here = (CLASS, claim(result("gpu-0")), SLICE)
     found = predict(MINE, nodes(*here, names=(NODE, "worker-2")))
     assert found.verdict == ADMISSIBLE
@@ -154,7 +154,7 @@ def test_a_claim_that_has_devices_ties_its_pod_to_their_node() -> None:
     assert found.reasons[0].sentence == "claim team/claim is allocated on node worker-1"
 
 
-def test_a_pod_of_a_template_gets_what_the_template_asks_for() -> None:
+def test_pod_of_a_template_gets_what_the_template_requests() -> None:
     made = pod(resourceClaimTemplateName="one")
     found = predict(made, nodes(CLASS, claim(), template(), SLICE))
     assert found.candidates[0].alignment == "aligned"
