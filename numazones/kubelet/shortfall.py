@@ -175,7 +175,7 @@ class _Inspection:
         wanted, per_core = self.attempt.demand.cpus, manager.topology.cpus_per_core
         if wanted % per_core:
             return KubeletShortfall(
-                f"requests {pluralize(wanted, 'CPU')}, not a multiple of a core's {per_core} threads"
+                f"needs {pluralize(wanted, 'CPU')}, not a multiple of a core's {per_core} threads"
             )
         whole = (self.attempt.cpus.default & ~manager.reserved_physical).bit_count()
         possible = (manager.topology.all_cpus & ~manager.reserved_physical).bit_count() >= wanted

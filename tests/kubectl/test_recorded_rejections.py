@@ -497,7 +497,7 @@ class Reader:
                 self.widths,
             ),
             (
-                r"requests (?P<cpus>\d+) CPUs?, not a multiple of a core's (?P<threads>\d+) threads",
+                r"needs (?P<cpus>\d+) CPUs?, not a multiple of a core's (?P<threads>\d+) threads",
                 self.cores,
             ),
         )

@@ -277,9 +277,13 @@ def test_page_and_report_draw_it(seen: Seen, tmp_path: Path) -> None:
 
 
 def test_doctor_finds_nothing_wrong_with_it(seen: Seen) -> None:
-    assert [finding["subjects"] for finding in seen.findings["findings"]] == [["numazones-operator"]]
+    # Of the kubelet's node there is a hint: its reserved CPUs stay in the shared pool.
+    found = [(finding["severity"], finding["subjects"]) for finding in seen.findings["findings"]]
+    assert found == [("hint", ["node-2"])]
     offline = json.loads(run("doctor", "-f", seen.dump, "-o", "json"))
-    assert offline["findings"] == seen.findings["findings"]
+    # The dump lacks the Lease by which an operator outside the cluster is found.
+    told = [finding for finding in offline["findings"] if finding["check"] != "operator"]
+    assert told == seen.findings["findings"]
 
 
 def test_it_is_found_by_its_entry_point_alone() -> None:

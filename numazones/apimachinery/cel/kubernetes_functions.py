@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from numazones.apimachinery import quantity
-from numazones.apimachinery.cel.standard_functions import Function, no_overload
+from numazones.apimachinery.cel.standard_functions import STANDARD, Function, no_overload
 from numazones.apimachinery.cel.values import (
     NO_OVERLOAD,
     URL,
@@ -311,7 +311,14 @@ def _sign(value: Quantity) -> int:
     return (value.nanos > 0) - (value.nanos < 0)
 
 
+def _text(value: Value) -> Value:
+    if isinstance(value, ipaddress.IPv4Address | ipaddress.IPv6Address):
+        return str(value)
+    return str(value.interface) if isinstance(value, Network) else STANDARD["string"](value)
+
+
 KUBERNETES: Mapping[str, Function] = {
+    "string": _text,
     "quantity": _quantity,
     "isQuantity": _is_quantity,
     "isInteger": _of(Quantity, "isInteger", _is_integer),

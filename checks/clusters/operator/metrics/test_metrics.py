@@ -38,6 +38,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists(tmp_pa
             # Counters that count only what does not happen here have no series yet.
             idle = {
                 "numazones_owner_rejections_total",
+                "numazones_operator_object_errors_total",
                 "numazones_operator_watch_restarts_total",
                 "numazones_extender_rejected_nodes_total",
             }
