@@ -18,7 +18,6 @@ from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones.placement import fragmentation
-from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.occupancy import Occupancy
 
 if TYPE_CHECKING:  # who only looks at what is held does not load the kubelet's checks
@@ -38,7 +37,6 @@ __all__ = [
     "Shortfall",
     "Unknown",
     "UnreadableNode",
-    "fragmentation_on",
 ]
 
 ADMITTED = "Admitted"
@@ -305,12 +303,3 @@ class Placement(Protocol):
 
         ``names``: UID in the kubelet's records → NAMESPACE/NAME; None: nobody asks who holds it.
         """
-
-
-def fragmentation_on(placement: Placement, shape: Shape) -> Fragmentation:
-    """Return what is free, and what further pods of a shape would use of it, each on one NUMA node."""
-    if placement.kubelet is not None:
-        return fragmentation.fragmentation(placement.kubelet, shape)
-    room = placement.room
-    fitting = fragmentation.fitting_in(room.amounts, room.cpus, shape)
-    return Fragmentation(room.free, fitting * shape.cpus, fitting)

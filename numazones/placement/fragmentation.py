@@ -159,20 +159,12 @@ def fragmentation(node: Node, shape: Shape) -> Fragmentation:
     cpus = full_core_cpus(node) if node.kubelet.cpus.full_cores_only else free[CPU]
     if any(name not in free and not is_memory(name) for name, _ in shape.resources):
         return Fragmentation(free=sum(free[CPU].values()))  # a device that the node does not have
-    fitting = fitting_in(free, cpus, shape)
-    return Fragmentation(free=sum(free[CPU].values()), usable=fitting * shape.cpus, fitting=fitting)
-
-
-def fitting_in(free: Mapping[str, Mapping[int, int]], cpus: Mapping[int, int], shape: Shape) -> int:
-    """Return how many pods of a shape fit, each in one zone.
-
-    ``free``: resource → NUMA id → amount; ``cpus``: NUMA id → CPUs that count.
-    """
     needed = [(free[name], amount) for name, amount in shape.resources if name in free and name != CPU]
-    return sum(
+    fitting = sum(
         min((count // shape.cpus, *(amounts.get(numa, 0) // amount for amounts, amount in needed)))
         for numa, count in cpus.items()
     )
+    return Fragmentation(free=sum(free[CPU].values()), usable=fitting * shape.cpus, fitting=fitting)
 
 
 def exclusive_cpus(node: Node) -> dict[int, int]:

@@ -20,9 +20,9 @@ from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
-from numazones.placement import fragmentation_on
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import Forecast, NodeAnswer, NodeVerdict, PodKind, place_beside, preference
+from numazones.prediction.room import FittingPods
 
 _PERCENT = 100
 _COUNTED = 16
@@ -61,6 +61,8 @@ class Ranking:
     """One that asks first."""
     shapes: tuple[Shape, ...] = ()
     """What ``SHAPES`` keeps room for."""
+    fitting: FittingPods = field(default_factory=FittingPods, compare=False)
+    """Counts that room."""
 
     @property
     def by_node(self) -> bool:
@@ -88,7 +90,7 @@ class Ranking:
                 name: (
                     one.approximate,
                     name not in best,
-                    _lost(node(name), pod, self.shapes) if name in best else 0,
+                    self._lost(node(name), pod) if name in best else 0,
                     *_best_fit(one),
                 )
                 for name, one in admitting.items()
@@ -99,6 +101,16 @@ class Ranking:
             for name, one in admitting.items()
             if (found := node(name)) is not None
         }
+
+    def _lost(self, node: ClusterNode | None, pod: ClusterPod) -> int:
+        """CPUs of further pods of the shapes that fit less beside the pod."""
+        placed = None if node is None else place_beside(pod, node)
+        if node is None or placed is None:
+            return 0
+        return sum(
+            self.fitting.count(node, shape).usable - self.fitting.count(placed.node, shape).usable
+            for shape in self.shapes
+        )
 
 
 def _keys_by_verdict(
@@ -227,17 +239,6 @@ def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
     """Return the mean of what (part, whole) are in percent, rounded down as kube-scheduler does."""
     shares = [part * _PERCENT // whole for part, whole in parts]
     return sum(shares) // len(shares) if shares else 0
-
-
-def _lost(node: ClusterNode | None, pod: ClusterPod, shapes: Sequence[Shape]) -> int:
-    """CPUs of further pods of the shapes that fit less beside the pod."""
-    placed = None if node is None else place_beside(pod, node)
-    before, after = (None if one is None else one.known for one in (node, placed and placed.node))
-    if before is None or after is None:
-        return 0
-    return sum(
-        fragmentation_on(before, shape).usable - fragmentation_on(after, shape).usable for shape in shapes
-    )
 
 
 def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:

@@ -24,9 +24,10 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, KubeletHang
-from numazones.placement import Placement, fragmentation_on
+from numazones.placement import Placement
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Chooser, NodeChoice
+from numazones.prediction.room import FittingPods
 from numazones.whatif.workload import Event, Leaving
 
 UNSCHEDULABLE = "Unschedulable"
@@ -60,7 +61,7 @@ class TrialResult:
     free: int
     """CPUs that could still be given exclusively at the end."""
     stranded: int | None
-    """Those of them that no further pod of the shape could use; None: no shape was given."""
+    """Those of them that no further pod of the shape would be given; None: no shape was given."""
     largest: int
     """Most CPUs of a Guaranteed pod with one container and little memory that some node would still admit."""
 
@@ -244,6 +245,7 @@ class _Trial:
         """Look at the nodes as they are now."""
         exclusive: dict[int, int] = {}
         spread = free = largest = 0
+        room = FittingPods()
         stranded = None if shape is None else 0
         for host in self._hosts.values():
             held = _counts(cpuset.union(host.cpus.values()), host.numas)
@@ -252,8 +254,7 @@ class _Trial:
             spread += max(held.values(), default=0) - min(held.values(), default=0)
             free += host.placement.room.free
             if shape is not None and stranded is not None:
-                found = fragmentation_on(host.placement, shape)
-                stranded += found.free - found.usable
+                stranded += host.placement.room.free - room.count(host.node, shape).usable
             largest = max(largest, _largest(host, above=largest))
         return TrialResult(
             arrived=self._arrived,

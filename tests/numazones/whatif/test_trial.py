@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,21 @@ def test_what_the_scheduler_lets_pass_the_kubelet_may_reject() -> None:
     outcome = run(pods("cpu=8", "cpu=8", "cpu=9"))
     assert outcome.rejected == (("TopologyAffinityError", 1),)
     assert (outcome.free, outcome.stranded, outcome.largest) == (14, 14, 8)
+
+
+@pytest.mark.parametrize("numa", [34, 70])
+def test_all_cpus_are_stranded_where_every_pod_hangs_or_crashes_the_kubelet(numa: int) -> None:
+    machine = f"sockets=1,numa={numa},cores={2 * numa},threads=1,memory={2 * numa}Gi"
+    many = ("topologyManagerPolicyOptions.max-allowable-numa-nodes=100", "memoryManagerPolicy=Static")
+    start = start_nodes([node_template(machine, name="m").with_settings(parse(many))])
+    outcome = trial.run(start, pods("cpu=1"), shape=Shape.parse("cpu=1"))
+    assert outcome.admitted == 0
+    assert outcome.stranded == outcome.free > 0
+
+
+def test_cpus_that_the_scheduler_counts_as_requested_are_stranded() -> None:
+    outcome = run(pods("cpu=29500m"), shape="cpu=2")
+    assert (outcome.admitted, outcome.free, outcome.stranded) == (1, 30, 30)
 
 
 def test_a_pod_that_leaves_makes_room() -> None:
