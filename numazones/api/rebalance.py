@@ -33,6 +33,7 @@ from numazones.api.meta import (
 )
 
 _MAX_MESSAGE = 4096
+_MAX_DOUBT = 512
 _MAX_GOAL_KEY = 512
 _MAX_LABEL_KEY = MAX_NAME + 1 + MAX_LABEL
 
@@ -474,6 +475,11 @@ class RebalanceRecommendationSpec(APIModel):
     )
     gain: Gain = Field(description="What the plan brings.", json_schema_extra=IMMUTABLE)
     disruption: DisruptionCost = Field(description="What the plan costs.", json_schema_extra=IMMUTABLE)
+    doubts: tuple[Annotated[str, Field(max_length=_MAX_DOUBT)], ...] = list_of(
+        16,
+        "What is not certain about the plan, because not all is known of a kubelet's release.",
+        ATOMIC | IMMUTABLE,
+    )
     digest: str = Field(
         max_length=64, description="Equal for plans that would do the same.", json_schema_extra=IMMUTABLE
     )

@@ -89,7 +89,8 @@ class TopologyManager:
             )
         if len(machine.numa_nodes) > options.max_allowable:
             raise InvalidConfiguration(
-                f"unsupported on machines with more than {options.max_allowable} NUMA Nodes"
+                f"unsupported on machines with more than {options.max_allowable} NUMA Nodes",
+                cure=_many_nodes_cure(machine),
             )
         return cls(
             policy=config.topology_manager_policy,
@@ -455,3 +456,12 @@ def _max_allowable(value: str) -> int:
             f"the minimum value of {go.quote(MAX_ALLOWABLE)} should not be less than {DEFAULT_MAX_NUMA_NODES}"
         )
     return limit
+
+
+def _many_nodes_cure(machine: Machine) -> str:
+    """Return what lets the kubelet start: the option, unless pods with CPUs would then take ages."""
+    count = len(machine.numa_nodes)
+    holding = sum(1 for cpus in machine.cpus_of_numa.values() if cpus)
+    if machine.unmaskable or effort.cpu_walk(holding, machine.all_cpus.bit_count()) > effort.PATIENCE:
+        return effort.CPU_CURE
+    return f'set topologyManagerPolicyOptions {MAX_ALLOWABLE}: "{count}", or topologyManagerPolicy: none'

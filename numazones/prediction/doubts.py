@@ -7,9 +7,12 @@ returns them for answers about a whole cluster.
 from collections.abc import Iterable, Mapping
 
 from numazones.cluster.cluster import ClusterNode
-from numazones.wording import some_of
+from numazones.kubelet.config import KubeletConfiguration
+from numazones.wording import shorten, some_of
 
 _MOST_NAMED = 3
+_MOST = 16
+_LONGEST = 512
 
 
 def of_nodes(nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
@@ -27,9 +30,26 @@ def of_nodes(nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
     return sentences(found)
 
 
+def of_configurations(configurations: Iterable[tuple[str, KubeletConfiguration]]) -> tuple[str, ...]:
+    """Return what is not certain about kubelets that would be started, options that no release knows too.
+
+    ``configurations``: name of a node → its configuration; a node may have several.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for name, config in configurations:
+        for doubt in (*config.doubts, *config.unreleased_options):
+            found.setdefault(doubt, {})[name] = None
+    return sentences(found)
+
+
 def sentences(found: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """Return doubts with the nodes that each is about."""
     return tuple(
         f"kubelet {doubt} ({some_of(sorted(names), most=_MOST_NAMED)})"
         for doubt, names in sorted(found.items())
     )
+
+
+def bounded(found: Iterable[str]) -> tuple[str, ...]:
+    """Return as many doubts, each as long, as custom resources take."""
+    return tuple(shorten(doubt, _LONGEST) for doubt in tuple(found)[:_MOST])

@@ -78,12 +78,7 @@ class Experiment:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return what is not certain because of the kubelets' releases, or options that are in none."""
-        found: dict[str, dict[str, None]] = {}
-        for variant in self.variants:
-            for name, config in variant.configurations:
-                for doubt in (*config.doubts, *config.unreleased_options):
-                    found.setdefault(doubt, {})[name] = None
-        return doubts.sentences(found)
+        return doubts.of_configurations(one for variant in self.variants for one in variant.configurations)
 
 
 def _nodes(variant: Variant) -> list[ClusterNode]:

@@ -29,11 +29,12 @@ Settings = Mapping[str, str]
 
 RESERVED_CPUS = "reservedSystemCPUs"
 RESERVED_MEMORY = "reservedMemory"
+MEMORY_POLICY = "memoryManagerPolicy"
 _GATES = "featureGates"
 _TEXTS = {
     "cpuManagerPolicy": "cpu_manager_policy",
     RESERVED_CPUS: "reserved_system_cpus",
-    "memoryManagerPolicy": "memory_manager_policy",
+    MEMORY_POLICY: "memory_manager_policy",
     "topologyManagerPolicy": "topology_manager_policy",
     "topologyManagerScope": "topology_manager_scope",
 }

@@ -14,23 +14,27 @@ from numazones import cpuset
 from numazones.apimachinery.answer import Named, or_null
 from numazones.apimachinery.resources import CPU
 from numazones.cluster import scheduling
-from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import ClusterNode, ClusterPod, why_undecided
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit
-from numazones.kubelet.config import RESTRICTED, SINGLE_NUMA_NODE
+from numazones.kubelet.config import POLICY_NONE, RESTRICTED, SINGLE_NUMA_NODE, InvalidConfiguration
+from numazones.kubelet.effort import CRASH, HANG, delays
 from numazones.kubelet.explanation import explain
 from numazones.kubelet.machine import Machine
+from numazones.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES
+from numazones.kubelet.versions import MAX_ALLOWABLE
 from numazones.placement import fragmentation
 from numazones.prediction.forecast import beside
 from numazones.prediction.wanted_shapes import shape_of_pod
 from numazones.whatif.node_template import NodeTemplate, start_nodes
 from numazones.whatif.random_numbers import RandomNumbers
-from numazones.whatif.settings import Settings
+from numazones.whatif.settings import MEMORY_POLICY, RESERVED_CPUS, Settings
 from numazones.whatif.trial import TrialResult, run
 from numazones.whatif.workload import PodGroup
 
 _MILLI = 1000
+_MOST_NUMA_NODES = f"topologyManagerPolicyOptions.{MAX_ALLOWABLE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,11 @@ class Size:
 
 
 def size(machine: NodeTemplate, groups: Sequence[PodGroup], settings: Settings) -> Size:
-    """Say how many machines hold all pods under some settings.
-
-    Raises:
-        InvalidConfiguration: the kubelet would not start; the message is its own.
-    """
-    (empty,) = start_nodes([machine.with_settings(settings)])
+    """Say how many machines hold all pods under some settings."""
+    try:
+        (empty,) = start_nodes([machine.with_settings(settings)])
+    except InvalidConfiguration as error:
+        return Size(settings, 0, 0, run([], []), 0, f"{error}; {error.cure}")
     ordered = sorted(groups, key=lambda group: -_share(group.largest, empty))
     shapes = [shape for group in groups if (shape := shape_of_pod(group.largest)) is not None]
     smallest = min(shapes, key=lambda shape: shape.cpus, default=None)
@@ -103,7 +106,7 @@ def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
     try:
         return explain(admit(empty.state, pod.admission)).shortfall
     except NumazonesError as error:
-        return str(error)
+        return f"{why_undecided(error)}: {error}"
 
 
 def _first_fit(empty: ClusterNode, groups: Iterable[PodGroup]) -> tuple[list[ClusterPod], list[str]]:
@@ -170,14 +173,29 @@ def choices(machine: NodeTemplate, reserved: int) -> list[Settings]:
     """Return the settings worth comparing: every policy, the reserved CPUs in one place or spread.
 
     ``reserved`` CPUs are whole cores as far as it goes: those with the lowest CPUs of the first NUMA node, or
-    as many of each NUMA node as of the others.
+    as many of each NUMA node as of the others. On machines with many NUMA nodes the policies that need it
+    have the option that lets a kubelet start there. Where it cannot pin memory, not to do so is a choice too.
     """
     together = _lowest_cores(machine.machine, reserved, spread=False)
     spread = _lowest_cores(machine.machine, reserved, spread=True)
     sets = dict.fromkeys((cpuset.format(together), cpuset.format(spread)))
-    return [
-        {"topologyManagerPolicy": policy, "reservedSystemCPUs": cpus} for policy in POLICIES for cpus in sets
+    count = len(machine.machine.numa_nodes)
+    options = dict(machine.config.topology_manager_policy_options)
+    many = {_MOST_NUMA_NODES: str(count)}
+    if count <= DEFAULT_MAX_NUMA_NODES or MAX_ALLOWABLE in options:
+        many = {}
+    policies: list[Settings] = [
+        {"topologyManagerPolicy": policy, **({} if policy == POLICY_NONE else many)} for policy in POLICIES
     ]
+    if _never_pins_memory(machine):
+        policies.append({"topologyManagerPolicy": POLICY_NONE, MEMORY_POLICY: "None"})
+    return [{**policy, RESERVED_CPUS: cpus} for policy in policies for cpus in sets]
+
+
+def _never_pins_memory(machine: NodeTemplate) -> bool:
+    """Return whether the Static Memory Manager would hang or crash on every pod that it serves."""
+    config = replace(machine.config, topology_manager_policy=POLICY_NONE)
+    return any(delay.reason in {CRASH, HANG} for delay in delays(machine.machine, config, {}))
 
 
 def _lowest_cores(machine: Machine, count: int, *, spread: bool) -> CPUSet:

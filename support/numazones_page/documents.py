@@ -47,6 +47,7 @@ def cluster_document(
     version: str = "",
     note: str = "",
     reading: bool = False,
+    doubts: Iterable[str] = (),
 ) -> Documents:
     """Return the document that describes the page's source.
 
@@ -57,6 +58,7 @@ def cluster_document(
         version: of the program.
         note: what readers must know about the whole, such as what is missing and why.
         reading: whether the cluster is still being read, so that nothing follows from what is missing.
+        doubts: what is not certain because of the kubelets' releases.
     """
     document = {
         "source": source,
@@ -65,6 +67,7 @@ def cluster_document(
         "version": version,
         "note": note,
         "reading": reading,
+        "doubts": list(doubts),
     }
     return {"cluster/": document}
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from kubectl_numazones.reading.cluster import NotThere
+from kubectl_numazones.live import head
+from kubectl_numazones.live.board import board_of
+from kubectl_numazones.reading.cluster import NotThere, read_cluster
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.versions import NEWEST
@@ -168,6 +170,9 @@ NEWER = f"kubelet 1.99 is decided by the rules of 1.{NEWEST}, the newest known (
         ("fit", "cpu=5", "-o", "json"),
         ("plan", "--shape", "cpu=5"),
         ("plan", "--shape", "cpu=5", "-o", "json"),
+        ("top",),
+        ("top", "-o", "json"),
+        ("size", "2xcpu=2", "--node", "worker-1", "-o", "json"),
         ("whatif", "--runs", "1", "--set", "topologyManagerScope=pod", "-o", "json"),
     ],
 )
@@ -176,7 +181,7 @@ def test_answer_modelling_a_newer_kubelet_as_older_notes_it_once(
 ) -> None:
     before = run(*asked, "-f", dump)
     # worker-2 is cordoned: nobody asks its kubelet about one pod.
-    newer = ("worker-1",) if asked[0] in {"plan", "whatif"} else ("worker-1", "worker-2")
+    newer = ("worker-1",) if asked[0] in {"plan", "whatif", "top"} else ("worker-1", "worker-2")
     after = run(*asked, "-f", upgraded(tmp_path / "upgraded.json", *newer))
     assert "not certain" not in before.stderr
     assert f"warning: not certain: {NEWER}\n" in after.stderr
@@ -186,6 +191,15 @@ def test_answer_modelling_a_newer_kubelet_as_older_notes_it_once(
         assert said == unsaid
     else:
         assert after.stdout == before.stdout
+
+
+def test_report_and_live_note_a_newer_kubelet_once(run: Run, tmp_path: Path) -> None:
+    newer = upgraded(tmp_path / "upgraded.json", "worker-1")
+    report = run("report", "--no-plans", "-f", newer, "-o", tmp_path / "report.html")
+    assert f"warning: not certain: {NEWER}\n" in report.stderr
+    assert f'"doubts":["{NEWER}"]' in (tmp_path / "report.html").read_text(encoding="utf-8")
+    board = board_of(read_cluster(json.loads(newer.read_text(encoding="utf-8"))["items"], None))
+    assert f"not certain: {NEWER}" in head.title(board, "", dumped=True).plain
 
 
 @pytest.mark.parametrize(

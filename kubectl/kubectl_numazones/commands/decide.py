@@ -48,6 +48,7 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
     for plan in plans:
         if plan in fresh:
             click.echo(f"{plan.name}: {plan.promise}")
+            screen.warn_of(plan.spec.doubts)
             screen.print_table(plan_decisions.MOVES, plan.spec.moves)
         else:
             click.echo(plan_decisions.already(plan, decision))

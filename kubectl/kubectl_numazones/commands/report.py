@@ -27,6 +27,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.prediction import doubts
 from numazones.prediction.forecast import INADMISSIBLE, Forecast, PodKind, Prediction, relevant, unreadable
 from numazones.prediction.held_room import held
 from numazones.prediction.room import FittingPods
@@ -124,12 +125,15 @@ def command(
     screen.warn(left_out)
     stuck = [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE]
     shown = made | (_plans(seen, stuck, effort) if plans else {})
+    uncertain = doubts.of_nodes(seen.situation.cluster.nodes.values())
+    screen.warn_of(uncertain)
     documents = cluster_document(
         source=name or _name_of(source),
         shapes=wanted,
         generated=timestamp.format(seen.situation.surroundings.now),
         version=version("numazones"),
         note=left_out,
+        doubts=uncertain,
     )
     nodes = seen.situation.cluster.nodes
     fitting = FittingPods()

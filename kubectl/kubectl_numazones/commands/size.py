@@ -19,8 +19,11 @@ from kubectl_numazones.reading.usage import UsageSource, prometheus_options
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.kubelet.config import POLICY_NONE
+from numazones.prediction import doubts
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, start_nodes
+from numazones.whatif.settings import MEMORY_POLICY
 from numazones.whatif.sizing import Size, best, choices, size
 from numazones.whatif.workload import PodGroup
 from numazones.wording import pluralize
@@ -54,6 +57,9 @@ class SizeDocument:
 
     best: Annotated[Size | None, "Those that need the fewest machines; null where none will do."]
     sizes: Annotated[Sequence[Size], "One for each combination of settings."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelet's release and options; mostly none."
+    ]
 
 
 @click.command("size", epilog=_EPILOG)
@@ -108,8 +114,10 @@ def command(
         raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
+    uncertain = doubts.of_configurations([(base.node.name, base.config)])
+    screen.warn_of(uncertain)
     if output.is_document:
-        output.write(SizeDocument(found, sizes))
+        output.write(SizeDocument(found, sizes, uncertain))
     else:
         _print_sizes(sizes, found, wanted)
     return 1 if found is None else 0
@@ -151,7 +159,8 @@ def _of_node(source: Source, name: str) -> NodeTemplate:
 
 def _reserved_cpus(base: NodeTemplate) -> int:
     """Return how many CPUs the kubelet reserves for the system."""
-    (node,) = start_nodes([base])
+    # Policies of the Topology Manager keep some kubelets from starting, and change nothing here.
+    (node,) = start_nodes([base.with_settings({"topologyManagerPolicy": POLICY_NONE})])
     return 1 if node.state is None else max(1, node.state.kubelet.cpus.reserved.bit_count())
 
 
@@ -184,8 +193,13 @@ def _unless_misfit(figure: Callable[[Size], int | None]) -> Callable[[Size], str
     return text
 
 
+def _policies(one: Size) -> str:
+    memory = one.settings.get(MEMORY_POLICY)
+    return one.settings["topologyManagerPolicy"] + (f", memory: {memory}" if memory else "")
+
+
 _COLUMNS: tuple[Column[Size], ...] = (
-    Column("POLICY", lambda one: one.settings["topologyManagerPolicy"]),
+    Column("POLICY", _policies),
     Column("RESERVED", lambda one: one.settings["reservedSystemCPUs"]),
     Column("MACHINES", _unless_misfit(lambda one: one.machines), right=True),
     Column("AT LEAST", _unless_misfit(lambda one: one.at_least), right=True),

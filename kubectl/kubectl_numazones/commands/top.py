@@ -32,6 +32,7 @@ from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction import doubts
 from numazones_program.columns import Column
 
 _KIND = f"numazone.{GROUP}"
@@ -138,6 +139,7 @@ class TopDocument:
     items: Annotated[list[ZoneFigures], "One for each zone."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
     held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
+    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
 
 
 @click.command("top", epilog=_EPILOG)
@@ -198,14 +200,16 @@ def command(
             found = read_usage(source, asked)
             zones = _with_usage(zones, found)
             unknown += [NodeWithoutFigures(*item) for item in found.unknown.items() if item[0] in by_name]
+        shown = TopDocument(zones, unknown, held, doubts.of_nodes(nodes))
+        screen.warn_of(shown.doubts)
         if output.is_document:
-            output.write(TopDocument(zones, unknown, held))
+            output.write(shown)
         elif output.form == "name":
             for zone in zones:
                 screen.echo(f"{_KIND}/{zone.name}")
         else:
             columns = _COLUMNS if asked is None else _USAGE_COLUMNS
-            _print(TopDocument(zones, unknown, held), columns, wide=wide)
+            _print(shown, columns, wide=wide)
         if not watch:
             return 0
         time.sleep(interval)

@@ -13,6 +13,7 @@ from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
+from numazones.prediction import doubts
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import PolicyReport, what_if
@@ -35,6 +36,8 @@ class Board:
     """Node → the pods on their way to it."""
     misaligned: Mapping[str, Sequence[PodAlignment]]
     """Node → its pods that are not aligned; nodes that have none are left out."""
+    doubts: tuple[str, ...]
+    """Doubts about the kubelets' releases; mostly none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,15 @@ def board_of(seen: ClusterView) -> Board:
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
     situation = seen.situation
     on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
-    return Board(seen, zones, unknown, tuple(stuck_pods(seen)), on_the_way, dict(_misaligned(seen)))
+    return Board(
+        seen,
+        zones,
+        unknown,
+        tuple(stuck_pods(seen)),
+        on_the_way,
+        dict(_misaligned(seen)),
+        doubts.of_nodes(nodes.values()),
+    )
 
 
 def _misaligned(seen: ClusterView) -> Iterator[tuple[str, list[PodAlignment]]]:

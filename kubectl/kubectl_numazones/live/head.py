@@ -24,6 +24,8 @@ def title(board: Board | None, problem: str, *, dumped: bool) -> Text:
         misaligned = sum(map(len, board.misaligned.values()))
         if misaligned:
             text.append(f"  {pluralize(misaligned, 'pod')} not aligned", "yellow")
+        for doubt in board.doubts:
+            text.append(f"  not certain: {visible(doubt, lines=False)}", "yellow")
     if problem:
         text.append(f"  {visible(problem, lines=False)}", "bold red")
     return text

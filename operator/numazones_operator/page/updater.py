@@ -17,6 +17,7 @@ from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
+from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
 from numazones.prediction.held_room import in_the_way
 from numazones.rebalance.recommendation import Recommendation
@@ -135,6 +136,7 @@ class PageUpdater:
                 version=version("numazones"),
                 note=self._note(),
                 reading=not self._pipeline.synced,
+                doubts=doubts.of_nodes(self._pipeline.state.all_nodes()),
             )
         )
         await self._show_nodes()

@@ -21,6 +21,7 @@ from numazones.api.prediction import (
 )
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement import ADMITTED, fragmentation
+from numazones.prediction import doubts
 from numazones.prediction.forecast import UNKNOWN, Prediction
 from numazones.wording import shorten
 from numazones_operator.verification.causes import Accuracy
@@ -31,7 +32,6 @@ _MAX_MESSAGE = 1024
 _MAX_LINE = 512
 _MAX_REASONS = 16
 _MAX_LINES = 32
-_MAX_DOUBTS = 16
 _MAX_CELL = 51
 """Characters; with names as usual, the table fits 160 columns."""
 _NONE = "<none>"
@@ -173,7 +173,7 @@ def _prediction_status(prediction: Prediction, name_of: NameOf) -> AdmissionPred
             for reason in prediction.reasons[:_MAX_REASONS]
         ),
         candidates=prediction.candidates,
-        doubts=tuple(shorten(doubt, _MAX_LINE) for doubt in prediction.doubts[:_MAX_DOUBTS]),
+        doubts=doubts.bounded(prediction.doubts),
     )
 
 

@@ -1,6 +1,6 @@
 """Translates between the custom resources and the library's values: policies and recommendations."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from numazones.apimachinery import duration, timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.prediction import doubts
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
 from numazones.rebalance.moves import Move, PlacedPod, Plan
@@ -86,8 +87,10 @@ class PolicyObject:
         return duration.parse(self.spec.schedule.interval)
 
 
-def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datetime) -> dict[str, Any]:
-    """Return the object that publishes a plan."""
+def recommendation_body(
+    plan: Plan, goal: Goal, policy: PolicyObject, now: datetime, uncertain: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the object that publishes a plan; ``uncertain``: doubts about the cluster's kubelets."""
     disruption = plan.disruption
     spec = RebalanceRecommendationSpec(
         policy=policy.name,
@@ -103,6 +106,7 @@ def recommendation_body(plan: Plan, goal: Goal, policy: PolicyObject, now: datet
             reluctant=disruption.reluctant,
             cost=disruption.cost,
         ),
+        doubts=doubts.bounded(uncertain),
         digest=plan.digest,
         expires=timestamp.format(now + duration.parse(policy.spec.expiry)),
     )

@@ -16,6 +16,7 @@ from typing import Any
 from numazones.api.rebalance import Mode, PlanPhase
 from numazones.apimachinery import duration, timestamp
 from numazones.cluster.cluster import ClusterPod
+from numazones.prediction import doubts
 from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals
@@ -134,7 +135,7 @@ class Proposer:
             undoes.update(outcome.undoes)
             search.rivals = {emptied.policy: self._edition_of(emptied.policy) for emptied in undoes.values()}
             if outcome.plan is not None:
-                await self._propose(outcome, goal, policy, undoes)
+                await self._propose(outcome, goal, policy, undoes, situation)
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
@@ -204,7 +205,12 @@ class Proposer:
     # Publishing
 
     async def _propose(
-        self, outcome: PlanningResult, goal: Goal, policy: PolicyObject, undoes: Mapping[str, FreedNode]
+        self,
+        outcome: PlanningResult,
+        goal: Goal,
+        policy: PolicyObject,
+        undoes: Mapping[str, FreedNode],
+        situation: Situation,
     ) -> None:
         """Publish a plan, unless it is the one in force."""
         made, now = outcome.plan, self._statuses.now()
@@ -219,7 +225,8 @@ class Proposer:
         if found is not None:
             await self._prolong(found, policy, now)
         else:
-            body = recommendation_body(made, goal, policy, now)
+            uncertain = doubts.of_nodes(situation.cluster.nodes.values())
+            body = recommendation_body(made, goal, policy, now, uncertain)
             found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
             self._intent.recommendations.put(found)
             self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))

@@ -134,7 +134,7 @@ function drawAccuracy() {
 }
 
 function drawHeader() {
-  const { source, generated, version, note } = cluster();
+  const { source, generated, version, note, doubts } = cluster();
   document.title = `${source || "cluster"} · numazones`;
   const entry = (id, text, count) => el("a", { href: `#${id}`, "data-key": `nav-${id}` }, text, count ? el("span.count", {}, number(count)) : null);
   parts.source.textContent = source;
@@ -150,7 +150,7 @@ function drawHeader() {
     ...(all("table").size ? [entry("whatif", "What if")] : []),
     ...(documents.has("accuracy/") ? [entry("accuracy", "Accuracy")] : []),
   );
-  if (parts.note) parts.note.replaceChildren(...(note ? [el("p.notice", {}, note)] : []));
+  if (parts.note) parts.note.replaceChildren(...(note ? [el("p.notice", {}, note)] : []), ...doubts.map((line) => el("p.quiet", {}, `Not certain: ${line}`)));
 }
 
 // Draw what has changed; null: everything.

@@ -75,6 +75,29 @@ def test_reserved_cpus_are_whole_cores_in_one_place_or_spread() -> None:
     assert len(choices(MACHINE, 1)) == len(POLICIES)
 
 
+@pytest.mark.parametrize(("numa", "word"), [(34, "KubeletHang"), (70, "KubeletCrash")])
+def test_kubelet_that_hangs_or_crashes_is_named_with_the_cure(numa: int, word: str) -> None:
+    machine = node_template(f"sockets=1,numa={numa},cores={numa},threads=1,memory={numa}Gi", name="m")
+    found = [size(machine, [PodGroup.parse("2xcpu=1")], settings) for settings in choices(machine, 1)]
+    *misfits, works = found
+    assert {one.settings["topologyManagerPolicy"] for one in misfits} == set(POLICIES)
+    assert all(one.misfit.startswith(f"2xcpu=1: {word}: the kubelet would") for one in misfits)
+    assert all("; set topologyManagerPolicy: none" in one.misfit for one in misfits[:3])
+    assert "memoryManagerPolicy: None on the drained node" in misfits[3].misfit
+    assert (works.machines, works.settings["memoryManagerPolicy"]) == (1, "None")
+    assert best(found) is works
+
+
+def test_kubelet_that_would_not_start_is_named_with_the_cure() -> None:
+    machine = node_template("sockets=1,numa=12,cores=24,threads=1,memory=24Gi", name="m")
+    refused = sized("1xcpu=1", machine=machine).misfit
+    assert refused.endswith(
+        "unsupported on machines with more than 8 NUMA Nodes; set topologyManagerPolicyOptions "
+        'max-allowable-numa-nodes: "12", or topologyManagerPolicy: none'
+    )
+    assert not any(size(machine, [PodGroup.parse("1xcpu=1")], one).misfit for one in choices(machine, 1))
+
+
 def test_where_they_are_decides_what_fits() -> None:
     # 4 and 8 CPUs, or 6 and 6.
     assert sized("2xcpu=6", reserved="0-1,8-9").machines == 2

@@ -64,7 +64,7 @@ def test_what_the_scheduler_lets_pass_the_kubelet_may_reject() -> None:
 
 
 @pytest.mark.parametrize("numa", [34, 70])
-def test_all_cpus_are_stranded_where_every_pod_hangs_or_crashes_the_kubelet(numa: int) -> None:
+def test_all_cpus_are_stranded_where_every_pod_hangs_the_kubelet(numa: int) -> None:
     machine = f"sockets=1,numa={numa},cores={2 * numa},threads=1,memory={2 * numa}Gi"
     many = ("topologyManagerPolicyOptions.max-allowable-numa-nodes=100", "memoryManagerPolicy=Static")
     start = start_nodes([node_template(machine, name="m").with_settings(parse(many))])

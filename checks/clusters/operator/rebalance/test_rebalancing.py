@@ -36,7 +36,7 @@ from numazones_operator.process import Operator
 from numazones_simulator import node_kinds
 from numazones_simulator.kubelet.fleet import Fleet
 from numazones_simulator.kubelet.zone_publisher import SimulatedZonePublisher
-from numazones_simulator.node_spec import configuration
+from numazones_simulator.node_spec import VERSION, configuration
 from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import SimulatedScheduler
 from tests.manifests.kustomizations import composition
@@ -179,12 +179,14 @@ async def release(loop: Loop, pod: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def stage(directory: Path, *, gated: bool = False, other_node: bool = False) -> AsyncIterator[Stage]:
+async def stage(
+    directory: Path, *, gated: bool = False, other_node: bool = False, version: str = VERSION
+) -> AsyncIterator[Stage]:
     """Lay the pods out; with another node, the free block of 10 CPUs is there and not beside the pod."""
     async with closed_loop(directory) as loop:
         specs = [node_kinds.single_numa_node("n1", "10.0.0.1")]
         specs += [node_kinds.single_numa_node("n2", "10.0.0.2")] if other_node else []
-        await loop.start_nodes(specs)
+        await loop.start_nodes([replace(spec, version=version) for spec in specs])
         await loop.opt_in()
         loop.tasks.create_task(ReplicaSets(loop.client, pause=0.05).run())
         filled = [("fill-0", 20, "n1"), ("hole", 10, "n1")]
@@ -204,13 +206,16 @@ async def stage(directory: Path, *, gated: bool = False, other_node: bool = Fals
 
 
 async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> None:
-    async with stage(tmp_path) as here:
+    async with stage(tmp_path, version="v1.38.0") as here:
         await here.policy("Recommend")
         operator = await here.operator()
         item = await here.reach("Proposed")
         spec, status = item["spec"], item["status"]
         (move,) = spec["moves"]
         assert spec["goal"] == "shape large x1"
+        assert spec["doubts"] == [
+            "kubelet 1.38 is not released yet: it is decided by the rules of its second alpha (n1)"
+        ]
         assert spec["gain"] == {"before": 0, "after": 1, "total": 1, "minimal": True}
         assert move["pod"]["uid"] == here.pod["metadata"]["uid"]
         assert move["owner"]["name"] == "mover"
