@@ -17,8 +17,8 @@ from numazones import cpuset
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cpuset import CPUSet
 from numazones.dra.amounts import NodeDevices
-from numazones.dra.devices import Key
-from numazones.dra.uses import used_by
+from numazones.dra.devices import Key, PublishedDevice
+from numazones.dra.uses import Uses, used_by
 from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.pod import Pod
 from numazones.placement.occupancy import HeldDevices, Holder, Occupancy
@@ -253,21 +253,32 @@ def _with_claimed(
 def _holding(
     dra: NodeDevices, pod: ClusterPod | None, holder: Holder, claimed: Mapping[str, frozenset[Key]]
 ) -> Holder:
-    uses = {} if pod is None else pod.claim_uses
     parts = {part.name: part for part in holder.containers}
-    for container, keys in sorted(claimed.items()):
+    for container, device in _used(dra, {} if pod is None else pod.claim_uses, claimed):
         part = parts.get(container, Holder(container))
-        used = [key for key in keys if used_by(container, uses, dra.allocated.get(key, ()))]
-        parts[container] = replace(part, devices=(*part.devices, *_near(dra, used)))
+        near = HeldDevices(device.full_name, (device.name,), (cpuset.of(device.numas),))
+        parts[container] = replace(part, devices=(*part.devices, *([near] if device.numas else [])))
     return replace(holder, containers=tuple(parts.values()))
 
 
-def _near(dra: NodeDevices, keys: Iterable[Key]) -> Iterator[HeldDevices]:
-    """Devices of which a driver says where they are; named by driver and device, each by itself."""
-    for key in sorted(keys):
-        if (device := dra.devices.get(key)) is not None and device.numas:
-            driver, _, name = key
-            yield HeldDevices(f"{driver}/{name}", (name,), (cpuset.of(device.numas),))
+def pcie_roots(node: ClusterNode, pod: ClusterPod) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return (container, DRIVER/DEVICE) → PCIe root complexes, of the claimed devices that have them."""
+    claimed = node.claimed.get(pod.kubelet_uid, {})
+    if node.dra is None or not claimed:
+        return {}
+    used = _used(node.dra, pod.claim_uses, claimed)
+    return {(name, device.full_name): device.pcie_root for name, device in used if device.pcie_root}
+
+
+def _used(
+    dra: NodeDevices, uses: Mapping[str, Uses], claimed: Mapping[str, frozenset[Key]]
+) -> Iterator[tuple[str, PublishedDevice]]:
+    """Yield (container, device that it uses of claims); those that nobody publishes are left out."""
+    for container, keys in sorted(claimed.items()):
+        for key in sorted(keys):
+            device = dra.devices.get(key)
+            if device is not None and used_by(container, uses, dra.allocated.get(key, ())):
+                yield container, device
 
 
 def _of_part(part: Holder, cpus_of_numa: Mapping[int, CPUSet]) -> ContainerAlignment | None:

@@ -14,6 +14,7 @@ from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
 from numazones.cluster.sharing import Sharing
+from numazones.dra.claims import KIND as CLAIM
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices, newest
 from numazones.dra.device_classes import DeviceClass
@@ -61,9 +62,11 @@ class Dump:
     pods: Sequence[ClusterPod]
     sharing: Sharing
     """Template of the pods."""
+    complete: frozenset[str] = frozenset()
+    """Kinds that were read completely, even if there are no such objects."""
 
     @classmethod
-    def of(cls, items: Iterable[Object]) -> Self:
+    def of(cls, items: Iterable[Object], complete: frozenset[str] = frozenset()) -> Self:
         """Read objects one by one; the bodies of pods, which are many and large, are not kept.
 
         Raises:
@@ -77,7 +80,7 @@ class Dump:
                 pods.append(sharing.pod(item))
             else:
                 others.setdefault(item.get("kind", ""), []).append(item)
-        return cls(others, pods, sharing)
+        return cls(others, pods, sharing, complete)
 
     def of_kind(self, kind: str) -> Sequence[Object]:
         """Return the objects of a kind, pods aside."""
@@ -229,7 +232,7 @@ def _cluster_devices(dump: Dump, zones: Mapping[str, Sequence[NUMAZone]]) -> Clu
     return ClusterDevices.of(
         slices,
         map(DeviceClass.from_api, dump.of_kind("DeviceClass")),
-        claims or None,
+        claims if claims or CLAIM in dump.complete else None,
         map(DeviceClaim.from_api, dump.of_kind("ResourceClaimTemplate")),
         version=newest(text for text in (*named, *published) if text),
     )

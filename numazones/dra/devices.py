@@ -153,6 +153,11 @@ class PublishedDevice:
         return self.driver, self.pool, self.name
 
     @property
+    def full_name(self) -> str:
+        """DRIVER/DEVICE."""
+        return f"{self.driver}/{self.name}"
+
+    @property
     def numa(self) -> int | None:
         """The NUMA node where it is; None: nobody says."""
         return self.numas[0] if self.numas else None

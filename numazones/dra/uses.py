@@ -24,6 +24,8 @@ class PodClaim(NamedTuple):
     """NAMESPACE/NAME of the ResourceClaim; empty: it has not been made yet."""
     template: str = ""
     """NAMESPACE/NAME of the ResourceClaimTemplate that it is made from; empty: it is used by its name."""
+    users: tuple[tuple[str, str], ...] = ()
+    """(container, request) of the containers that use it; an empty request: all of them."""
 
 
 def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
@@ -39,8 +41,13 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
 
     >>> spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
     >>> claims_of("team", spec, {})
-    (PodClaim(name='gpu', claim='', template='team/one'),)
+    (PodClaim(name='gpu', claim='', template='team/one', users=()),)
     """
+    users: dict[str, list[tuple[str, str]]] = {}
+    for container in (*fields.parts(spec, "initContainers"), *fields.parts(spec, "containers")):
+        for one in fields.parts(fields.part(container, "resources"), "claims"):
+            user = fields.text(container, "name"), fields.text(one, "request")
+            users.setdefault(fields.text(one, "name"), []).append(user)
     made = {
         fields.text(one, "name"): fields.text(one, "resourceClaimName")
         for one in fields.parts(status, "resourceClaimStatuses")
@@ -52,7 +59,7 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
         claim = fields.text(one, "resourceClaimName") or made.get(name, "")
         if claim or name not in made:
             full = [f"{namespace}/{part}" if part else "" for part in (claim, template)]
-            found.append(PodClaim(name, *full))
+            found.append(PodClaim(name, *full, users=tuple(users.get(name, ()))))
     return tuple(found)
 
 

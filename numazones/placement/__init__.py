@@ -181,6 +181,11 @@ class Decision:
         return tuple(cpuset.ids(self._given.numas))
 
     @property
+    def shares(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return (container, NUMA nodes that it gets something of); none: only of the pod is that known."""
+        return ()
+
+    @property
     def effect(self) -> Effect:
         """Return the effect of an admitted pod on the room that is left."""
         after = self.placement.room

@@ -205,6 +205,13 @@ class KubeletDecision(Decision):
         return fragmentation.zones_of(self.admission.node, self.admission.pod.uid)
 
     @property
+    def shares(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return (container, NUMA nodes that it gets something of)."""
+        numas = self.admission.node.machine.cpus_of_numa
+        given = self.admission.containers.items()
+        return tuple((name, tuple(cpuset.ids(_numas(share, numas)))) for name, share in given)
+
+    @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
         return self.admission.node.cpus.held_by(self.admission.pod.uid)
@@ -286,7 +293,7 @@ class BoundKubeletDecision(Decision):
         if managers is None or not self.admitted:
             return False
         numas = managers.node.machine.cpus_of_numa
-        return any(_spans(share, numas) for share in managers.containers.values())
+        return any(_numas(share, numas).bit_count() > 1 for share in managers.containers.values())
 
     def explain(self) -> tuple[str, ...]:
         """Explain what the resource managers decided, where the pod came so far."""
@@ -436,13 +443,13 @@ def fitting_by_amounts(node: Node, shape: Shape) -> int | None:
     return fragmentation.fragmentation(node, shape).fitting
 
 
-def _spans(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> bool:
-    """Return whether a container's CPUs, memory and devices are on several NUMA nodes."""
+def _numas(share: ContainerAllocation, numas: Mapping[int, CPUSet]) -> CPUSet:
+    """Return the mask of the NUMA nodes that a container's CPUs, memory and devices are on."""
     mask = numas_of(numas, share.cpus)
     mask |= cpuset.union(block.affinity for block in share.memory)
     for near in share.device_numas.values():
         mask |= cpuset.of(numa for numa in near if numa in numas)
-    return mask.bit_count() > 1
+    return mask
 
 
 def _closeness(pod: Pod, node: Node) -> float:

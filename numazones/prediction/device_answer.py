@@ -6,11 +6,12 @@ Two deciders that know nothing of each other: the scheduler's allocator chooses 
 is Unknown, by its reason.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from numazones import cpuset
+from numazones.apimachinery.answer import or_left_out
 from numazones.cluster import device_allocation, scheduling
 from numazones.cluster.cluster import ClusterNode
 from numazones.cluster.pod_kind import PodKind
@@ -28,10 +29,16 @@ from numazones.wording import enumeration
 CLAIMS_UNALLOCATED: Final = (
     f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
 )
-ALIGNED, NOT_ALIGNED, ALIGNMENT_UNKNOWN = "aligned", "notAligned", "unknown"
+ALIGNED, ALIGNMENT_UNKNOWN, NOT_ALIGNED = "aligned", "unknown", "notAligned"
+_WORDS: Final = {ALIGNED: "aligned", ALIGNMENT_UNKNOWN: "alignment not known", NOT_ALIGNED: "not aligned"}
+"""From the best to the worst."""
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
 """The scheduler's words where a node has not the devices."""
 _EXTENDED_SINCE: Final = (36, "extended resources served by DeviceClasses are off before Kubernetes 1.36")
+
+
+Users = tuple[tuple[str, str], ...]
+"""(container, request of a claim that it uses; empty: all of them)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +50,53 @@ class ForeseenDevice:
     pool: Annotated[str, "Its pool, often named like the node."] = field(compare=False)
     device: Annotated[str, "Its name."]
     numa: Annotated[int | None, "NUMA node where it is; null if its driver does not say."]
+    pcie_roots: Annotated[
+        tuple[str, ...],
+        "PCIe root complexes that it is behind; left out if its driver does not say.",
+        or_left_out,
+    ] = ()
+    containers: Annotated[
+        tuple[str, ...], "Containers that use it; left out if none names it.", or_left_out
+    ] = ()
 
     @property
     def full_name(self) -> str:
         """DRIVER/DEVICE."""
         return f"{self.driver}/{self.device}"
+
+
+Shares = tuple[tuple[str, tuple[int, ...]], ...]
+"""(container, NUMA nodes that the kubelet gives it something of)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlace:
+    """Where a container's devices and the rest of it would be."""
+
+    container: Annotated[str, "Its name; empty where only the pod as a whole is known."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes that the kubelet gives it something of."]
+    devices: Annotated[tuple[str, ...], "Its devices, as DRIVER/DEVICE."]
+    alignment: Annotated[str, "aligned, notAligned or unknown."]
+    sentence: Annotated[str, "The same in words."]
+
+    @classmethod
+    def of(cls, container: str, numas: tuple[int, ...], devices: Sequence[ForeseenDevice]) -> Self:
+        """Say whether one NUMA node has all of it."""
+        near = {one.numa for one in devices}
+        together = len({*numas, *near} - {None}) < 2  # noqa: PLR2004 - one NUMA node, or none
+        alignment = (ALIGNMENT_UNKNOWN if None in near else ALIGNED) if together else NOT_ALIGNED
+        rest = f"CPUs and memory on {name_numas(cpuset.of(numas))}" if numas else "CPUs of the shared pool"
+        sentence = f"{enumeration(list(_places(devices)))}, {rest}: {_WORDS[alignment]}"
+        return cls(container, numas, tuple(one.full_name for one in devices), alignment, sentence)
+
+
+def _places(devices: Iterable[ForeseenDevice]) -> Iterator[str]:
+    by_numa: dict[int | None, list[str]] = {}
+    for one in devices:
+        by_numa.setdefault(one.numa, []).append(one.full_name)
+    for numa, names in by_numa.items():
+        where = "a NUMA node that is not known" if numa is None else name_numas(1 << numa)
+        yield f"{enumeration(names)} on {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +112,10 @@ class DeviceAnswer:
     devices: tuple[ForeseenDevice, ...] = ()
     zones: tuple[int, ...] = ()
     """NUMA nodes that the kubelet gives it something of."""
-    containers: int = 1
+    shares: Shares = ()
+    """The same by container, of one that has several; none: only of the pod is that known."""
+    several: bool = False
+    """True if it has several containers that run at a time."""
     aborts: bool = False
     """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
     after: ClusterDevices | None = field(default=None, compare=False, repr=False)
@@ -72,48 +124,58 @@ class DeviceAnswer:
     """True if other nodes see the difference, too."""
 
     @property
-    def alignment(self) -> str:
-        """Return whether one NUMA node has the devices and all that the kubelet gives exclusively.
+    def containers(self) -> tuple[ContainerPlace, ...]:
+        """Where each container's devices and the rest of it are, of those that use devices.
 
-        Of several containers on several NUMA nodes it is not known which uses what.
+        A device that no container uses counts only where none uses any.
         """
-        numas = {one.numa for one in self.devices}
-        involved = {*self.zones, *numas} - {None}
-        if len(involved) > 1:
-            return NOT_ALIGNED if self.containers == 1 else ALIGNMENT_UNKNOWN
-        return ALIGNMENT_UNKNOWN if None in numas else ALIGNED
+        if not self.devices:
+            return ()
+        if not (self.several and self.shares):
+            return (self._whole(),)
+        found = tuple(
+            ContainerPlace.of(name, numas, used)
+            for name, numas in self.shares
+            if (used := [one for one in self.devices if name in one.containers])
+        )
+        return found or (self._whole(),)
+
+    def _whole(self) -> ContainerPlace:
+        """The pod as one; of several containers apart it is not known which uses what."""
+        used = [one for one in self.devices if one.containers] or self.devices
+        whole = ContainerPlace.of("", self.zones, used)
+        if whole.alignment == NOT_ALIGNED and self.several:
+            sentence = whole.sentence.replace(_WORDS[NOT_ALIGNED], _WORDS[ALIGNMENT_UNKNOWN])
+            return replace(whole, alignment=ALIGNMENT_UNKNOWN, sentence=sentence)
+        return whole
+
+    @property
+    def alignment(self) -> str:
+        """Return whether for each container one NUMA node has its devices and all that it has exclusively."""
+        order = tuple(_WORDS)
+        return max((one.alignment for one in self.containers), key=order.index, default=ALIGNED)
 
     @property
     def sentence(self) -> str:
         """Where devices and the rest lie, or why there are none."""
         if not self.fits:
             return self.reason
-        if not self.devices:
-            return ""
-        words = {ALIGNED: "aligned", NOT_ALIGNED: "not aligned", ALIGNMENT_UNKNOWN: "alignment not known"}
-        rest = (
-            f"CPUs and memory on {name_numas(cpuset.of(self.zones))}"
-            if self.zones
-            else "CPUs of the shared pool"
+        return "; ".join(
+            f"container {one.container}: {one.sentence}" if one.container else one.sentence
+            for one in self.containers
         )
-        return f"{enumeration(list(self._places()))}, {rest}: {words[self.alignment]}"
-
-    def _places(self) -> Iterator[str]:
-        by_numa: dict[int | None, list[str]] = {}
-        for one in self.devices:
-            by_numa.setdefault(one.numa, []).append(one.full_name)
-        for numa, names in by_numa.items():
-            where = "a NUMA node that is not known" if numa is None else name_numas(1 << numa)
-            yield f"{enumeration(names)} on {where}"
 
 
-def device_answer(kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | None) -> DeviceAnswer | None:
+def device_answer(
+    kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | None, shares: Shares = ()
+) -> DeviceAnswer | None:
     """Return which devices the scheduler would allocate to a pod on a node; None: it needs none.
 
     Args:
         kind: the pod's.
         node: one that the scheduler's other filters let through.
         zones: NUMA nodes that the kubelet would give it something of; None: the kubelet rejects it.
+        shares: the same by container; none: that is not known, or there is but one.
     """
     requests = dict(kind.requests)
     why = CLAIMS_UNALLOCATED if kind.claims else scheduling.unallocated(requests, node)
@@ -122,10 +184,13 @@ def device_answer(kind: PodKind, node: ClusterNode, zones: tuple[int, ...] | Non
     if node.cluster_devices is None:
         return _unknown(kind, requests, node, zones, why)
     try:
-        return _Question(kind, requests, node, node.cluster_devices, zones or ()).answer()
+        found = _Question(kind, requests, node, node.cluster_devices, zones or ()).answer()
     except _NotKnown as error:
         found = _unknown(kind, requests, node, zones, f"{why}; {error}")
         return replace(found, aborts=True) if isinstance(error, _Aborted) else found
+    running = {one.name for one in kind.admission.containers if one.kind is not ContainerKind.INIT}
+    kept = tuple(one for one in shares if one[0] in running)
+    return replace(found, shares=kept, several=len(running) > 1)
 
 
 class _NotKnown(Exception):
@@ -153,34 +218,42 @@ class _Question:
 
     def answer(self) -> DeviceAnswer:
         """Ask the allocator."""
-        asked = []
+        asked: list[DeviceClaim] = []
         named = []
+        users: list[Users] = []
         for one in self._kind.claimed:
             claim = self._claim(one)
             if claim.allocated:
-                if (other := self._hold(claim)) is not None:
+                if (other := self._hold(claim, one.users)) is not None:
                     return self._refusal(f"claim {claim.full_name} is allocated on node {other}", "")
                 continue
             asked.append(claim)
+            users.append(one.users)
             if not one.template:
                 named.append(claim.full_name)
-        asked += self._extended()
+        for claim, mapped in self._extended():
+            asked.append(claim)
+            users.append(mapped)
         outcome = self._known.allocate(Place(self._node.name, self._node.labels), asked)
         if isinstance(outcome, Allocated):
-            return self._fitting(outcome, named)
+            return self._fitting(outcome, named, users)
         if isinstance(outcome, DoesNotFit):
             return self._refusal(outcome.reason, outcome.message or CANNOT_ALLOCATE)
         if isinstance(outcome, AllocationFailed):
             raise _Aborted(f"the scheduler gives up on the pod: {outcome.message}")
         raise _NotKnown(outcome.reason)
 
-    def _fitting(self, outcome: Allocated, named: list[str]) -> DeviceAnswer:
+    def _fitting(self, outcome: Allocated, named: list[str], users: list[Users]) -> DeviceAnswer:
         given = [one for claim in outcome.claims for one in claim.devices]
+        foreseen = [
+            _foreseen(one.request, one.device, used)
+            for claim, used in zip(outcome.claims, users, strict=True)
+            for one in claim.devices
+        ]
         return DeviceAnswer(
             True,
-            devices=(*self._held, *(_foreseen(one.request, one.device) for one in given)),
+            devices=(*self._held, *foreseen),
             zones=self._zones,
-            containers=sum(one.kind is not ContainerKind.INIT for one in self._kind.admission.containers),
             after=self._known.after(outcome, named) if given else self._known,
             elsewhere=bool(named) or any(not one.device.node for one in given),
         )
@@ -202,7 +275,7 @@ class _Question:
             )
         return self._known.templates[one.template]
 
-    def _hold(self, claim: DeviceClaim) -> str | None:
+    def _hold(self, claim: DeviceClaim, users: Users) -> str | None:
         """Take in what a claim holds; return the node where that is, if it is another one."""
         for one in claim.allocations:
             device = self._known.published.get(one.device)
@@ -212,11 +285,11 @@ class _Question:
                 )
             if device.node != self._node.name:
                 return device.node
-            self._held.append(_foreseen(one.request, device))
+            self._held.append(_foreseen(one.request, device, users))
         return None
 
-    def _extended(self) -> list[DeviceClaim]:
-        """The claim that the scheduler makes of extended resources; none where there are none."""
+    def _extended(self) -> list[tuple[DeviceClaim, Users]]:
+        """The claim that the scheduler makes of extended resources, and who uses it; or none."""
         if not scheduling.unallocated(self._requests, self._node):
             return []
         minor, problem = _EXTENDED_SINCE
@@ -225,7 +298,8 @@ class _Question:
         pod = self._kind.admission
         mapped = classes_by_resource(self._known.classes.values())
         found = extended_claim(_spec(self._kind), mapped, self._node.allocatable)
-        return [found.claim(pod.namespace, pod.name)] if found.requests else []
+        users = tuple((one.container, one.request) for one in found.mappings)
+        return [(found.claim(pod.namespace, pod.name), users)] if found.requests else []
 
 
 def _spec(kind: PodKind) -> dict[str, Any]:
@@ -242,8 +316,12 @@ def _spec(kind: PodKind) -> dict[str, Any]:
     return dict(parts)
 
 
-def _foreseen(request: str, device: PublishedDevice) -> ForeseenDevice:
-    return ForeseenDevice(request, device.driver, device.pool, device.name, device.numa)
+def _foreseen(request: str, device: PublishedDevice, users: Users) -> ForeseenDevice:
+    main = request.partition("/")[0]
+    names = dict.fromkeys(name for name, used in users if used in ("", main))
+    return ForeseenDevice(
+        request, device.driver, device.pool, device.name, device.numa, device.pcie_root, tuple(names)
+    )
 
 
 def _unknown(

@@ -30,7 +30,7 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline
-from numazones.prediction.device_answer import CANNOT_ALLOCATE, DeviceAnswer, device_answer
+from numazones.prediction.device_answer import CANNOT_ALLOCATE, DeviceAnswer, Shares, device_answer
 from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 from numazones.wording import shorten
@@ -237,7 +237,7 @@ def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
         pod.resource_claims or scheduling.unallocated(pod.requests, node)
     )
     kind = PodKind.of(pod) if needs else None
-    found = None if kind is None else device_answer(kind, node, decision.zones)
+    found = None if kind is None else device_answer(kind, node, decision.zones, decision.shares)
     if found is not None and found.fits:
         after = replace(after, cluster_devices=found.after)
     return Placed(after, decision, found)
@@ -256,7 +256,8 @@ def _foreign(pod: PodInfo, node: ClusterNode) -> NodeVerdict | None:
 def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
     """Ask a placement alone; the pod must be new to it, and its to place."""
     try:
-        return verdict_of(placement.admit(pod))
+        decision = placement.admit(pod)
+        return verdict_of(decision, decision.shares if len(pod.containers) > 1 and decision.admitted else ())
     except NumazonesError as error:
         return NodeVerdict(
             NodeAnswer.UNKNOWN,
@@ -267,8 +268,8 @@ def ask_placement(pod: Pod, placement: Placement) -> NodeVerdict:
         )
 
 
-def verdict_of(decision: Decision) -> NodeVerdict:
-    """Turn a decision into a verdict."""
+def verdict_of(decision: Decision, shares: Shares = ()) -> NodeVerdict:
+    """Turn a decision into a verdict; ``shares``: those of the decision, where they matter."""
     placement = decision.before
     if not decision.admitted:
         return NodeVerdict(
@@ -285,6 +286,7 @@ def verdict_of(decision: Decision) -> NodeVerdict:
         NodeAnswer.ADMITS,
         placement.model.source,
         zones=decision.zones,
+        shares=shares,
         score=round(_WHOLE * effect.packing),
         free_block=effect.free_block,
         stranding=effect.stranding,
@@ -319,7 +321,7 @@ def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeV
     """Join what the placement says with the devices that the scheduler would allocate."""
     if verdict.standing not in (NodeAnswer.ADMITS, NodeAnswer.REJECTS):
         return verdict
-    found = device_answer(kind, node, verdict.zones)
+    found = device_answer(kind, node, verdict.zones, verdict.shares)
     if found is None:
         return verdict
     if verdict.standing is NodeAnswer.REJECTS:

@@ -39,6 +39,8 @@ class NodeVerdict:
     rejection: Decision | None = field(default=None, compare=False, repr=False)
     zones: tuple[int, ...] = ()
     """NUMA nodes the pod would get something of."""
+    shares: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), compare=False, repr=False)
+    """(container, NUMA nodes that it would get something of), of a pod of several containers."""
     score: int = 0
     free_block: int = 0
     """The most exclusive CPUs that one NUMA node could still give afterwards."""

@@ -49,7 +49,11 @@ async def serving(
     ``later``: resource → objects from the second list on. ``asked`` receives the user and the groups that
     each request is made as. ``metrics``: what every pod serves.
     """
-    plurals = {"NUMAZone": "numazones", "NodeResourceTopology": "noderesourcetopologies"}
+    plurals = {
+        "NUMAZone": "numazones",
+        "NodeResourceTopology": "noderesourcetopologies",
+        "DeviceClass": "deviceclasses",
+    }
     objects: dict[str, list[Mapping[str, Any]]] = {}
     for item in items or healthy():
         kind = item["kind"]

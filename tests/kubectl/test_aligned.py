@@ -16,6 +16,8 @@ from kubectl_numazones.reading.cluster import read_cluster
 from tests.kubectl.best_effort_cluster import NIC, best_effort_cluster
 from tests.kubectl.small_cluster import cluster, node_body, written
 from tests.kubectl.terminal import on_terminal
+from tests.numazones.dra.building import device, resource_slice
+from tests.numazones.dra.test_claimed_alignment import items
 
 Run = Callable[..., Result]
 
@@ -50,6 +52,17 @@ def test_those_that_are_not_are_listed_the_worst_first(run: Run, dump: Path) -> 
     assert summary == "3 of 9 pods not aligned; 3 CPUs away from the rest of their container"
     assert unknown.startswith("worker-9: ")
     assert result.return_value == 0
+
+
+def test_wide_shows_the_pcie_roots_of_claimed_devices(run: Run, tmp_path: Path) -> None:
+    root = {"resource.kubernetes.io/pcieRoot": {"string": "pci0000:17"}}
+    slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1, attributes=root))
+    dump = written(tmp_path / "dump.json", items("gpu-0", "gpu-1", cpus=4, slices=(slices,)))
+    header, row, *_ = run("aligned", "-o", "wide", "-f", dump).output.splitlines()
+    assert header.endswith("PCIE ROOTS")
+    assert row.endswith("gpu.example/gpu-1@pci0000:17")
+    (pod,) = json.loads(run("aligned", "-o", "json", "-f", dump).output)["items"]
+    assert [one.get("pcieRoots") for one in pod["devices"]] == [None, ["pci0000:17"]]
 
 
 def test_wide_lists_the_aligned_ones_too(run: Run, dump: Path) -> None:

@@ -583,8 +583,18 @@ def test_fit_says_whether_foreseen_devices_lie_with_the_cpus(run: Run, tmp_path:
             "pool": "worker-1",
             "device": "gpu-1",
             "numa": 1,
+            "containers": ["shape"],
         }
     ]
+    sentence = "gpu.example/gpu-1 on NUMA node 1, CPUs and memory on NUMA node 0: not aligned"
+    (whole,) = place["containers"]
+    assert whole == {
+        "container": "",
+        "numas": [0],
+        "devices": ["gpu.example/gpu-1"],
+        "alignment": "notAligned",
+        "sentence": sentence,
+    }
     short = run(*asked, "--replicas", "3")
     assert short.return_value == 1
     assert short.output.splitlines()[0] == "2 of 3 fit"

@@ -1,6 +1,7 @@
 """Tests of commands that read a live cluster while it changes."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import yaml
 
 from tests import plugin
 from tests.kubectl.live_doctor import serving
-from tests.kubectl.small_cluster import cluster
+from tests.kubectl.small_cluster import cluster, pod_body
+from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice
 
 
 async def who(node: str, kubeconfig: Path) -> tuple[int, str]:
@@ -79,3 +81,37 @@ async def test_pod_without_namespace_is_searched_in_the_contexts_namespace(tmp_p
         assert (code, output.startswith("team/one")) == (0, True), output
         code, output = await plugin.run("why", "one", "-n", "other", "--kubeconfig", kubeconfig)
         assert (code, "pod other/one is not among" in output) == (2, True), output
+
+
+def waiting_for_a_claim() -> list[dict[str, Any]]:
+    """A cluster with two GPUs, no claim yet, and a pod whose claim is made from a template."""
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]}
+    template = {
+        **claim(),
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "one", "namespace": "team"},
+        "spec": {"spec": claim()["spec"]},
+    }
+    slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1))
+    waiting = pod_body("claims", 1, spec=spec)
+    return [*cluster(), waiting, device_class(GPU, f'device.driver == "{GPU}"'), slices, template]
+
+
+async def test_templates_and_the_absence_of_claims_are_read_live(tmp_path: Path) -> None:
+    async with serving(tmp_path, set(), waiting_for_a_claim()) as kubeconfig:
+        asked = ("why", "claims", "-n", "team", "--kubeconfig", kubeconfig)
+        code, output = await plugin.run(*asked)
+        assert (code, f"{GPU}/gpu-0 on NUMA node 0" in output) == (0, True), output
+        (_, document) = await plugin.run(*asked, "-o", "json")
+        place = json.loads(document)["place"]
+        assert [one["device"] for one in place["devices"]] == ["gpu-0"]
+        assert [one["alignment"] for one in place["containers"]] == ["aligned"]
+
+
+async def test_without_the_right_to_list_claims_the_pod_stays_unknown(tmp_path: Path) -> None:
+    denied = {"resourceclaims"}
+    async with serving(tmp_path, denied, waiting_for_a_claim()) as kubeconfig:
+        code, output = await plugin.run("why", "claims", "-n", "team", "--kubeconfig", kubeconfig)
+    assert code == 2
+    assert "ResourceClaim objects are left out: " in output
+    assert "no ResourceClaims were read, so it is not known which devices are taken" in output

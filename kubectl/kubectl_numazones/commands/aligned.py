@@ -14,7 +14,8 @@ from kubectl_numazones.reading.selection import all_namespaces_option, selector_
 from kubectl_numazones.reading.source import Source
 from numazones.alignment.alignable import Alignable, alignable
 from numazones.alignment.owner_alignment import AlignmentSum, OwnerName, merged, worst_first
-from numazones.alignment.pod_alignment import Alignment, PodAlignment, of_node
+from numazones.alignment.pod_alignment import Alignment, PodAlignment, of_node, pcie_roots
+from numazones.apimachinery.answer import or_left_out
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_bytes, format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -55,6 +56,11 @@ class NearDevices:
     container: Annotated[str, "Its name."]
     resource: Annotated[str, "Its name, as pods ask for it."]
     numas: Annotated[tuple[int, ...], "NUMA nodes that they are near."]
+    pcie_roots: Annotated[
+        tuple[str, ...],
+        "PCIe root complexes that a claimed device is behind; left out if its driver does not say.",
+        or_left_out,
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,8 @@ class _Row:
     found: PodAlignment
     alignable: Alignable
     """Whether its node could hold it aligned."""
+    roots: Mapping[tuple[str, str], tuple[str, ...]]
+    """(container, device) → PCIe root complexes."""
 
     @property
     def owner(self) -> OwnerName:
@@ -187,7 +195,7 @@ def command(
 
 def _of_node(node: ClusterNode) -> Iterator[_Row]:
     for pod, found in of_node(node) or ():
-        yield _Row(pod, found, alignable(node, pod, found))
+        yield _Row(pod, found, alignable(node, pod, found), pcie_roots(node, pod))
 
 
 def _unknown(seen: ClusterView) -> list[NodeWithoutFigures]:
@@ -209,6 +217,7 @@ _PODS: tuple[Column[_Row], ...] = (
     Column("MEMORY", lambda row: _by_numa(_rounded(row.found.memory)), expendable=1),
     Column("DEVICES", lambda row: _devices(row.found), expendable=2),
     Column("ALIGNABLE", lambda row: row.alignable),
+    Column("PCIE ROOTS", lambda row: _roots(row.roots), wide=True),
 )
 _OWNERS: tuple[Column[tuple[OwnerName, AlignmentSum]], ...] = (
     Column("OWNER", lambda row: f"{row[0].namespace}/{row[0].kind.lower()}/{row[0].name}"),
@@ -240,6 +249,10 @@ def _devices(found: PodAlignment) -> str:
         for resource, numas in one.devices.items()
     ]
     return " ".join(dict.fromkeys(parts)) or "-"
+
+
+def _roots(roots: Mapping[tuple[str, str], tuple[str, ...]]) -> str:
+    return " ".join(f"{device}@{','.join(found)}" for (_, device), found in roots.items()) or "-"
 
 
 def _summary(rows: list[_Row], namespace: str) -> str:
@@ -285,7 +298,7 @@ def _pod_document(row: _Row) -> AlignedPod:
         found.remote,
         [HeldOfNuma(numa, found.cpus.get(numa, 0), found.memory.get(numa, 0)) for numa in numas],
         [
-            NearDevices(one.name, resource, near)
+            NearDevices(one.name, resource, near, row.roots.get((one.name, resource), ()))
             for one in found.containers
             for resource, near in one.devices.items()
         ],

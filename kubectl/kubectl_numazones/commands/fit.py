@@ -13,10 +13,8 @@ from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
-from numazones.apimachinery.answer import or_left_out
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
-from numazones.prediction.device_answer import ForeseenDevice
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -45,37 +43,6 @@ _SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
 
 
 @dataclass(frozen=True, slots=True)
-class FittingPlace:
-    """Place where a pod would fit."""
-
-    node: Annotated[str, "Its name."]
-    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]
-    cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
-    devices: Annotated[
-        tuple[ForeseenDevice, ...],
-        "Devices that the scheduler would allocate by DRA; left out if none.",
-        or_left_out,
-    ]
-    alignment: Annotated[
-        str,
-        "Whether these are on the NUMA node of the rest: aligned, notAligned or unknown; left out if none.",
-        or_left_out,
-    ]
-
-    @classmethod
-    def of(cls, placed: Placed) -> "FittingPlace":
-        """Say where a copy was placed."""
-        found = placed.devices
-        return cls(
-            placed.node.name,
-            placed.decision.zones,
-            placed.decision.exclusive,
-            () if found is None else found.devices,
-            "" if found is None else found.alignment,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class TemplateFit:
     """Pods of one template of a manifest."""
 
@@ -84,7 +51,7 @@ class TemplateFit:
     fitting: Annotated[int, "How many of them fit beside those of the other templates."]
     verdict: Annotated[str, "Admissible if all of them fit, Inadmissible if not, or Unknown."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: Annotated[list[FittingPlace], "Where those that fit would be."]
+    placements: Annotated[list[answers.FittingPlace], "Where those that fit would be."]
 
     @classmethod
     def of(cls, template: TemplatePods, fitting: answers.Fitting) -> "TemplateFit":
@@ -95,7 +62,7 @@ class TemplateFit:
             len(fitting.placed),
             fitting.verdict,
             "" if fitting.fits else fitting.last.sentence,
-            list(map(FittingPlace.of, fitting.placed)),
+            list(map(answers.FittingPlace.of, fitting.placed)),
         )
 
 
@@ -108,7 +75,7 @@ class FitDocument:
     fitting: Annotated[int, "How many of them fit."]
     unknown_nodes: Annotated[int, "Nodes that could not be asked."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
-    placements: Annotated[list[FittingPlace], "Where those that fit would be, in their order."]
+    placements: Annotated[list[answers.FittingPlace], "Where those that fit would be, in their order."]
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
     ]

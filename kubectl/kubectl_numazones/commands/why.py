@@ -140,9 +140,10 @@ def _explain_on(pod: ClusterPod, node: ClusterNode) -> None:
     for obstacle in answers.scheduler_obstacles(pod, node):
         screen.say(f"  scheduler: {obstacle}")
     decision = answers.decide(pod, node)
-    zones = None if isinstance(decision, str) or not decision.admitted else decision.zones
+    admitted = None if isinstance(decision, str) or not decision.admitted else decision
+    zones, shares = (None, ()) if admitted is None else (admitted.zones, admitted.shares)
     kind = PodKind.of(pod)
-    devices = None if kind is None else device_answer(kind, node, zones)
+    devices = None if kind is None else device_answer(kind, node, zones, shares)
     if devices is not None and devices.sentence:
         screen.say(f"  scheduler: {devices.sentence}")
     if isinstance(decision, str):

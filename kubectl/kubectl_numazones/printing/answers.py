@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from numazones import cpuset
 from numazones.advice.changes import Advice
 from numazones.alignment.pod_alignment import by_name
+from numazones.apimachinery.answer import or_left_out
 from numazones.apimachinery.quantity import format_rounded
 from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling
@@ -14,6 +15,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
+from numazones.prediction.device_answer import ContainerPlace, ForeseenDevice
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -237,6 +239,43 @@ def _block(kind: str, size: int, numas: tuple[int, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class FittingPlace:
+    """Place where a pod would fit."""
+
+    node: Annotated[str, "Its name."]
+    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]
+    cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
+    devices: Annotated[
+        tuple[ForeseenDevice, ...],
+        "Devices that the scheduler would allocate by DRA; left out if none.",
+        or_left_out,
+    ]
+    alignment: Annotated[
+        str,
+        "Whether these are on the NUMA node of the rest: aligned, notAligned or unknown; left out if none.",
+        or_left_out,
+    ]
+    containers: Annotated[
+        tuple[ContainerPlace, ...],
+        "The same of each container that uses devices; left out if none.",
+        or_left_out,
+    ]
+
+    @classmethod
+    def of(cls, placed: Placed) -> "FittingPlace":
+        """Say where a copy was placed."""
+        found = placed.devices
+        return cls(
+            placed.node.name,
+            placed.decision.zones,
+            placed.decision.exclusive,
+            () if found is None else found.devices,
+            "" if found is None else found.alignment,
+            () if found is None else found.containers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Fitting:
     """Copies of one pod, as far as they were placed."""
 
@@ -282,6 +321,14 @@ def fit_together(asked: Sequence[tuple[ClusterPod, int]], nodes: Mapping[str, Cl
             refusals = refusing(pod, nodes, last, forecast)
         found[number] = Fitting(pod, replicas, placed, first, last, refusals, forecast, nodes)
     return [found[number] for number in range(len(asked))]
+
+
+def best_place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], found: Prediction) -> FittingPlace | None:
+    """Return where a pod would go by its prediction; None if nowhere."""
+    if not found.candidates:
+        return None
+    placed = place_beside(copy_of(pod, 0), nodes[found.candidates[0].node])
+    return None if placed is None else FittingPlace.of(placed)
 
 
 def place(

@@ -271,6 +271,7 @@ def read(source: Source) -> ClusterView:
             chain(objects.others(), objects.pods()),
             None if source.files else datetime.now(UTC),
             namespace=namespace,
+            complete=objects.read,
         ),
     )
 
@@ -305,8 +306,8 @@ def _may_hold_room(pod: Object) -> bool:
 def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _Result:
     """Give the objects to ``take``, and the namespace that names without one are looked for in."""
     if not source.files:
-        items, namespace = run_until_complete(listed(source))
-        return take(Objects.of(items), source.namespace or namespace)
+        objects, namespace = run_until_complete(listed(source))
+        return take(objects, source.namespace or namespace)
     with without_collection():
         return with_objects_of(
             source.files, lambda objects: take(objects, source.namespace or DEFAULT_NAMESPACE)
@@ -314,9 +315,19 @@ def _read_objects(source: Source, take: Callable[[Objects, str], _Result]) -> _R
 
 
 def read_cluster(
-    items: Iterable[Object], now: datetime | None, *, namespace: str = DEFAULT_NAMESPACE
+    items: Iterable[Object],
+    now: datetime | None,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    complete: frozenset[str] = frozenset(),
 ) -> ClusterView:
     """Read objects as the cluster at a moment; None: that of the dump that they are.
+
+    Args:
+        items: the objects.
+        now: the moment.
+        namespace: where names without one are looked for.
+        complete: kinds that were read completely, even if there are no such objects.
 
     Raises:
         NumazonesError: there are no nodes among them, or one makes no sense.
@@ -324,7 +335,7 @@ def read_cluster(
     # Imported late: commands that read the nodes alone do without all that planning needs.
     from numazones.rebalance.dump import situation_of  # noqa: PLC0415
 
-    dump = Dump.of(items)
+    dump = Dump.of(items, complete)
     owners = {
         item["metadata"].get("uid", ""): (
             kind,

@@ -64,13 +64,16 @@ class Objects:
 
     pods: Callable[[], Iterable[Object]]
     others: Callable[[], Iterable[Object]]
+    read: frozenset[str] = frozenset()
+    """Kinds that were read completely, even if there are no such objects."""
 
     @classmethod
-    def of(cls, items: Sequence[Object]) -> Self:
+    def of(cls, items: Sequence[Object], read: frozenset[str] = frozenset()) -> Self:
         """Take objects that have been read."""
         return cls(
             lambda: (item for item in items if item["kind"] == _POD),
             lambda: (item for item in items if item["kind"] != _POD),
+            read,
         )
 
 

@@ -43,6 +43,7 @@ KINDS = (
     NeededKind("DeviceClass", resources.DEVICE_CLASSES, foreign=True, without=_PLANS),
     NeededKind("ResourceSlice", resources.RESOURCE_SLICES, foreign=True, without=_DEVICES),
     NeededKind("ResourceClaim", resources.RESOURCE_CLAIMS, foreign=True, without=_DEVICES),
+    NeededKind("ResourceClaimTemplate", resources.RESOURCE_CLAIM_TEMPLATES, foreign=True, without=_DEVICES),
     *(
         NeededKind(
             kind.kind,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numazones_client
 from kubectl_numazones.printing import screen
-from kubectl_numazones.reading.files import Object
+from kubectl_numazones.reading.files import Object, Objects
 from kubectl_numazones.reading.kinds import KINDS, NeededKind
 from numazones.api.meta import NODE_LABEL
 from numazones.errors import NumazonesError
@@ -47,13 +47,16 @@ async def connect(source: Source) -> "numazones_client.Client":
     return numazones_client.Client(config, user_agent="kubectl-numazones")
 
 
-async def listed(source: Source) -> tuple[list[Object], str]:
+async def listed(source: Source) -> tuple[Objects, str]:
     """List all objects, zones that are just being written once more; with the namespace in use."""
     import asyncio  # noqa: PLC0415 - dumps need no event loop
+
+    left_out: set[str] = set()
 
     def leave_out(kind: NeededKind, error: NumazonesError) -> None:
         if kind.needed:
             raise error
+        left_out.add(kind.kind)
         if not (kind.foreign and isinstance(error, NotFound)):
             screen.warn(f"{kind.kind} objects are left out: {error}")
 
@@ -68,7 +71,8 @@ async def listed(source: Source) -> tuple[list[Object], str]:
             zones = [kind._replace(selector=selector) for kind in KINDS if kind.kind == _ZONE]
             again = [zone async for zone in list_objects(client, zones, leave_out) if _node_of(zone) in nodes]
             items = [item for item in items if item["kind"] != _ZONE or _node_of(item) not in nodes] + again
-        return items, client.config.namespace
+        read = frozenset(kind.kind for kind in KINDS) - left_out
+        return Objects.of(items, read), client.config.namespace
 
 
 def _nodes_being_written(items: Iterable[Object]) -> set[str]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Self
 
+from kubectl_numazones.printing.answers import FittingPlace, best_place
 from kubectl_numazones.reading.cluster import ClusterView
-from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, misalignment
+from kubectl_numazones.stuck.stuck_pod import Background, helpful_changes, is_running, misalignment
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.advice.changes import Advice
 from numazones.advice.misalignment import Misalignment
@@ -53,6 +54,7 @@ class WhyDocument:
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The same in a sentence."]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    place: Annotated[FittingPlace | None, "Where it would go as things are now; null if nowhere, or it runs."]
     nodes: Annotated[NodeCounts, "How many nodes said what."]
     reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]
     advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]
@@ -83,6 +85,7 @@ def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyD
         verdict=prediction.verdict,
         sentence=prediction.sentence,
         doubts=prediction.doubts,
+        place=None if is_running(pod) else best_place(pod, seen.situation.cluster.nodes, prediction),
         nodes=prediction.nodes,
         reasons=prediction.reasons,
         advice=helpful_changes(pod, prediction, seen),

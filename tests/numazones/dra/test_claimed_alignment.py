@@ -18,7 +18,7 @@ STATIC = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "topologyMana
 SLICE = resource_slice(device("gpu-0", 0), device("gpu-1", 1), device("gpu-2"))
 
 
-def dump(*held: str, cpus: int, slices: tuple[Any, ...] = (SLICE,)) -> Dump:
+def items(*held: str, cpus: int, slices: tuple[Any, ...] = (SLICE,)) -> list[dict[str, Any]]:
     """A cluster of one node with one pod, which holds CPUs of NUMA node 1, and devices through a claim."""
     empty = build.node(build.machine(numa=2, cores=8, threads=1, memory="8Gi"), STATIC)
     body = build.pod_body("web", cpu=cpus, memory="1Gi") if cpus else build.pod_body("web", cpu="100m")
@@ -39,7 +39,11 @@ def dump(*held: str, cpus: int, slices: tuple[Any, ...] = (SLICE,)) -> Dump:
         "status": {"allocatable": {"cpu": "7", "pods": "9"}},
     }
     claims = [claim(*(result(name) for name in held))] if held else []
-    return Dump.of([worker, *zones, *slices, *claims, {"kind": "Pod", **body}])
+    return [worker, *zones, *slices, *claims, {"kind": "Pod", **body}]
+
+
+def dump(*held: str, cpus: int, slices: tuple[Any, ...] = (SLICE,)) -> Dump:
+    return Dump.of(items(*held, cpus=cpus, slices=slices))
 
 
 @pytest.mark.parametrize(

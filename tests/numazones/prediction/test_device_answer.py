@@ -80,9 +80,53 @@ def test_fitting_pod_says_whether_devices_and_cpus_lie_together(
     assert (found.candidates[0].alignment, found.candidates[0].devices) == (alignment, sentence)
 
 
-def test_of_several_containers_apart_alignment_is_not_known() -> None:
+def of_two(main: str, side: str) -> ClusterPod:
+    """A pod of 4 and 2 CPUs whose containers use requests of one claim; empty: none."""
+    body = build.pod_body("web", cpu=4, memory="1Gi")
+    other = build.pod_body("web", cpu=2, memory="1Gi")["spec"]["containers"][0]
+    body["metadata"]["namespace"] = "team"
+    body["spec"]["containers"] = [*body["spec"]["containers"], {**other, "name": "side"}]
+    for container, request in zip(body["spec"]["containers"], (main, side), strict=True):
+        container["resources"] |= {"claims": [{"name": "gpu", "request": request}] if request else []}
+    body["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "claim"}]
+    return ClusterPod.from_api(body)
+
+
+@pytest.mark.parametrize(
+    ("main", "side", "alignment", "sentence"),
+    [
+        ("one", "", "aligned", f"container main: {GPU}/gpu-0 on NUMA node 1, {REST}: aligned"),
+        (
+            "",
+            "one",
+            "notAligned",
+            f"container side: {GPU}/gpu-0 on NUMA node 1, CPUs and memory on NUMA node 0: not aligned",
+        ),
+        (
+            "one",
+            "two",
+            "aligned",
+            (
+                f"container main: {GPU}/gpu-0 on NUMA node 1, {REST}: aligned; "
+                f"container side: {GPU}/gpu-1 on NUMA node 0, CPUs and memory on NUMA node 0: aligned"
+            ),
+        ),
+    ],
+)
+def test_alignment_is_that_of_each_container_with_its_devices(
+    main: str, side: str, alignment: str, sentence: str
+) -> None:
+    both = claim(requests=[{"name": one, "exactly": {"deviceClassName": GPU}} for one in ("one", "two")])
+    (node,) = nodes(CLASS, both, resource_slice(device("gpu-0", 1), device("gpu-1", 0)))
+    placed = place_beside(of_two(main, side), node)
+    assert placed is not None
+    assert placed.devices is not None
+    assert (placed.devices.alignment, placed.devices.sentence) == (alignment, sentence)
+
+
+def test_several_containers_known_only_together_leave_alignment_unknown() -> None:
     one = DeviceAnswer(True, devices=(ForeseenDevice("one", GPU, NODE, "gpu-0", 0),), zones=(1,))
-    assert (one.alignment, replace(one, containers=2).alignment) == ("notAligned", "unknown")
+    assert (one.alignment, replace(one, several=True).alignment) == ("notAligned", "unknown")
 
 
 def test_a_node_without_enough_devices_does_not_fit() -> None:
