@@ -69,12 +69,15 @@ test: venv lint  ##2 lint, and all tests that start no cluster, program or brows
 
 check: check-laws check-clusters check-programs check-seen  ##3 everything that make test leaves out, row by row (long: run rows)
 
-# Coverage makes every line some three times as slow, so it is measured over the quick tests.
+# Coverage makes every line some three times as slow, so it is measured over those quick tests that are about the library.
+COVERING := $(addprefix tests/,numazones models operator kubectl support conformance/test_dra.py)
+WHOLE_DRA_VECTORS := tests/conformance/test_dra.py::test_all_reference_vectors_agree
 check-laws: venv  ##3 all examples of the laws, all vectors, exhaustive search, fuzz corpus, coverage of the library
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 checks/laws $(ARGS)
 	$(PYTEST) $(BUSY) $(ALL) --processor-budget=180 -m hypothesis tests $(ARGS)
 	rm -f .coverage .coverage.*
-	PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest --dist worksteal $(BUSY) -q tests
+	PYTHONDONTWRITEBYTECODE= $(BIN)/coverage run -m pytest --dist worksteal $(BUSY) -q $(COVERING) \
+	  --deselect '$(WHOLE_DRA_VECTORS)[cel]' --deselect '$(WHOLE_DRA_VECTORS)[dev]'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
