@@ -7,6 +7,7 @@ A history is a list of events, oldest first; each is a dict with ``t`` (seconds)
   empty where the cluster's own controllers did it;
 - ``kubelet``: what a kubelet did: ``node``, ``uid``, ``what`` (admitted, rejected, removed), and afterwards
   ``free`` (zone → free CPUs) and ``pods`` (uid → [zone, CPUs]);
+- ``denied``: what the API server forbade to a ``client``, and its ``message``;
 - ``fault``: what the API server or a program suffered, with ``until``;
 - ``calm``: no more faults from here on; ``end``: when that calm ended.
 
@@ -144,6 +145,8 @@ def violations(history: Sequence[Event], pace: Pace = PACE) -> list[Violation]:
             found += zones.check(event)
         elif event["kind"] == "kubelet" and event["what"] == "rejected":
             found += _opening(event, world, history)
+        elif event["kind"] == "denied" and event["client"] in (_OPERATOR, _EXPORTER):
+            found.append(Violation("denied", event["t"], f"{event['client']} was denied: {event['message']}"))
         world.take(event)
     return sorted([*found, *_calms(history, pace)], key=lambda violation: violation.t)
 

@@ -14,13 +14,15 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from checks.clusters import shipped_rights
 from checks.clusters.chaos import tenant
 from checks.clusters.chaos.checker import Event
 from numazones.cluster.waiting import OPT_IN
-from numazones_apiserver import ApiServer
+from numazones_apiserver import ApiServer, DeleteOptions, kubeconfig
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.requests import HTTPRequest, RequestInfo
 from numazones_apiserver.responses import HTTPResponse
@@ -37,11 +39,19 @@ from numazones_simulator.replica_sets import ReplicaSets
 from numazones_simulator.scheduler import SimulatedScheduler
 from tests.places import ROOT
 
-_ROOT = ROOT
 NODES = ("n1", "n2")
+_SEPARATOR = "@"
 _POOL = "pool"
 """A node of another model, which reads annotations; only hostile pods tolerate its taint."""
 REPLICAS = ("first", "second")
+RESERVING = "numazones-reserved-annotations"
+"""The policy, and its binding, that keeps others from writing our programs' annotations."""
+_PARTS = (
+    "exporter",
+    "operator",
+    "components/operator-admission-gate",
+    "components/operator-eviction",
+)
 _READS = ("get", "list", "watch")
 _TOLD = (
     "pods",
@@ -89,6 +99,14 @@ class WatchedServer(ApiServer):
         super().__init__()
         self.history = history
         self.store.listeners.append(self._note)
+
+    async def answer(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer a request, and write down what was denied."""
+        answered = await super().answer(request)
+        if answered.status == HTTPStatus.FORBIDDEN:
+            message = json.loads(answered.body)["message"]
+            self.history.add("denied", client=request.headers.get("User-Agent", ""), message=message)
+        return answered
 
     async def _answer(self, request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
         text = "" if info.verb in _READS or info.resource not in _TOLD else request.body.decode()
@@ -150,12 +168,24 @@ class Cluster:
         self.fleet = fleet
         self.history = server.history
         self.processes: dict[str, Process] = {}
-        self._kubeconfig = server.kubeconfig(directory / "kubeconfig")
+        (self._binding,) = (
+            body
+            for body in _shipped()
+            if (body["kind"], body["metadata"]["name"]) == ("ValidatingAdmissionPolicyBinding", RESERVING)
+        )
+
+    async def bind_reservation(self, *, bound: bool) -> None:
+        """Put the policy that reserves our programs' annotations to work, or out of it."""
+        if bound:
+            shipped_rights.create(self.server, self._binding)
+        else:
+            kind = self.server.kind("validatingadmissionpolicybindings", "admissionregistration.k8s.io")
+            self.server.writes.delete(kind, "", RESERVING, DeleteOptions())
 
     async def start_operator(self, name: str) -> None:
         """Start a replica of the operator, with the defect if there is one."""
         arguments = [
-            f"--kubeconfig={self._kubeconfig}",
+            f"--kubeconfig={self._kubeconfig(name, shipped_rights.OPERATOR, '')}",
             f"--identity={name}",
             f"--namespace={control_plane.NAMESPACE}",
             "--metrics-address=127.0.0.1:0",
@@ -174,8 +204,15 @@ class Cluster:
         """Start the exporter of a node."""
         place = self.directory / node
         directories = NodeDirectories.below(place)
-        command = exporters.command(node, directories, server=self.server.url)
-        await self._start(node, [str(Path(sys.executable).with_name(command[0])), *command[1:]])
+        command = exporters.command(node, directories, server="")
+        program = str(Path(sys.executable).with_name(command[0]))
+        access = f"--kubeconfig={self._kubeconfig(node, shipped_rights.EXPORTER, node)}"
+        await self._start(node, [program, *(one for one in command[1:] if one != "--server="), access])
+
+    def _kubeconfig(self, name: str, user: str, node: str) -> Path:
+        """Write a kubeconfig with a token that names a service account, and the node it is bound to."""
+        path = self.directory / f"{name}.kubeconfig"
+        return kubeconfig.write(path, self.server.url, _SEPARATOR.join((user, node)))
 
     async def _start(self, name: str, command: list[str]) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
@@ -183,7 +220,7 @@ class Cluster:
                 *command,
                 stdout=log,
                 stderr=log,
-                cwd=_ROOT,
+                cwd=ROOT,
                 env={**os.environ, "PYTHONWARNINGS": "ignore"},
             )
         self.processes[name] = process
@@ -206,6 +243,19 @@ class Cluster:
         """Send a signal to a program."""
         if self.processes[name].returncode is None:
             self.processes[name].send_signal(number)
+
+
+def _shipped() -> list[dict[str, Any]]:
+    """Return the roles and admission policies as they are shipped."""
+    return shipped_rights.manifests(ROOT, *_PARTS)
+
+
+def _account_of(request: HTTPRequest) -> shipped_rights.Account | None:
+    """Return whose token a request carries; None: the administrator's, or that of a part of the cluster."""
+    user, separator, node = (
+        request.headers.get("Authorization", "").removeprefix("Bearer ").partition(_SEPARATOR)
+    )
+    return (user, node) if separator else None
 
 
 def _mask(ids: Iterable[int]) -> int:
@@ -265,6 +315,7 @@ async def running(directory: Path, *, defect: str = "") -> AsyncIterator[Cluster
         Client(ClusterConfig(server=server.url), user_agent="driver") as client,
     ):
         await control_plane.install(client)
+        shipped_rights.guard(server, _shipped(), _account_of)
         opt_in = {"metadata": {"labels": {OPT_IN[0]: OPT_IN[1]}}}
         await client.patch(NAMESPACES, "default", opt_in)
         await tenant.prepare(client)

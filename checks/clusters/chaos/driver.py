@@ -55,6 +55,8 @@ class Driver:
         self._say = say
         self._apps: set[str] = set()
         self._bare: set[str] = set()
+        self._reserved = True
+        """The policy that reserves our programs' annotations is bound."""
         self._gated = True
         """Whether all apps of this round ask for the gate."""
         self._read = 0
@@ -209,6 +211,10 @@ class Driver:
         if self._draw.random() < 0.1:
             await self.delete(REBALANCE_POLICIES, "room")
         await self.set_policy(mode, suspend=suspend, pending_pods=self._draw.random() < 0.5)
+
+    async def _change_reservation(self) -> None:
+        self._reserved = not self._reserved
+        await self._cluster.bind_reservation(bound=self._reserved)
 
     async def approve(self) -> None:
         """Approve what is proposed."""
@@ -403,6 +409,7 @@ class Driver:
             self._want_room,
             self._change_budget,
             self._change_policy,
+            self._change_reservation,
             self.approve,
             self._approve_late,
         )
@@ -485,6 +492,8 @@ def summary(events: Sequence[checker.Event]) -> str:
         if event["kind"] == "fault":
             count["faults"] += 1
             count["aimed"] += _IN_EXECUTION in event["name"]
+        elif event["kind"] == "denied":
+            count["denied"] += 1
         elif event["kind"] == "kubelet" and event["what"] == "rejected":
             count["rejections"] += 1
         elif event["kind"] == "object":
@@ -497,7 +506,7 @@ def summary(events: Sequence[checker.Event]) -> str:
         f"{count['faults']} faults, {count['aimed']} of them kills {_IN_EXECUTION}, "
         f"{len(ended)} plans ({plans}), "
         f"{count[f'{_OPERATOR} pods create eviction']} evictions, {len(world.released)} releases, "
-        f"{count['rejections']} rejections, "
+        f"{count['rejections']} rejections, {count['denied']} forgeries denied, "
         f"{count['numazones-exporter numazones patch status']} zones and "
         f"{count[f'{_OPERATOR} admissionpredictions patch status']} predictions written"
     )

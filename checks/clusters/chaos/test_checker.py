@@ -114,6 +114,7 @@ def release(t: float) -> Event:
     return pod(t, "waits", node="", phase="Pending", client="numazones-operator", verb="patch", body=body)
 
 
+DENIED = {"t": 1, "kind": "denied", "client": "numazones-operator", "message": "it may not"}
 WAITS = pod(1, "waits", cpus=20, node="", phase="Pending")
 HOSTILE = changed(
     3,
@@ -184,6 +185,8 @@ HOSTILE = changed(
             ],
             [],
         ),
+        ([DENIED], ["denied"]),
+        ([{**DENIED, "client": "tenant"}], []),
         ([WAITS, {"t": 2, "kind": "calm"}, prediction(3, "Inadmissible"), {"t": 4, "kind": "end"}], []),
         ([WAITS, {"t": 2, "kind": "calm"}, {"t": 4, "kind": "end"}], ["calm"]),
         ([{"t": 2, "kind": "calm"}, {"t": 200, "kind": "end"}], ["calm"]),

@@ -9,7 +9,6 @@ import tarfile
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -18,14 +17,13 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from multidict import CIMultiDict
 
+from checks.clusters import shipped_rights
 from checks.clusters.operator.test_faults import has_verdict
+from checks.clusters.shipped_rights import guard, manifests
 from numazones.api import crd
 from numazones.cluster.waiting import GATE
-from numazones_apiserver import WriteOptions, errors
-from numazones_apiserver.requests import HTTPRequest, RequestInfo
-from numazones_apiserver.responses import HTTPResponse
+from numazones_apiserver.requests import HTTPRequest
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.addresses import free_address
 from tests.operator.closed_loop import Loop, closed_loop, eventually
@@ -149,55 +147,15 @@ def test_no_field_of_the_older_definitions_is_gone(release: Path) -> None:
 
 
 ACCOUNTS = {
-    "numazones-operator": "system:serviceaccount:numazones-operator:numazones-operator",
-    "numazones-exporter": "system:serviceaccount:numazones-system:numazones-exporter",
+    "numazones-operator": (shipped_rights.OPERATOR, "n1"),
+    "numazones-exporter": (shipped_rights.EXPORTER, "n1"),
 }
-NODE_NAME = "authentication.kubernetes.io%2Fnode-name"
 PARTS = ("exporter", "operator", "components/operator-admission-gate")
 
 
-def manifests(root: Path, *parts: str) -> list[dict[str, Any]]:
-    """The objects of some folders of the manifests."""
-    files = (path for part in parts for path in sorted((root / "manifests" / part).glob("*.yaml")))
-    return [body for path in files for body in yaml.safe_load_all(path.read_text()) if body]
-
-
-def granted(objects: Sequence[dict[str, Any]]) -> set[tuple[str, str, str]]:
-    """(group, resource, verb) of all roles."""
-    return {
-        (group, resource, verb)
-        for body in objects
-        for rule in body.get("rules", ())
-        if body["kind"] in ("Role", "ClusterRole")
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def guard(loop: Loop, objects: Sequence[dict[str, Any]]) -> None:
-    """Let the API server hold programs to the roles and admission policies of manifests."""
-    # The shipped exporter asks the kubelet itself for its configuration.
-    rights = granted(objects) | {("", "nodes/proxy", "get")}
-    answer = loop.server._answer
-
-    async def guarded(request: HTTPRequest, info: RequestInfo) -> HTTPResponse:
-        user = ACCOUNTS.get(request.headers.get("User-Agent", ""))
-        if user is not None:
-            resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-            if (info.group, resource, info.verb) not in rights:
-                why = f"{user} may not {info.verb} {resource}"
-                raise errors.forbidden(info.group, info.resource, info.name, why)
-            named = {"Impersonate-User": user, f"Impersonate-Extra-{NODE_NAME}": "n1"}
-            request = replace(request, headers=CIMultiDict({**request.headers, **named}))
-        return await answer(request, info)
-
-    loop.server._answer = guarded  # type: ignore[method-assign]
-    for body in objects:
-        if body["kind"].startswith("ValidatingAdmissionPolicy"):
-            kind = loop.server.registry.by_kind(body["apiVersion"], body["kind"])
-            assert kind is not None
-            loop.server.writes.create(kind, "", body, WriteOptions("test"))
+def account_of(request: HTTPRequest) -> shipped_rights.Account | None:
+    """The account by the name of the program, whose tokens these tests do without."""
+    return ACCOUNTS.get(request.headers.get("User-Agent", ""))
 
 
 def arguments_of(objects: Sequence[dict[str, Any]], kind: str, ports: dict[str, int]) -> list[str]:
@@ -249,7 +207,7 @@ async def upgraded(
         started = await loop.start_kubelet(directory)
         loop.start_scheduler()
         await loop.opt_in()
-        guard(loop, objects)
+        guard(loop.server, objects, account_of)
         gate = (f"--kubeconfig={loop.kubeconfig}", "--namespace=numazones-system", "--admission-gate")
         exporter = [one for one in started if not one.startswith("--metrics-address")]
         async with (
