@@ -28,12 +28,12 @@ PROGRAMS: Mapping[str, click.Command] = {
 }
 WIDTH = 96
 VALUES = (
-    "What `helm install --set` and a file of values may say; anything else is refused by its name. "
-    "[The guide](../guides/helm.md) tells what goes together."
+    "What you can set with `helm install --set` or a file of values; any other name is an error. "
+    "[The guide](../guides/helm.md) says how they work together."
 )
 RIGHTS = (
-    "What the manifests grant, and nothing else is called: tests run the programs with these rights alone. "
-    "Those under `components` are granted when the component is applied."
+    "The rights that the manifests grant. Tests run the programs with exactly these rights. "
+    "Rights under `components` are granted when you apply the component."
 )
 
 
