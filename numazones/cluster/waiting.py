@@ -14,6 +14,8 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.wording import some_of
 
 GATE = "numazones.io/admission"
+WITHOUT_GATE = [{"$patch": "delete", "name": GATE}]
+"""The scheduling gates of a strategic merge patch that removes it and leaves those of others."""
 RELEASED = "numazones.io/admission-released"
 """Annotation: when a pod was released from the gate."""
 OPT_IN = ("numazones.io/admission-gate", "enabled")

@@ -104,10 +104,9 @@ class PlacedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanFound:
     """One plan."""
 
-    TITLE: ClassVar = "PlanFound"
     ANSWER: ClassVar = ("gain", "minimal", "cpus", "moves")
     moves: Annotated[tuple[Move, ...], "In their order."]
     before: int

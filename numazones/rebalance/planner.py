@@ -19,7 +19,16 @@ from numazones.rebalance.candidates import EvictionCandidate, Situation, candida
 from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
 from numazones.rebalance.history import FreedNode
 from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
-from numazones.rebalance.moves import Disruption, Move, PlacedPod, Plan, evict, place, relocation, zones_of
+from numazones.rebalance.moves import (
+    Disruption,
+    Move,
+    PlacedPod,
+    PlanFound,
+    evict,
+    place,
+    relocation,
+    zones_of,
+)
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import Proof, prove
 from numazones.rebalance.search import Breadth, Expired, Found, NodeState, Search, Step
@@ -38,7 +47,7 @@ _MILLIS, _GIB = 1000, 1 << 30
 class PlanningResult:
     """The result of planning."""
 
-    plan: Plan | None
+    plan: PlanFound | None
     reason: str = ""
     """Why there is no plan."""
     before: int = 0
@@ -232,7 +241,7 @@ class _Planning:
         aim = self._goal.aim
         return aim is not None and search.total >= aim
 
-    def _draft(self, steps: Iterable[Step], before: int, *, minimal: bool) -> Plan:
+    def _draft(self, steps: Iterable[Step], before: int, *, minimal: bool) -> PlanFound:
         """Return the plan with every replacement and every pending pod confined to one node."""
         cluster = self._situation.cluster
         pods = list(waiting_pods(self._goal))
@@ -266,7 +275,7 @@ class _Planning:
             _, placements = _place_pending(pods[:after], cluster, likely)
         if any(move.after_pending for move in moves):
             after = before + 1
-        return Plan(tuple(moves), before, after, tuple(placements), minimal)
+        return PlanFound(tuple(moves), before, after, tuple(placements), minimal)
 
     def _why(self, step: Step, source: ClusterNode, freed: ClusterNode) -> str:
         pod = step.candidate.pod
@@ -277,7 +286,7 @@ class _Planning:
             return f"the largest free zone of {source.name} grows from {before} to {after} CPUs"
         return f"gives back {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
 
-    def _prove_with_fewest_affinities(self, draft: Plan) -> Plan | Proof:
+    def _prove_with_fewest_affinities(self, draft: PlanFound) -> PlanFound | Proof:
         """Return the plan with no more affinities than it needs, or why it does not hold."""
         proof = self._prove(draft)
         if not proof.holds:
@@ -292,7 +301,7 @@ class _Planning:
                 draft = freer
         return draft
 
-    def _prove(self, draft: Plan) -> Proof:
+    def _prove(self, draft: PlanFound) -> Proof:
         return prove(draft, self._goal, self._situation, self._policy)
 
 

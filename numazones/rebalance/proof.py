@@ -21,7 +21,7 @@ from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
 from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
-from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, place, relocation
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, place, relocation
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
 _MAX_SEQUENCES = 256
@@ -50,7 +50,7 @@ class Proof:
     """Uid of a pod that no plan may move as this one does; empty: none, or not known."""
 
 
-def prove(plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> Proof:
+def prove(plan: PlanFound, goal: Goal, situation: Situation, policy: Policy) -> Proof:
     """Return whether a plan holds in a situation."""
     play = _Play(plan, goal, situation, policy)
     try:
@@ -68,7 +68,7 @@ def choices(pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...] = ()) -
 
 
 class _Play:
-    def __init__(self, plan: Plan, goal: Goal, situation: Situation, policy: Policy) -> None:
+    def __init__(self, plan: PlanFound, goal: Goal, situation: Situation, policy: Policy) -> None:
         self._plan = plan
         self._goal = goal
         self._situation = situation

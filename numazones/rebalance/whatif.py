@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.custom_resources import title
 from numazones.rebalance.goals import FitMore, Goal, measure
-from numazones.rebalance.moves import Plan, evict, place
+from numazones.rebalance.moves import PlanFound, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.wording import pluralize
@@ -31,7 +31,7 @@ class PolicyReport:
     goal: Annotated[str, "In words."]
     before: Annotated[int, "How many of what is wanted fit now."]
     after: Annotated[int, "How many fit after all plans."]
-    plans: Annotated[tuple[Plan, ...], "To be carried out one after the other."]
+    plans: Annotated[tuple[PlanFound, ...], "To be carried out one after the other."]
     reason: Annotated[str, "Why no more was found."]
     movable: Annotated[int, "Pods that may be moved."]
     unmovable: Annotated[Mapping[str, int], "Rule → pods that stay because of it.", _by_rule]
@@ -61,7 +61,7 @@ def what_if(
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable = unmovable_by_rule(situation, policy)
     name, before, movable = title(goal), measure(goal, situation.cluster), len(candidates(situation, policy))
-    plans: list[Plan] = []
+    plans: list[PlanFound] = []
     settled = 0
     reason = f"after {pluralize(max_plans, 'plan')} no more were sought"
     while len(plans) < max_plans:
@@ -87,11 +87,11 @@ def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
     return unmovable
 
 
-def _plans_text(plans: Sequence[Plan]) -> str:
+def _plans_text(plans: Sequence[PlanFound]) -> str:
     return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
 
 
-def _remaining_goal(goal: Goal, made: Plan) -> Goal:
+def _remaining_goal(goal: Goal, made: PlanFound) -> Goal:
     """Return the goal without the pending pods that a plan places."""
     if not isinstance(goal, FitMore):
         return goal
@@ -104,7 +104,7 @@ def _remaining_goal(goal: Goal, made: Plan) -> Goal:
     return FitMore(tuple(wanted))
 
 
-def situation_after(made: Plan, situation: Situation) -> Situation:
+def situation_after(made: PlanFound, situation: Situation) -> Situation:
     """Return the situation after a plan: the pods moved, running again, and in their cooldown."""
     cluster, history = situation.cluster, situation.history
     for move in made.moves:

@@ -30,7 +30,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
-from numazones.rebalance.moves import Move, PlacedPod, Plan
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound
 
 Document = Mapping[str, Any]
 Documents = dict[str, Document]
@@ -222,7 +222,7 @@ def _digest(document: Document) -> str:
 # Plans
 
 
-def plan_document(goal: str, made: Plan, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
+def plan_document(goal: str, made: PlanFound, nodes: Mapping[str, ClusterNode], *, name: str) -> Documents:
     """A plan that was just made; ``nodes`` as they are before it."""
     pods = {move.pod.uid: move.pod for move in made.moves} | {one.pod.uid: one.pod for one in made.placements}
     document = {
@@ -286,7 +286,7 @@ def recommendation_document(
 
 
 def _steps(
-    plan: Plan | RebalanceRecommendationSpec,
+    plan: PlanFound | RebalanceRecommendationSpec,
     pod: Callable[[str], ClusterPod | None],
     phases: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:

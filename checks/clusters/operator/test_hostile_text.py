@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from checks.clusters.operator.page.test_server import PAGE, viewer
 from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.custom_resources import standing_goals
-from numazones.rebalance.moves import Move, Plan
+from numazones.rebalance.moves import Move, PlanFound
 from numazones_client.resources import EVENTS, PODS
 from numazones_operator.events import event
 from numazones_operator.process import Operator
@@ -97,7 +97,7 @@ def test_plan_for_a_pod_of_a_hostile_owner_is_publishable() -> None:
         {"metadata": {"name": "room", "uid": "u"}, "spec": {"mode": "Recommend", "goals": {"align": True}}}
     )
     (goal, *_) = standing_goals(policy.spec.goals)
-    made = Plan((Move(pod, pod, "n2", why="it is in the way"),), before=0, after=1)
+    made = PlanFound((Move(pod, pod, "n2", why="it is in the way"),), before=0, after=1)
     published = recommendation_body(made, goal, policy, datetime(2026, 1, 1, tzinfo=UTC))
     owner = published["spec"]["moves"][0]["owner"]
     assert (len(owner["kind"]), len(owner["name"]), owner["uid"]) == (63, 253, "u")

@@ -20,7 +20,7 @@ from kubectl_numazones.stuck.gated_pods import (
     opted_in,
     trouble,
 )
-from numazones.cluster.waiting import GATE
+from numazones.cluster.waiting import GATE, WITHOUT_GATE
 from numazones.errors import NumazonesError
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, Resource
 from numazones_client.client import STRATEGIC_MERGE_PATCH
@@ -158,7 +158,7 @@ async def release(client: Client, pods: Sequence[Object], progress: Callable[[in
         where, name = metadata["namespace"], metadata["name"]
         patch = {
             "metadata": {"uid": metadata["uid"]},
-            "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]},
+            "spec": {"schedulingGates": WITHOUT_GATE},
         }
         async with slots:
             try:

@@ -10,7 +10,7 @@ server.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from numazones.cluster.waiting import GATE, RELEASED
+from numazones.cluster.waiting import RELEASED, WITHOUT_GATE
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -51,7 +51,7 @@ def gate_removal_patch(
             changed since.
         now: the time of day, RFC 3339.
     """
-    spec: dict[str, Any] = {"schedulingGates": [{"$patch": "delete", "name": GATE}]}
+    spec: dict[str, Any] = {"schedulingGates": WITHOUT_GATE}
     changes = (_limits if only else _preferences)(affinity or {}, targets)
     if without:
         changes |= _exclusions(affinity or {}, without)

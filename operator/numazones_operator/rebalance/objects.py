@@ -27,7 +27,7 @@ from numazones.errors import NumazonesError
 from numazones.prediction import doubts
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
-from numazones.rebalance.moves import Move, PlacedPod, Plan
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound
 from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones.wording import claimed_name
 
@@ -88,7 +88,7 @@ class PolicyObject:
 
 
 def recommendation_body(
-    plan: Plan, goal: Goal, policy: PolicyObject, now: datetime, uncertain: Iterable[str] = ()
+    plan: PlanFound, goal: Goal, policy: PolicyObject, now: datetime, uncertain: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return the object that publishes a plan; ``uncertain``: doubts about the cluster's kubelets."""
     disruption = plan.disruption

@@ -21,7 +21,7 @@ from numazones.rebalance.candidates import Situation, candidates
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.history import PRECEDENCE, FreedNode
-from numazones.rebalance.moves import Plan
+from numazones.rebalance.moves import PlanFound
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation, parse_time
@@ -239,7 +239,7 @@ class Proposer:
         status = _status_with(made, found.name, now) | {"conflicts": conflicts_of(undoes)}
         await self._statuses.write_policy(policy, status)
 
-    async def _post_on_stuck_pods(self, made: Plan, name: str, policy: PolicyObject) -> None:
+    async def _post_on_stuck_pods(self, made: PlanFound, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
             Mode.APPROVE: f"; approve it: kubectl numazones approve {name}",
@@ -346,7 +346,7 @@ def _is_recent(then: datetime, now: datetime, span: timedelta) -> bool:
     return timedelta(0) <= now - then < span
 
 
-def _status_with(made: Plan, name: str, now: datetime) -> dict[str, Any]:
+def _status_with(made: PlanFound, name: str, now: datetime) -> dict[str, Any]:
     """Return the status of a policy for which a plan was found."""
     number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
     message = f"{name}: {number} gain {made.gain}"

@@ -15,7 +15,7 @@ from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.custom_resources import standing_goals
 from numazones.rebalance.goals import Goal, measure, pending_goals
-from numazones.rebalance.moves import Move, PlacedPod, Plan, replacement, zones_of
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound, replacement, zones_of
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
 from numazones.rebalance.recommendation import Recommendation, parse_time
@@ -26,7 +26,7 @@ from numazones_operator.rebalance.objects import PolicyObject
 class RemainingPlan:
     """Rest of a plan."""
 
-    plan: Plan | None
+    plan: PlanFound | None
     goal: Goal | None
     """None where everything that the plan is for is there already."""
     problem: str = ""
@@ -69,7 +69,7 @@ def remaining_plan(
         PlacedPod(pod, targets[pod.uid].node, affinity=(targets[pod.uid].node,)) for pod in waiting
     )
     after = len(placements) if item.spec.placements else item.spec.gain.after
-    return RemainingPlan(Plan(tuple(moves), 0, after, placements), goal)
+    return RemainingPlan(PlanFound(tuple(moves), 0, after, placements), goal)
 
 
 def objection(rest: RemainingPlan, situation: Situation, policy: Policy) -> str:

@@ -23,7 +23,7 @@ from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
 from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import BudgetHeadroom
-from numazones.rebalance.moves import Plan
+from numazones.rebalance.moves import PlanFound
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
@@ -127,7 +127,7 @@ class Steps:
         cure = f"give the pods' templates the scheduling gate {GATE}{cure}"
         return PlanCheck(problem=f"{problem}; {cure}", holds_if_confined=True)
 
-    def _ungated_pods(self, made: Plan) -> str:
+    def _ungated_pods(self, made: PlanFound) -> str:
         """Return which pods that must be held back are not: they may come before it is their turn."""
         late = [move for move in made.moves if move.after_pending]
         for placement in made.placements if late else ():
@@ -145,7 +145,7 @@ class Steps:
                 )
         return ""
 
-    def _enforceable(self, made: Plan) -> Plan:
+    def _enforceable(self, made: PlanFound) -> PlanFound:
         """The plan without the affinities that this operator has no means to bring about."""
         moves = (move if self._is_steerable(move.pod) else replace(move, affinity=()) for move in made.moves)
         placements = (

@@ -12,7 +12,7 @@ from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, Plan, evict, place, replacement
+from numazones.rebalance.moves import Move, PlanFound, evict, place, replacement
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.proof import prove
@@ -138,14 +138,14 @@ def test_no_pod_is_misaligned_to_align_another(build: Any) -> None:
     )
 
 
-def in_vain(situation: Situation, first: str, then: str) -> Plan:
+def in_vain(situation: Situation, first: str, then: str) -> PlanFound:
     """The plan that moves a pod from n1 to n2 and then makes another anew where it is."""
     pods = {pod.name: pod for pod in situation.cluster.nodes["n1"].pods.values()}
     made = [
         Move(pods[name], replacement(pods[name], {}), to, affinity=(to,))
         for name, to in ((first, "n2"), (then, "n1"))
     ]
-    return Plan(tuple(made), -2, -1)
+    return PlanFound(tuple(made), -2, -1)
 
 
 def test_the_most_remote_cpus_come_first(build: Any) -> None:

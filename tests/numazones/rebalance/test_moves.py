@@ -8,7 +8,7 @@ import pytest
 
 from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
-from numazones.rebalance.moves import Disruption, Move, Plan, evict, place, replacement, zones_of
+from numazones.rebalance.moves import Disruption, Move, PlanFound, evict, place, replacement, zones_of
 from tests.numazones.rebalance.uncertain_nodes import approximate, not_ready
 
 
@@ -70,15 +70,15 @@ def test_disruption_of_a_plan_is_that_of_its_evictions_together(build: Any) -> N
     dear = build.pod("dear", 2, priority=100, annotations=annotations)
     plain = build.pod("plain", 1)
     moves = tuple(Move(pod, replacement(pod, {}), "n2") for pod in (dear, plain))
-    made = Plan(moves, before=1, after=3)
+    made = PlanFound(moves, before=1, after=3)
     assert made.disruption == Disruption(priority=100, qos=4, reluctant=1, cost=7)
     assert (made.gain, made.cpus) == (2, 3000)
 
 
 def test_plans_that_would_do_the_same_have_the_same_digest(build: Any) -> None:
     pod = build.pod("p", 1)
-    first = Plan((Move(pod, replacement(pod, {}), "n2", why="a"),), 0, 1)
-    second = Plan((Move(pod, replacement(pod, {}), "n2", why="b"),), 0, 9)
-    other = Plan((Move(pod, replacement(pod, {}), "n3"),), 0, 1)
+    first = PlanFound((Move(pod, replacement(pod, {}), "n2", why="a"),), 0, 1)
+    second = PlanFound((Move(pod, replacement(pod, {}), "n2", why="b"),), 0, 9)
+    other = PlanFound((Move(pod, replacement(pod, {}), "n3"),), 0, 1)
     assert first.digest == second.digest
     assert first.digest != other.digest

@@ -13,7 +13,7 @@ from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
 from numazones.rebalance.history import FreedNode, MoveHistory
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, PlacedPod, Plan, evict, relocation, replacement
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, relocation, replacement
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.proof import choices, prove
@@ -35,14 +35,14 @@ def two_ways(build: Any) -> Any:
 
 
 @pytest.fixture
-def made(build: Any, two_ways: Any) -> tuple[Plan, Any]:
+def made(build: Any, two_ways: Any) -> tuple[PlanFound, Any]:
     situation = build.situation(two_ways)
     found = plan(shape(4), situation, Policy(), expired=never).plan
     assert found is not None
     return found, situation
 
 
-def test_a_proof_does_not_believe_the_plan(made: tuple[Plan, Any], build: Any) -> None:
+def test_a_proof_does_not_believe_the_plan(made: tuple[PlanFound, Any], build: Any) -> None:
     good, situation = made
     goal, policy = shape(4), Policy()
     assert prove(good, goal, situation, policy).holds
@@ -92,7 +92,7 @@ def moved(pod: ClusterPod, node: str, **parts: Any) -> Move:
 
 def holds(situation: Situation, *moves: Move, before: int = -1, after: int = 0) -> str:
     """Return why a plan that must free n1 does not hold; empty if it does."""
-    proof = prove(Plan(moves, before, after), Vacate("n1"), situation, Policy())
+    proof = prove(PlanFound(moves, before, after), Vacate("n1"), situation, Policy())
     assert proof.holds == (not proof.reason)
     return proof.reason
 
@@ -180,7 +180,7 @@ def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, 
     smaller = replace(build.pod("big", 3), phase="Pending")
     (goal,) = pending_goals([smaller])
     move = moved(first.pods["p"], "n1", affinity=("n1",))
-    useless = Plan((move,), 0, 0, (PlacedPod(smaller, "n1"),))
+    useless = PlanFound((move,), 0, 0, (PlacedPod(smaller, "n1"),))
     last = prove(useless, goal, build.situation([first]), Policy()).reason
     assert last.startswith("pod default/big may be put on node n1, which does not take it: ")
     early = replace(build.situation([first]), at_any_time=frozenset({"big"}))
@@ -218,7 +218,7 @@ def test_moves_count_together_against_the_limits(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1), build.pod("q", 1))
     situation = build.situation([first, build.node("n2")])
     moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
-    both, goal = Plan(moves, -2, 0), Vacate("n1")
+    both, goal = PlanFound(moves, -2, 0), Vacate("n1")
     assert prove(both, goal, situation, Policy(limits=Limits(total=2))).holds
     reason = prove(both, goal, situation, Policy(limits=Limits(total=1))).reason
     assert reason.startswith("pod default/q may not be moved: ")
@@ -238,7 +238,7 @@ def test_moves_count_together_against_a_disruption_budget(build: Any) -> None:
         )
         situation = build.situation([first, build.node("n2")], headroom=BudgetHeadroom.of([budget]))
         moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
-        proof = prove(Plan(moves, -2, 0), Vacate("n1"), situation, Policy(limits=Limits(total=5)))
+        proof = prove(PlanFound(moves, -2, 0), Vacate("n1"), situation, Policy(limits=Limits(total=5)))
         assert proof.holds is (allowed == len(moves))
         assert proof.holds or proof.reason.startswith("pod default/q may not be moved: ")
 
@@ -246,7 +246,7 @@ def test_moves_count_together_against_a_disruption_budget(build: Any) -> None:
 def test_target_other_rejects_replacements_on_the_same_node(build: Any) -> None:
     first = build.put(build.node("n1"), build.pod("p", 1))
     situation = build.situation([first])
-    stay = Plan((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)
+    stay = PlanFound((moved(first.pods["p"], "n1", affinity=("n1",)),), -1, -1)
     assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.SAME)).holds
     assert prove(stay, Vacate("n1"), situation, Policy(target=ReplacementTarget.OTHER)).reason == (
         "the replacement of default/p may be put on node n1, but the policy's target is Other"
@@ -258,7 +258,7 @@ def test_a_move_that_failed_is_not_repeated_within_the_cooldown(build: Any) -> N
     pod, policy = first.pods["p"], Policy(cooldown=timedelta(hours=1))
     same = relocation(pod, "n2")
     assert same is not None
-    away = Plan((moved(pod, "n2", affinity=("n2",)),), -1, 0)
+    away = PlanFound((moved(pod, "n2", affinity=("n2",)),), -1, 0)
     for age, reason in (
         (59, "moved a pod of the same owner from n1 to there failed or was rejected within the cooldown"),
         (60, ""),

@@ -12,7 +12,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import pending_goals
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Move, PlacedPod, Plan, evict
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.proof import prove
@@ -112,7 +112,7 @@ def test_advised_moves_exist_exactly_where_plans_do(
         pod = next(pod for pod in node.pods.values() if f" {pod.full_name}," in one.sentence)
         move = destinations.single_move(wanted, pod, node)
         assert move is not None
-        draft = Plan(
+        draft = PlanFound(
             (replace(move, affinity=(move.node,)),), 0, 1, (PlacedPod(wanted, node.name, (), (node.name,)),)
         )
         proof = prove(draft, goal, situation, ONE)

@@ -19,7 +19,7 @@ from numazones.kubelet.admission import admit, remove
 from numazones.placement.fragmentation import Shape, zones_of
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.limits import Limits
-from numazones.rebalance.moves import Plan
+from numazones.rebalance.moves import PlanFound
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
@@ -197,7 +197,7 @@ def task(draw: random.Random, nodes: Nodes, build: Any) -> Task:
     return Task(Vacate(chosen, zone), in_the_way, 0)
 
 
-def play(made: Plan, nodes: Nodes, reached: Callable[[Nodes], bool]) -> None:
+def play(made: PlanFound, nodes: Nodes, reached: Callable[[Nodes], bool]) -> None:
     """Carry a plan out as it says, with the kubelet's admission alone."""
     state = {node.name: node for node in nodes}
     waiting = list(made.placements)
@@ -260,6 +260,6 @@ def test_plans_are_as_short_as_an_exhaustive_search_finds(
     assert figures["minimal"] == figures["found"]
 
 
-def _reaches(made: Plan, goal: Goal) -> bool:
+def _reaches(made: PlanFound, goal: Goal) -> bool:
     assert goal.aim is not None
     return made.after >= goal.aim
