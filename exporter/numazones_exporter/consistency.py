@@ -14,6 +14,7 @@ from numazones.api.snapshot import is_strict
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import MEMORY, hugepage_type
 from numazones.errors import NumazonesError
+from numazones.kubelet import cures
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.machine import NUMANode
 from numazones.kubelet.startup import KubeletManagers
@@ -53,7 +54,7 @@ def restart_outlook(observation: Observation, hardware: Hardware) -> Iterator[Pr
     except NumazonesError:
         return
     if not found:
-        yield Problem(KUBELET_CONFIG, DISAGREE, "restart the kubelet: it takes its state files")
+        yield Problem(KUBELET_CONFIG, DISAGREE, cures.restart("the kubelet"))
     for refusal in found:
         yield Problem(
             KUBELET_CONFIG,

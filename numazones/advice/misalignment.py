@@ -18,6 +18,7 @@ from numazones.alignment.pod_alignment import Alignment, ContainerAlignment, Pod
 from numazones.apimachinery.quantity import format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
+from numazones.kubelet import cures
 from numazones.kubelet.admission import Admission
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE
 from numazones.kubelet.shortfall import name_numas
@@ -153,8 +154,8 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bo
         anew = alignable.made_anew(better, pod)
         if anew is not None and anew.aligned:
             yield (
-                f"set topologyManagerPolicy: best-effort on {node.name}, and recreate it: then it will be "
-                f"aligned; otherwise it would be misaligned again ({again.sentence})"
+                f"{cures.best_effort_on(node.name)}: then it will be aligned; "
+                f"otherwise it would be misaligned again ({again.sentence})"
             )
     if node.state is not None and pod.admission is not None:
         yield from (f"{miss.cure}: {miss.why}" for miss in misfits(pod.admission, node.state.emptied))

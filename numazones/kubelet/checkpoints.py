@@ -22,7 +22,7 @@ from numazones import cpuset
 from numazones.apimachinery.documents import OBJECT, UnreadableDocument, read_json
 from numazones.cpuset import CPUSet
 from numazones.errors import NumazonesError
-from numazones.kubelet import checkpoint_dump
+from numazones.kubelet import checkpoint_dump, cures
 from numazones.kubelet.checkpoint_dump import checksum
 from numazones.kubelet.checkpoint_values import (
     NO_NUMA,
@@ -66,11 +66,8 @@ class InvalidCheckpoint(NumazonesError):
     """A state file cannot be used; the message names the file and the cure."""
 
     def __init__(self, file: str, problem: str, *, cure: str = "") -> None:
-        """Describe the problem; the usual cure is to let the kubelet write the file anew."""
-        usual = (
-            "drain the node and delete the file before restarting the kubelet if the kubelet rejects it too"
-        )
-        super().__init__(f"{file}: {problem}; {cure or usual}")
+        """Describe the problem; the usual cure is to let the kubelet write the file again."""
+        super().__init__(f"{file}: {problem}; {cure or cures.DAMAGED_FILE}")
         self.file = file
 
 
@@ -99,7 +96,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
             CPU_MANAGER_STATE,
             "allocations hold CPUs of containers that are resized in place (gate "
             "InPlacePodVerticalScalingExclusiveCPUs), which are not modelled",
-            cure="switch the gate off",
+            cure=cures.NO_EXCLUSIVE_RESIZE,
         )
     policy = reader.text(fields.get("policyname"), "policyName")
     default = reader.text(fields.get("defaultcpuset"), "defaultCpuSet")
@@ -108,7 +105,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
         raise InvalidCheckpoint(
             CPU_MANAGER_STATE,
             "entries have the V1 format of kubelets before 1.18, which names container ids instead of pods",
-            cure="start the node's present kubelet once, it rewrites the file",
+            cure=cures.without_state_file("the node", cures.CPU_STATE_FILE),
         )
     containers = {
         uid: {

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from numazones import cpuset
 from numazones.cpuset import CPUSet
-from numazones.kubelet import effort, go
+from numazones.kubelet import cures, effort, go
 from numazones.kubelet.config import (
     SINGLE_NUMA_NODE,
     InvalidConfiguration,
@@ -280,7 +280,7 @@ class CPUManager:
         topology = self.topology
         nodes = len(topology.numas)
         seconds = effort.cpu_walk(nodes, topology.all_cpus.bit_count())
-        effort.check_walk("cpu", nodes, seconds, effort.CPU_CURE)
+        effort.check_walk("cpu", nodes, seconds, cures.NO_ALIGNMENT)
         missing = request - reusable.bit_count()
         if missing > available.bit_count():
             return ResourceHints("cpu")  # all NUMA nodes together have too few

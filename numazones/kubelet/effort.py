@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import comb, prod
 
 from numazones import cpuset
+from numazones.kubelet import cures
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -18,7 +19,6 @@ from numazones.kubelet.config import (
     KubeletConfiguration,
 )
 from numazones.kubelet.machine import Machine
-from numazones.kubelet.policy_change import MEMORY_STATE_FILE, on_drained_node
 from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 
 PATIENCE = 60.0
@@ -37,16 +37,6 @@ _SHORT = 1.5
 _AGE = 10_000
 _COMMON_RESOURCES = 5
 """How many resources a pod may well ask for: CPUs, memory, hugepages, two of devices."""
-
-CPU_CURE = "set topologyManagerPolicy: none"
-_NO_MEMORY = on_drained_node("memoryManagerPolicy: None", MEMORY_STATE_FILE)
-MEMORY_CURE = f"{_NO_MEMORY}; topologyManagerPolicy: none does not help"
-DEVICE_CURE = (
-    "upgrade the kubelet to 1.36, which looks only at NUMA nodes with such devices, or set "
-    "topologyManagerPolicy: none"
-)
-_CRASH_CURE = on_drained_node("topologyManagerPolicy: none and memoryManagerPolicy: None", MEMORY_STATE_FILE)
-MERGE_CURE = "set topologyManagerPolicy: single-numa-node or none, which try fewer"
 
 
 def cpu_walk(nodes: int, cpus: int) -> float:
@@ -76,7 +66,7 @@ def distribution(nodes: int, size: int) -> float:
 
 def device_cure(*, over_hosting: bool) -> str:
     """Return what helps where hints for devices take too long; over NUMA nodes with devices or over all."""
-    return CPU_CURE if over_hosting else DEVICE_CURE
+    return cures.NO_ALIGNMENT if over_hosting else cures.NEWER_DEVICE_HINTS
 
 
 def _sets(nodes: int) -> int:
@@ -99,7 +89,7 @@ def check_merge(lengths: Mapping[str, int]) -> None:
         lists = ", ".join(f"{name} ({length})" for name, length in lengths.items())
         raise KubeletHang(
             f"the kubelet would hang: it tries all combinations of the hints for {lists}, which takes "
-            f"{duration(seconds)}; {MERGE_CURE}"
+            f"{duration(seconds)}; {cures.FEWER_COMBINATIONS}"
         )
 
 
@@ -109,14 +99,14 @@ def check_distribution(count: int, nodes: int, size: int) -> None:
     if seconds > PATIENCE:
         raise KubeletHang(
             f"the kubelet would hang: to distribute {count} CPUs it tries all sets of {size} of {nodes} NUMA "
-            f"nodes, which takes {duration(seconds)}; set distribute-cpus-across-numa: false"
+            f"nodes, which takes {duration(seconds)}; {cures.NO_DISTRIBUTION}"
         )
 
 
 def check_ids(unmaskable: Collection[int], setting: str) -> None:
     """Raise ``KubeletCrash`` where NUMA nodes have ids that the kubelet's sets cannot hold."""
     if unmaskable:
-        raise KubeletCrash(f"the kubelet would crash {_crash(unmaskable, setting)}; {_CRASH_CURE}")
+        raise KubeletCrash(f"the kubelet would crash {_crash(unmaskable, setting)}; {cures.NO_MANAGERS}")
 
 
 def _crash(unmaskable: Iterable[int], setting: str) -> str:
@@ -177,7 +167,9 @@ def delays(
         setting = f"topologyManagerPolicy {config.topology_manager_policy}"
         who, where = ("every pod", setting) if aligned else ("Guaranteed pods", "memoryManagerPolicy Static")
         return (
-            Delay(CRASH, f"the kubelet crashes on {who} {_crash(machine.unmaskable, where)}", _CRASH_CURE),
+            Delay(
+                CRASH, f"the kubelet crashes on {who} {_crash(machine.unmaskable, where)}", cures.NO_MANAGERS
+            ),
         )
     lists = dict(_lists(machine, config, devices, aligned=aligned, pinned=pinned))
     found = [
@@ -206,13 +198,13 @@ def _lists(
     """Yield what hints are made for, each with NUMA nodes, seconds and cure."""
     if aligned and config.cpu_manager_policy == "static":
         nodes = sum(1 for cpus in machine.cpus_of_numa.values() if cpus)
-        yield "cpu", (nodes, cpu_walk(nodes, machine.all_cpus.bit_count()), CPU_CURE)
+        yield "cpu", (nodes, cpu_walk(nodes, machine.all_cpus.bit_count()), cures.NO_ALIGNMENT)
     if pinned:
         nodes = len(machine.numa_nodes)
-        yield "memory", (nodes, memory_walk(nodes), MEMORY_CURE)
+        yield "memory", (nodes, memory_walk(nodes), cures.NO_MEMORY_MANAGER)
         sizes = {size for node in machine.numa_nodes for size, pages in node.hugepages if pages}
         for size in sorted(sizes) if aligned else ():
-            yield f"hugepages of {size} KiB", (nodes, 0.0, MEMORY_CURE)
+            yield f"hugepages of {size} KiB", (nodes, 0.0, cures.NO_MEMORY_MANAGER)
     for name, (hosting, count) in sorted(devices.items()) if aligned else ():
         if hosting:
             own = hosting & machine.numa_mask if config.release.device_hints_over_hosting_nodes else 0
@@ -228,5 +220,5 @@ def _slow_merge(lengths: Mapping[str, int]) -> Iterable[Delay]:
             SLOW,
             f"a pod that asks for {', '.join(longest)} together can keep the kubelet busy for "
             f"{duration(seconds)}: it tries all combinations of their hints",
-            MERGE_CURE,
+            cures.FEWER_COMBINATIONS,
         )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from numazones.apimachinery import quantity
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.resources import MEMORY, hugepage_type
-from numazones.kubelet import effort, go
+from numazones.kubelet import cures, effort, go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, MemoryReservation
 from numazones.kubelet.hints import (
     Hint,
@@ -380,7 +380,7 @@ class _Room:
     ) -> None:
         effort.check_ids(manager.unmaskable, "memoryManagerPolicy Static")
         nodes = len(manager.numas)
-        effort.check_walk("memory", nodes, effort.memory_walk(nodes), effort.MEMORY_CURE)
+        effort.check_walk("memory", nodes, effort.memory_walk(nodes), cures.NO_MEMORY_MANAGER)
         self._manager = manager
         self._reusable = reusable
         self._fewest = manager.fewest_numas(requests)
@@ -545,14 +545,11 @@ def matching_reservations(
 
 def _cure_of_sum(config: KubeletConfiguration, kind: str, reserved: Quantity, expected: Quantity) -> str:
     if kind != MEMORY:
-        return f"remove {kind} from reservedMemory: no other field reserves any"
+        return cures.no_reservation_of(kind)
     kept = str(config.kept_memory or "") or "kubeReserved, systemReserved and evictionHard together"
     more = quantity.format_bytes(abs(reserved.value() - expected.value()))
     way = "more" if reserved > expected else "less"
-    return (
-        f"let reservedMemory add up to {in_bytes(expected)}, which is {kept}, "
-        f"or change kubeReserved or systemReserved by the same amount: {more} {way}"
-    )
+    return cures.matching_reservations(in_bytes(expected), kept, f"{more} {way}")
 
 
 def _reserved_bytes(

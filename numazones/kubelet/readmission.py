@@ -24,11 +24,11 @@ from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUState
+from numazones.kubelet.cures import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.device_manager import DeviceState
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.state_validation import Refusal, refusals_of_node

@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from numazones import cpuset
-from numazones.kubelet import go
+from numazones.kubelet import cures, go
 from numazones.kubelet.checkpoint_values import CPUManagerCheckpoint, MemoryManagerCheckpoint
 from numazones.kubelet.cpu_manager import CPUState
+from numazones.kubelet.cures import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.machine_state import MachineState, MemoryTable
 from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.node import Node
-from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.startup import KubeletManagers
 
 MEMORY_DIFFERS = "[memorymanager] the expected machine state is different from the real one"
-_STATE_FOLDER = "/var/lib/kubelet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Refusal:
         """
         if not self.file:
             return self.cure
-        return f"drain {node}, stop its kubelet, remove {_STATE_FOLDER}/{self.file} and start it again"
+        return cures.without_state_file(node, self.file)
 
 
 def refusals_of_node(state: Node, kubelet: KubeletManagers) -> tuple[Refusal, ...]:

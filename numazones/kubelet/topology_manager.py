@@ -17,7 +17,7 @@ from itertools import chain
 from operator import add, mul, or_, sub
 
 from numazones import cpuset
-from numazones.kubelet import effort, go
+from numazones.kubelet import cures, effort, go
 from numazones.kubelet.config import (
     BEST_EFFORT,
     POLICY_NONE,
@@ -460,8 +460,7 @@ def _max_allowable(value: str) -> int:
 
 def _many_nodes_cure(machine: Machine) -> str:
     """Return what lets the kubelet start: the option, unless pods with CPUs would then take ages."""
-    count = len(machine.numa_nodes)
     holding = sum(1 for cpus in machine.cpus_of_numa.values() if cpus)
     if machine.unmaskable or effort.cpu_walk(holding, machine.all_cpus.bit_count()) > effort.PATIENCE:
-        return effort.CPU_CURE
-    return f'set topologyManagerPolicyOptions {MAX_ALLOWABLE}: "{count}", or topologyManagerPolicy: none'
+        return cures.NO_ALIGNMENT
+    return cures.allowed_numa_nodes(len(machine.numa_nodes))

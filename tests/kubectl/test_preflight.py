@@ -13,7 +13,6 @@ from numazones.api.zones import zones_from_node
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.state_validation import refusals_of_files, refusals_of_node
 from tests.kubectl.small_cluster import TIME, node_body, written
 from tests.numazones.kubelet import building
@@ -111,12 +110,3 @@ def test_reserved_cpus_in_the_shared_pool_are_told(
     node = Node.fresh(building.machine(), made)
     path = dump(tmp_path / "dump.json", node, version=made.release.version)
     assert (SHARED in messages(run, "-f", path)) == told
-
-
-def test_the_option_for_reserved_cpus_starts_after_the_cure(run: Run, tmp_path: Path) -> None:
-    node = building.node()
-    cure = messages(run, "-f", dump(tmp_path / "dump.json", node))[SHARED]
-    assert 'set strict-cpu-reservation: "true"' in cure
-    strict = KubeletManagers.start(building.configuration(cpu_options=STRICT), node.machine, {})
-    assert refusals_of_node(node, strict)
-    assert refusals_of_files(strict, None, None) == ()

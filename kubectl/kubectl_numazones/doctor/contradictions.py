@@ -16,8 +16,8 @@ from numazones.api.workload_partitioning import CONSISTENT
 from numazones.api.zones import node_from_zones
 from numazones.errors import NumazonesError
 from numazones.kubelet import go
+from numazones.kubelet.cures import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.node import Node
-from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.state_validation import MEMORY_DIFFERS, Refusal
 
 DISAGREE = "SourcesDisagree"

@@ -21,6 +21,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import UNDECIDED
 from numazones.cluster.dump import OBJECTS_MISSING, OPTION_UNKNOWN
 from numazones.cluster.waiting import GATE, OPT_IN
+from numazones.kubelet import cures
 from numazones.prediction.forecast import relevant
 from numazones.wording import pluralize, some_of
 
@@ -127,8 +128,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
             yield error(
                 node.name,
                 node.unknown.message,
-                "upgrade numazones if a newer version knows the option, or remove it from the kubelet's "
-                "configuration",
+                cures.UNKNOWN_OPTION,
             )
         elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
             why, cure = pods.why_silent(node)
@@ -221,7 +221,7 @@ def _contradiction(evidence: Evidence, node: str, said: str, cure: str) -> tuple
     if refusals is None:
         return message, cure
     if not refusals:
-        return message, f"restart the kubelet of {node}: it takes its state files"
+        return message, cures.restart(f"the kubelet of {node}")
     for refusal in refusals:
         if refusal.message not in message:
             message += f"; a restart of the kubelet would fail: {refusal.message}"

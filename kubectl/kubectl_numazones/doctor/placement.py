@@ -10,14 +10,13 @@ from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.scheduling import placement_obstacles
 from numazones.dra.conflicts import CURE, cpu_conflict
-from numazones.kubelet import effort
+from numazones.kubelet import cures, effort
 from numazones.kubelet.config import BEST_EFFORT, POLICY_NONE, SINGLE_NUMA_NODE, KubeletConfiguration
 from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.memory_manager import STATIC
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE, on_drained_node
 from numazones.kubelet.state_validation import refusals_of_node
 from numazones.kubelet.versions import STRICT_CPU_RESERVATION, Maturity
 from numazones.placement.fragmentation import Shape
@@ -30,7 +29,7 @@ _NOTHING_TO_ALIGN = (
 )
 _WHERE_THERE_IS = (
     "numazones-simulator demo shows what numazones does on machines with several NUMA nodes; for CPUs of "
-    "their own set cpuManagerPolicy: static, with reservedSystemCPUs"
+    f"their own {cures.STATIC_CPUS}"
 )
 
 
@@ -56,7 +55,7 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
                 yield warning(
                     node.name,
                     f"its kubelet is a build of its own: {option}",
-                    "remove the option before you install a released kubelet",
+                    cures.RELEASED_OPTIONS,
                 )
             yield from _next_restart(node.name, node.state)
             for severity, message, cure in _settings_of(node.state):
@@ -80,7 +79,7 @@ def _next_restart(name: str, node: Node) -> Iterator[Finding]:
     for refusal in refusals_of_node(node, node.kubelet):
         cure = refusal.cure_on(name)
         if not node.cpus.default:
-            cure = f"delete a pod of {name} with CPUs of its own before the kubelet is restarted, or {cure}"
+            cure = cures.fuller_shared_pool(name)
         shared = "" if node.cpus.default else "; the shared pool is empty"
         yield warning(name, f"a restart of its kubelet would fail: {refusal.message}{shared}", cure)
 
@@ -93,7 +92,7 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             yield (
                 Severity.HINT,
                 f"has one NUMA node, so topologyManagerPolicy {policy} has nothing to align",
-                "leave it, or set topologyManagerPolicy: none",
+                cures.NOTHING_TO_ALIGN,
             )
         if not node.kubelet.cpus.static:
             yield (Severity.HINT, _NOTHING_TO_ALIGN, _WHERE_THERE_IS)
@@ -104,19 +103,19 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
         yield (
             Severity.WARNING,
             "topologyManagerPolicy is none: a pod's CPUs, memory and devices may be on different NUMA nodes",
-            "set topologyManagerPolicy: single-numa-node or restricted",
+            cures.ALIGNMENT,
         )
     elif policy == BEST_EFFORT:
         yield (
             Severity.HINT,
             "topologyManagerPolicy is best-effort: pods are admitted also where they cannot be aligned",
-            "set topologyManagerPolicy: restricted or single-numa-node for pods that must be",
+            cures.REQUIRED_ALIGNMENT,
         )
     if not node.kubelet.cpus.static:
         yield (
             Severity.WARNING,
             "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
-            on_drained_node("cpuManagerPolicy: static, with reservedSystemCPUs,", CPU_STATE_FILE),
+            cures.STATIC_CPUS,
         )
     has_memory = any(numa.memory for numa in node.machine.numa_nodes)
     if (
@@ -130,14 +129,14 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
             "memoryManagerPolicy is None: memory "
             + ("and hugepages come" if paged else "comes")
             + " from any NUMA node, wherever the CPUs are",
-            on_drained_node("memoryManagerPolicy: Static, with reservedMemory,", MEMORY_STATE_FILE),
+            cures.STATIC_MEMORY,
         )
     options = dict(config.cpu_manager_policy_options)
     if policy == SINGLE_NUMA_NODE and options.get(_DISTRIBUTE) == "true":
         yield (
             Severity.HINT,
             f"{_DISTRIBUTE} never acts under topologyManagerPolicy {SINGLE_NUMA_NODE}",
-            "take the option away, or set topologyManagerPolicy: restricted",
+            cures.EFFECTIVE_DISTRIBUTION,
         )
 
 
@@ -151,8 +150,7 @@ def _shared_reserved(node: Node) -> Iterator[tuple[Severity, str, str]]:
     yield (
         Severity.HINT,
         "reserved CPUs stay in the shared pool: pods without CPUs of their own run on them, too",
-        "if that is not meant, "
-        + on_drained_node(f'{STRICT_CPU_RESERVATION}: "true" in cpuManagerPolicyOptions', CPU_STATE_FILE),
+        cures.STRICT_RESERVATION,
     )
 
 

@@ -3,6 +3,8 @@
 The table in docs/reference/exporter.md has the same rows; a test compares them.
 """
 
+from numazones.kubelet import cures
+
 CURES: dict[str, str] = {}
 """Reason → what helps."""
 
@@ -65,8 +67,7 @@ _helps(
 _helps(
     "InvalidCheckpoint",
     "WrongChecksum",
-    cure="if the kubelet rejects it as well, drain the node, stop the kubelet, remove the file and start it "
-    "again; something else wrote it, or it is damaged",
+    cure=f"{cures.DAMAGED_FILE}; something else wrote it, or it is damaged",
 )
 _helps(
     "EstimatedSplit",

@@ -25,7 +25,7 @@ from numazones_simulator.kubelet.podresources import PodResourcesServer
 from numazones_simulator.kubelet.state_files import KubeletFiles
 from numazones_simulator.machine_load import MachineLoad
 from numazones_simulator.mirror import Body
-from numazones_simulator.node_spec import node_object
+from numazones_simulator.node_spec import NodeSpec, node_object
 from numazones_simulator.placement_models import simulation_of
 
 FIELD_MANAGER = "kubelet"
@@ -39,6 +39,10 @@ _RETRY = 10.0
 _ENDED = ("Failed", "Succeeded")
 
 _log = logging.getLogger(__name__)
+
+
+class NoStateFiles(NumazonesError):
+    """A kubelet is to start again, but its node has no directory; the message names the node."""
 
 
 class Agent:
@@ -68,6 +72,11 @@ class Agent:
         self._news: deque[tuple[str, Body | None]] = deque()
         """What happened to pods (by uid) and was not looked after yet; None: deleted."""
         self._told = asyncio.Event()
+        self._up = asyncio.Event()
+        """Cleared while the kubelet does not run."""
+        self._up.set()
+        self._running: dict[str, Body] = {}
+        """UID → pod that runs, as it was when it was admitted."""
         self._files = KubeletFiles(directory / "kubelet") if directory else None
         simulation = simulation_of(kubelet.spec.model)
         self.plugin = None if simulation is None else simulation.plugin(kubelet.spec)
@@ -103,6 +112,32 @@ class Agent:
         else:
             await self._run()
 
+    async def restart(self, spec: NodeSpec | None = None) -> None:
+        """Stop the kubelet, and start it again from its state files; the node needs a directory.
+
+        Args:
+            spec: the node as it is from now on; None: as before.
+
+        Raises:
+            RefusesToStart, InvalidConfiguration: it stays down until another attempt.
+        """
+        if self.directory is None or self._files is None:
+            raise NoStateFiles(f"node {self.name} has no files to start from: give it a directory")
+        self._up.clear()
+        kubelet, verdicts = SimulatedKubelet.start(
+            spec or self.kubelet.spec, self._files.read(), self._running.values()
+        )
+        if kubelet.spec.machine != self.kubelet.spec.machine:
+            await asyncio.to_thread(machine_tree.write, kubelet.spec.machine, self.directory)
+        self.kubelet = kubelet
+        self._show()
+        await self._persist(self.register)
+        for uid, verdict in verdicts.items():
+            if verdict.rejection is not None:
+                self._settled.add(uid)
+                await self._persist(self._write_status, self._running.pop(uid), pod_status.stopped())
+        self._up.set()
+
     def _holdings(self) -> tuple[Node, list[Pod]]:
         return self.kubelet.node, self.kubelet.pods
 
@@ -129,6 +164,7 @@ class Agent:
 
     async def _renew_lease(self) -> None:
         while True:
+            await self._up.wait()
             body = {
                 "apiVersion": LEASES.api_version,
                 "kind": "Lease",
@@ -151,6 +187,7 @@ class Agent:
         self._news = deque(sorted(self._news, key=_creation_time))
         while True:
             while self._news:
+                await self._up.wait()
                 await self._persist(self._look_after, *self._news.popleft())
             self._told.clear()
             await self._told.wait()
@@ -176,6 +213,7 @@ class Agent:
         self._uncreated.pop(uid, None)
         if self.plugin is not None:
             self.plugin.remove(uid)
+        self._running.pop(uid, None)
         if self.kubelet.remove(uid):
             self._show()
 
@@ -194,6 +232,7 @@ class Agent:
         self._show()
         for victim in verdict.preempted:
             self._settled.add(victim.uid)
+            self._running.pop(victim.uid, None)
             names = {"metadata": {"name": victim.name, "namespace": victim.namespace, "uid": victim.uid}}
             await self._persist(self._write_status, names, pod_status.preempted())
         if verdict.rejection is not None:
@@ -206,6 +245,7 @@ class Agent:
                 now=clock.now(),
             )
         else:
+            self._running[pod["metadata"]["uid"]] = pod
             status = self._status_of_started(pod, errors, verdict.qos_class)
         await self._persist(self._write_status, pod, status)
         if errors:  # not before it is told: the status after the next attempt must come later

@@ -42,6 +42,11 @@ def preempted() -> dict[str, Any]:
     return {"phase": "Failed", "reason": "Preempting", "message": message}
 
 
+def stopped() -> dict[str, Any]:
+    """Return the status change of a pod that a kubelet rejects when it starts again; it gives no reason."""
+    return {"phase": "Failed"}
+
+
 def running(pod: Body, *, qos_class: str, host_ip: str, pod_ip: str, now: str) -> dict[str, Any]:
     """The status of a pod all of whose containers run.
 

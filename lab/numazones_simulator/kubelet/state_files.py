@@ -1,30 +1,43 @@
 """The state files of a simulated kubelet, as the three managers keep them on disk.
 
 Written the way the kubelet writes them (temporary file, then rename) and only when their content changed, so
-that readers which wait for file events see what they would see on a node.
+that readers which wait for file events see what they would see on a node. A kubelet that starts again reads
+them.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from numazones import cpuset
 from numazones.kubelet.checkpoints import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
     MEMORY_MANAGER_STATE,
-    CPUManagerCheckpoint,
     DeviceManagerCheckpoint,
-    MemoryManagerCheckpoint,
+    InvalidCheckpoint,
     PodDevices,
     dump_cpu_manager_state,
     dump_device_manager_state,
     dump_memory_manager_state,
+    parse_cpu_manager_state,
+    parse_device_manager_state,
+    parse_memory_manager_state,
 )
-from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.device_manager import NO_NUMA, DeviceResource
 from numazones.kubelet.node import Node
+from numazones.kubelet.state_validation import Refusal
 from numazones.kubelet.versions import STATE_FILES_REPEATED
+from numazones_simulator.kubelet.kubelet import (
+    RefusesToStart,
+    StateFiles,
+    cpu_manager_state,
+    memory_manager_state,
+)
 
 DEVICE_PLUGINS = "device-plugins"
+
+_Content = TypeVar("_Content")
 
 
 class KubeletFiles:
@@ -34,6 +47,36 @@ class KubeletFiles:
         self._directory = directory
         self._written: dict[str, bytes] = {}
         (directory / DEVICE_PLUGINS).mkdir(parents=True, exist_ok=True)
+
+    def read(self) -> StateFiles:
+        """Return what the files hold, as a kubelet that starts reads them.
+
+        Raises:
+            RefusesToStart: a file of the CPU or Memory Manager is damaged; without the devices' it starts.
+        """
+        self._written.clear()  # whatever has been done to the files, they are written again
+        try:
+            devices = self._parsed(f"{DEVICE_PLUGINS}/{DEVICE_CHECKPOINT}", parse_device_manager_state)
+        except InvalidCheckpoint:
+            devices = None
+        return StateFiles(
+            self._required(CPU_MANAGER_STATE, parse_cpu_manager_state),
+            self._required(MEMORY_MANAGER_STATE, parse_memory_manager_state),
+            devices or DeviceManagerCheckpoint(),
+        )
+
+    def _required(self, name: str, parse: Callable[[bytes], _Content]) -> _Content | None:
+        try:
+            return self._parsed(name, parse)
+        except InvalidCheckpoint as error:
+            message = f"could not restore state from checkpoint: {error}"
+            raise RefusesToStart([Refusal(message, name)]) from error
+
+    def _parsed(self, name: str, parse: Callable[[bytes], _Content]) -> _Content | None:
+        try:
+            return parse((self._directory / name).read_bytes())
+        except FileNotFoundError:
+            return None
 
     def write(self, node: Node) -> None:
         """Bring the files up to date with what the node has assigned."""
@@ -53,28 +96,6 @@ class KubeletFiles:
         temporary.write_bytes(content)
         temporary.replace(path)
         self._written[name] = content
-
-
-def cpu_manager_state(node: Node) -> CPUManagerCheckpoint:
-    """The CPU manager's state of a node."""
-    return CPUManagerCheckpoint(
-        node.config.cpu_manager_policy,
-        node.cpus.default,
-        node.cpus.assignments,
-        node.cpus.pods,
-        pod_level=node.config.pod_level is PodLevel.MANAGED,
-    )
-
-
-def memory_manager_state(node: Node) -> MemoryManagerCheckpoint:
-    """The memory manager's state of a node."""
-    return MemoryManagerCheckpoint(
-        policy=node.config.memory_manager_policy,
-        machine=node.machine_state,
-        entries=node.memory.assignments,
-        pod_entries=node.memory.pods,
-        pod_level=node.config.pod_level is PodLevel.MANAGED,
-    )
 
 
 def device_manager_state(node: Node) -> DeviceManagerCheckpoint:

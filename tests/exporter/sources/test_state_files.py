@@ -76,7 +76,7 @@ def test_a_wrong_checksum_is_rejected_with_both_numbers(tmp_path: Path, name: st
     error = rejection(tmp_path, name)
     assert error.reason == "WrongChecksum"
     assert "is stored but" in str(error)
-    assert "drain the node and delete the file before restarting the kubelet" in str(error)
+    assert "drain the node, stop the kubelet, remove the file and start it again" in str(error)
 
 
 def test_a_bad_cpu_list_in_the_state_is_rejected(tmp_path: Path) -> None:

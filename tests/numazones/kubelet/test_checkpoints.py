@@ -334,14 +334,14 @@ def test_a_wrong_checksum_tells_both_numbers_and_the_cure() -> None:
     with pytest.raises(WrongChecksum) as wrong:
         parse_cpu_manager_state(blob)
     assert str(wrong.value) == (
-        "cpu_manager_state: checksum 7 is stored but 354655845 fits the content; drain the node and delete "
-        "the file before restarting the kubelet if the kubelet rejects it too"
+        "cpu_manager_state: checksum 7 is stored but 354655845 fits the content; if the kubelet rejects it "
+        "as well, drain the node, stop the kubelet, remove the file and start it again"
     )
 
 
 def test_the_first_version_of_the_cpu_file_is_recognised() -> None:
     blob = b'{"policyName":"static","defaultCpuSet":"0","entries":{"containerid":"1-2"},"checksum":1}'
-    with pytest.raises(InvalidCheckpoint, match=r"V1 format .* before 1\.18.*start the node's present"):
+    with pytest.raises(InvalidCheckpoint, match=r"V1 format .* before 1\.18.*remove /var/lib/kubelet/cpu_"):
         parse_cpu_manager_state(blob)
 
 

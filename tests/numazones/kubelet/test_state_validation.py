@@ -1,19 +1,16 @@
 """State files that a kubelet does not take when it starts; each cure is tried on its start."""
 
-from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from numazones import cpuset
-from numazones.dra import conflicts
-from numazones.kubelet import effort
 from numazones.kubelet.admission import admit, remove
 from numazones.kubelet.checkpoint_values import CPUManagerCheckpoint, MemoryManagerCheckpoint
+from numazones.kubelet.cures import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.machine import Machine
 from numazones.kubelet.node import Node
-from numazones.kubelet.policy_change import CPU_STATE_FILE, MEMORY_STATE_FILE, on_drained_node
 from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.state_validation import (
     Refusal,
@@ -117,31 +114,6 @@ def test_cpu_both_held_and_shared_is_rejected_until_pod_deletion() -> None:
     (refusal,) = refusals_of_node(crashed, node.kubelet)
     assert refusal.message.startswith(f'pod: a, container: c cpuset: "{cpuset.format(held)}" overlaps with ')
     assert refusals_of_node(remove(crashed, "a"), node.kubelet) == ()
-
-
-POLICIES: dict[str, tuple[dict[str, Any], dict[str, Any], str, Container[str]]] = {
-    "no CPU Manager": ({"cpus": "none"}, {}, CPU_STATE_FILE, conflicts.CURE),
-    "no Memory Manager": (
-        {"memory": "None", "reservedMemory": []},
-        {},
-        MEMORY_STATE_FILE,
-        effort.MEMORY_CURE,
-    ),
-    "a CPU Manager": ({}, {"cpus": "none"}, CPU_STATE_FILE, on_drained_node("static", CPU_STATE_FILE)),
-    "strict reservation": (STRICT, {}, CPU_STATE_FILE, on_drained_node("strict", CPU_STATE_FILE)),
-}
-
-
-@pytest.mark.parametrize(("after", "before", "file", "cure"), POLICIES.values(), ids=POLICIES)
-def test_advice_on_a_policy_change_names_the_rejected_file(
-    after: dict[str, Any], before: dict[str, Any], file: str, cure: Container[str]
-) -> None:
-    node = building.node(**before)
-    kubelet = KubeletManagers.start(building.configuration(**after), node.machine, {})
-    assert [refusal.file for refusal in refusals_of_node(node, kubelet)] == [file]
-    assert f"remove {file} before its kubelet starts again" in cure
-    cpus, memory = files(node)
-    assert refusals_of_files(kubelet, *((None, memory) if file == CPU_STATE_FILE else (cpus, None))) == ()
 
 
 def test_the_cure_names_node_and_file() -> None:
