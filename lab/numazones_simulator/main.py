@@ -152,7 +152,7 @@ async def _show_closed_loop(screen: Screen, scratch: Path, settings: _DemoSettin
         scratch,
         screen,
         port=settings.port,
-        operator=(*closed_loop.OPERATOR_ARGUMENTS, f"--page-address={page}"),
+        operator=(*closed_loop.OPERATOR_ARGUMENTS, f"--page-address={page}", "--page-usage=exporters"),
         prevent=(Prevention.EXTENDER,),
     ) as cluster:
         screen.say(f"Live page on http://{page}/")
@@ -305,7 +305,7 @@ async def _show_cluster(screen: Screen, scratch: Path, settings: _ClusterSetting
         screen,
         port=settings.port,
         publishing=Publishing(settings.publishing) if settings.publishing else None,
-        operator=(f"--page-address={page}",) if settings.operator else None,
+        operator=(f"--page-address={page}", "--page-usage=exporters") if settings.operator else None,
         prevent=() if settings.prevention is None else (Prevention(settings.prevention),),
         second_scheduler=further,
     ) as running:

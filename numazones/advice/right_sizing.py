@@ -1,8 +1,9 @@
 """Containers whose exclusive CPUs idle: the request that fits their use, and what would fit then.
 
-What a container uses is measured, not known here. A smaller request is one that the node's own kubelet would
-admit in the pod's place, so that options such as full-pcpus-only count; what would fit then is asked of the
-node as it would be. Nothing is said where that is not known.
+What a container uses is measured, not known here. Replicas share one template, so the busiest of them
+decides, and all of them must have been measured. A smaller request is one that the node's own kubelet would
+admit in the pod's place, so that options such as full-pcpus-only count, alone and with the other smaller
+requests; what would fit then is asked of the node as it would be. Nothing is said where that is not known.
 """
 
 import math
@@ -14,9 +15,12 @@ from numazones.advice.other_requests import with_requests
 from numazones.apimachinery.answer import Named
 from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.usage import MeasuredUse
+from numazones.kubelet.demand import ContainerKind
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import beside
 from numazones.prediction.room import FittingPods
+from numazones.wording import pluralize
 
 IDLE_BELOW = 0.1
 """Share of a container's exclusive CPUs below which they idle."""
@@ -24,27 +28,8 @@ MOST_BUSY = 0.8
 """How busy the CPUs of a request that fits may be on average."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredUse:
-    """How busy the exclusive CPUs of a container were."""
-
-    namespace: Annotated[str, "Its pod's namespace."]
-    pod: Annotated[str, "Its pod."]
-    container: Annotated[str, "Its name; empty for a pod that holds CPUs as a whole."]
-    node: Annotated[str, "Where it runs."]
-    cpus: Annotated[int, "Exclusive CPUs."]
-    used: Annotated[float, "CPUs that were busy, on average."]
-    seconds: Annotated[float, "For how long that was measured."]
-
-    @property
-    def busy(self) -> float:
-        """The share that was busy, from 0 to 1."""
-        return self.used / self.cpus if self.cpus else 0.0
-
-    @property
-    def fitting_cpus(self) -> int:
-        """Whole CPUs that would be busy enough, and not too busy."""
-        return max(1, math.ceil(round(self.used / MOST_BUSY, 6)))
+_ContainerKey = tuple[str, str, str]
+"""Namespace, pod, container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +59,10 @@ class RightSizing:
     nodes: Mapping[str, ClusterNode]
     """Nodes with all requests changed, where any is."""
 
+    def given_back(self, before: Mapping[str, ClusterNode]) -> int:
+        """Return how many CPUs others could have if all requests were changed."""
+        return sum(_exclusive(before[name]) - _exclusive(node) for name, node in self.nodes.items())
+
     def more_pods(self, before: Mapping[str, ClusterNode], shape: Shape) -> dict[str, int]:
         """Return node → how many more pods of a shape fit than before, where that differs."""
         fitting = FittingPods()
@@ -94,32 +83,33 @@ def right_sizing(
         uses: what was measured of containers.
         shape: a pod of which is counted how many more would fit.
     """
+    uses = list(uses)
+    least = _least_requests(nodes, uses)
     after: dict[str, ClusterNode] = {}
     idle: list[IdleContainer] = []
     unknown: list[UnknownUse] = []
     fitting = FittingPods()
     wasteful = [use for use in uses if use.cpus > 1 and use.busy < IDLE_BELOW]
     for use in sorted(
-        wasteful, key=lambda use: (use.fitting_cpus - use.cpus, use.node, use.namespace, use.pod)
+        wasteful, key=lambda use: (fitting_cpus(use) - use.cpus, use.node, use.namespace, use.pod)
     ):
         node = nodes.get(use.node)
         if node is None:
             unknown.append(UnknownUse(use, f"node {use.node} is not there"))
             continue
-        found = _smaller(node, use)
+        found = _smaller(node, after.get(use.node, node), use, least.get(_key(use), fitting_cpus(use)))
         if isinstance(found, str):
             unknown.append(UnknownUse(use, found))
             continue
-        request, changed = found
-        if request >= use.cpus:
+        request, changed, together = found
+        given_back = _exclusive(node) - _exclusive(changed)
+        if given_back <= 0:
             continue
+        after[use.node] = together
         more = 0
         if shape is not None:
             more = fitting.count(changed, shape).fitting - fitting.count(node, shape).fitting
-        idle.append(IdleContainer(use, request, use.cpus - request, more))
-        together = _smaller(after.get(use.node, node), use, least=request)
-        if not isinstance(together, str):
-            after[use.node] = together[1]
+        idle.append(IdleContainer(use, request, given_back, more))
     idle.sort(key=lambda one: -one.given_back)
     return RightSizing(tuple(idle), tuple(unknown), after)
 
@@ -127,26 +117,98 @@ def right_sizing(
 def resized(pod: ClusterPod, uses: Iterable[MeasuredUse], node: ClusterNode) -> ClusterPod:
     """Return the pod with requests that fit the measured use of its containers, where those are smaller."""
     for use in uses:
-        request = min(use.fitting_cpus, use.cpus)
-        if use.container and request < use.cpus:
+        request = min(fitting_cpus(use), use.cpus)
+        if use.container and request < use.cpus and not is_init(pod, use.container):
             pod = with_requests(pod, node.state, use.container, {CPU: request})
     return pod
 
 
-def _smaller(node: ClusterNode, use: MeasuredUse, *, least: int = 0) -> tuple[int, ClusterNode] | str:
-    """Return the smallest sufficient request that the node admits, and the node then; or why not."""
+def _exclusive(node: ClusterNode) -> int:
+    return 0 if node.state is None else node.state.cpus.exclusive_cpus().bit_count()
+
+
+def fitting_cpus(use: MeasuredUse) -> int:
+    """Return the whole CPUs that would be busy enough, and not too busy."""
+    return max(1, math.ceil(round(use.used / MOST_BUSY, 6)))
+
+
+def is_init(pod: ClusterPod, container: str) -> bool:
+    """Return whether this is an init container, whose CPUs others of the pod use when it has ended."""
+    containers = pod.admission.containers if pod.admission is not None else ()
+    return any(item.name == container and item.kind is ContainerKind.INIT for item in containers)
+
+
+def _key(use: MeasuredUse) -> _ContainerKey:
+    return use.namespace, use.pod, use.container
+
+
+def _least_requests(
+    nodes: Mapping[str, ClusterNode], uses: Iterable[MeasuredUse]
+) -> dict[_ContainerKey, int | str]:
+    """Return the CPUs that are enough for a container and for all replicas of it, or why that is unknown."""
+    measured = {_key(use): fitting_cpus(use) for use in uses}
+    replicas: dict[_ContainerKey, list[_ContainerKey]] = {}
+    """(namespace, uid of the owner, container) → the containers made of that template."""
+    for pod in (pod for node in nodes.values() for pod in node.pods.values() if not pod.terminal):
+        owner = pod.uid if pod.controller is None else pod.controller.uid
+        for container in pod.admission.containers if pod.admission is not None else ():
+            key = (pod.namespace, pod.name, container.name)
+            replicas.setdefault((pod.namespace, owner, container.name), []).append(key)
+    found: dict[_ContainerKey, int | str] = {}
+    for keys in replicas.values():
+        missing = next((key for key in keys if key not in measured), None)
+        enough: int | str = max(measured.get(key, 0) for key in keys)
+        if missing is not None:
+            enough = f"its replica {missing[0]}/{missing[1]} was not measured, or not for long enough"
+        found |= dict.fromkeys(keys, enough)
+    return found
+
+
+def _smaller(
+    node: ClusterNode, others_changed: ClusterNode, use: MeasuredUse, least: int | str
+) -> tuple[int, ClusterNode, ClusterNode] | str:
+    """Return the smallest request that the node admits, alone and after other changes; or why there is none.
+
+    The nodes that are returned are the two as they would be then.
+    """
+    if reason := _why_unknown(node, use):
+        return reason
+    if isinstance(least, str):
+        return least
+    for request in range(least, use.cpus + 1):
+        alone = _with_request(node, use, request)
+        together = alone if others_changed is node else _with_request(others_changed, use, request)
+        if alone is not None and together is not None:
+            return request, alone, together
+    return f"node {node.name} would admit pod {use.namespace}/{use.pod} with no smaller request"
+
+
+def _why_unknown(node: ClusterNode, use: MeasuredUse) -> str:
+    """Return why nothing can be said of a container; empty if something can."""
     if node.known is None or node.state is None:
         return f"the state of node {node.name} is unknown"
-    pod = next(
-        (pod for pod in node.pods.values() if (pod.namespace, pod.name) == (use.namespace, use.pod)), None
-    )
+    pod = _pod_of(node, use)
     if pod is None or pod.admission is None:
         return f"pod {use.namespace}/{use.pod} is not there, or cannot be read"
     if not use.container:
         return "the pod as a whole holds its CPUs"
+    if is_init(pod, use.container):
+        return f"init container {use.container} has ended; the pod keeps its CPUs"
+    held = node.state.cpus.assignments.get(pod.kubelet_uid, {}).get(use.container, 0).bit_count()
+    if held != use.cpus:
+        return f"measured with {pluralize(use.cpus, 'CPU')}, but its kubelet has given it {held} by now"
+    return ""
+
+
+def _pod_of(node: ClusterNode, use: MeasuredUse) -> ClusterPod | None:
+    name = (use.namespace, use.pod)
+    return next((pod for pod in node.pods.values() if (pod.namespace, pod.name) == name), None)
+
+
+def _with_request(node: ClusterNode, use: MeasuredUse, request: int) -> ClusterNode | None:
+    """Return the node with another request of a container; None where it would not admit the pod then."""
+    pod = _pod_of(node, use)
+    if pod is None or node.known is None:
+        return None
     without = node.without_pod(pod.uid).with_placement(node.known.remove(pod.kubelet_uid))
-    for request in range(least or use.fitting_cpus, use.cpus + 1):
-        changed = beside(with_requests(pod, node.state, use.container, {CPU: request}).placed(""), without)
-        if changed is not None:
-            return request, changed
-    return f"node {node.name} would admit pod {use.namespace}/{use.pod} with no smaller request"
+    return beside(with_requests(pod, node.state, use.container, {CPU: request}).placed(""), without)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -22,6 +23,8 @@ from numazones_program.addresses import Address
 from numazones_program.settings import DURATION, PATH, Duration, InvalidSetting, SettingKind, setting
 
 _SHAPES = ("cpu=4", "cpu=8", "cpu=16")
+EXPORTERS = "exporters"
+"""Value of ``--page-usage``: the exporters' pods."""
 
 
 class _Shapes(SettingKind):
@@ -66,6 +69,14 @@ def _settings(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         found = models.with_setting(found, text)
     return found
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return False
+    return url.scheme in ("http", "https") and bool(url.hostname)
 
 
 def _known_settings() -> str:
@@ -113,6 +124,13 @@ class OperatorOptions:
         metavar="HOST:PORT",
     )
     page_viewers: int = setting(50, "How many may look at the live page at a time.")
+    page_usage: str = setting(
+        "",
+        "Where the live page gets the measured use of CPUs and memory from, while it has viewers: the URL "
+        "of a Prometheus that scrapes the exporters, or exporters, which asks these through the API server "
+        "and needs the right to get pods/proxy in their namespace.  [default: nowhere]",
+        metavar="URL|exporters",
+    )
     identity: str = setting(
         "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
     )
@@ -254,6 +272,11 @@ class OperatorOptions:
         if not self.lead and self.page_address:
             raise InvalidSetting(
                 "--page-address needs a replica that predicts: leave --no-lead or --page-address out"
+            )
+        if self.page_usage not in ("", EXPORTERS) and not _is_url(self.page_usage):
+            raise InvalidSetting(
+                f"--page-usage: {self.page_usage!r:.60} is neither {EXPORTERS!r} nor a URL of a Prometheus "
+                "such as http://prometheus.monitoring:9090"
             )
         if len({file is None for file in self._certificate_files}) > 1:
             raise InvalidSetting(

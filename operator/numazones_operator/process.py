@@ -53,6 +53,7 @@ from numazones_operator.notices.zone_placements import ZonePlacements
 from numazones_operator.options import OperatorOptions
 from numazones_operator.page.server import LivePage
 from numazones_operator.page.updater import PageUpdater
+from numazones_operator.page.usage import PageUsage
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.predictions.admission_predictions import PublishedPrediction
 from numazones_operator.predictions.gauges import PredictionGauges, QueueGauges
@@ -206,6 +207,7 @@ class Operator:
             self.pipeline,
             self.inputs,
             self.held,
+            usage=PageUsage.of(options, self._client),
             options=options,
             metrics=self.metrics,
             identity=self.identity,

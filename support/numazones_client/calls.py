@@ -82,15 +82,21 @@ class Caller:
         """Close all connections."""
         await self._transport.close()
 
-    async def send(self, call: Call, *, retry: RetryPolicy | None = None) -> bytes:
-        """Send a request until it succeeds or the policy gives up; return the answer's body."""
+    async def send(self, call: Call, *, retry: RetryPolicy | None = None, limit: int | None = None) -> bytes:
+        """Send a request until it succeeds or the policy gives up; return the answer's body.
+
+        Raises:
+            APIError: the body has more bytes than ``limit``.
+        """
         retry = retry or self._retry
         attempt = 0
         while True:
             attempt += 1
             try:
                 async with self._answer(call, timeout=self._timeout) as answer:
-                    return await answer.read()
+                    if limit is None:
+                        return await answer.read()
+                    return await _read_within(answer, limit, call.request)
             except APIError as error:
                 delay = retry.delay(attempt, retry_after=error.retry_after, draw=self._draw())
                 if delay is None or not _can_be_repeated(error, repeatable=call.repeatable):
@@ -162,6 +168,15 @@ class Caller:
         for group in self._config.groups:
             headers.add("Impersonate-Group", group)
         return headers
+
+
+async def _read_within(answer: Response, limit: int, request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in answer.chunks():
+        body += chunk
+        if len(body) > limit:
+            raise APIError(request, f"the answer has more than {limit:,} bytes")
+    return bytes(body)
 
 
 def decode_answer(decode: Callable[[bytes], T], body: bytes, request: Request) -> T:

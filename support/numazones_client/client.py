@@ -84,9 +84,17 @@ class Client:
         request = _object_request("get", resource, name, namespace)
         return await self._object(Call(request, "GET", resource.path(name, namespace=namespace)))
 
-    async def get_raw(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
-        """Return what a path gives, such as ``/api/v1/nodes/<node>/proxy/configz``."""
-        return await self._calls.send(Call(Request("get", path), "GET", path, params or {}))
+    async def get_raw(
+        self, path: str, *, params: Mapping[str, str] | None = None, limit: int | None = None
+    ) -> bytes:
+        """Return what a path gives, such as ``/api/v1/nodes/<node>/proxy/configz``.
+
+        Args:
+            path: absolute.
+            params: of the query.
+            limit: bytes; a longer answer is an error.
+        """
+        return await self._calls.send(Call(Request("get", path), "GET", path, params or {}), limit=limit)
 
     @overload
     def pages(

@@ -2,8 +2,9 @@
 
 A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
 gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
-``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``waiting/…``, ``held/…``,
-``plan/…``, ``table/…`` and ``accuracy/``. What is about a zone follows the machine's order of zones.
+``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``use/…`` (what is measured
+on a node), ``waiting/…``, ``held/…``, ``plan/…``, ``table/…`` and ``accuracy/``. What is about a zone follows
+the machine's order of zones.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from numazones.api.rebalance import (
     RecommendedPlacement,
 )
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.usage import Usage, ZoneUsage
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import CPU
 from numazones.placement.fragmentation import Shape
@@ -76,7 +78,6 @@ def node_documents(
     node: ClusterNode,
     shapes: Sequence[Shape],
     fitting: FittingPods | None = None,
-    used: Mapping[int, float] | None = None,
 ) -> Documents:
     """A node and its machine.
 
@@ -84,9 +85,7 @@ def node_documents(
         node: the node.
         shapes: pods to count: how many more of each fit.
         fitting: remembers how many pods fit from node to node.
-        used: NUMA id → exclusive CPUs that are busy, where it is known.
     """
-    used = used or {}
     fitting = fitting or FittingPods()
     document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
     occupancy = node.occupancy
@@ -105,7 +104,6 @@ def node_documents(
                 "id": zone.numa,
                 "cpus": list(zone.cpus),
                 "free": zone.free,
-                **({"used": round(used[zone.numa], 1)} if zone.numa in used else {}),
                 "memory": [list(item) for item in zone.memory],
                 "devices": [[use.resource, use.held, use.healthy] for use in zone.devices if use.healthy],
             }
@@ -116,6 +114,30 @@ def node_documents(
         "fit": [_fit(fitting, node, shape) for shape in shapes],
     }
     return {f"machine/{key}": machine, f"node/{node.name}": document}
+
+
+def use_documents(node: ClusterNode, usage: Usage) -> Documents:
+    """Return what is measured of a node's zones, or why that is unknown; nothing of a node without zones."""
+    occupancy = node.occupancy
+    if occupancy is None:
+        return {}
+    zones = [
+        {"id": zone.numa, **_rounded(use.of_zone(zone.cpus[0]))}
+        for zone in occupancy.zones
+        if (use := usage.numas.get((node.name, zone.numa))) is not None
+    ]
+    unknown = usage.unknown.get(node.name, "" if zones else "no exporter has measured this node")
+    return {f"use/{node.name}": {"zones": zones, "unknown": unknown}}
+
+
+def _rounded(use: ZoneUsage) -> Document:
+    """Return the figures in the precision that is shown, so that fewer of them change."""
+    shares = {"used": use.used, "shared": use.shared, "reserved": use.reserved}
+    digits = {"used": 1}
+    return {
+        **{name: None if one is None else round(one, digits.get(name, 2)) for name, one in shares.items()},
+        "memory": use.memory,
+    }
 
 
 def _holder(holder: Holder) -> Document:

@@ -14,7 +14,18 @@ import pytest
 from click.testing import Result
 
 from kubectl_numazones.documents import DOCUMENTS
-from kubectl_numazones.reading.usage import NoUsage, parse, usage_of
+from numazones_client.usage import (
+    BUSY,
+    BUSY_SHARE,
+    CPU_SECONDS,
+    CPUS,
+    HELD,
+    MEMORY_USED,
+    MOST_CPUS,
+    NoUsage,
+    parse,
+    usage_of,
+)
 from tests.kubectl.documented import differences
 
 Run = Callable[..., Result]
@@ -22,9 +33,10 @@ ONE = {"node": "worker-1", "namespace": "team", "pod": "one", "container": "main
 TWO = ONE | {"pod": "two"}
 SHARED = {"node": "worker-1", "numa_node": "0", "kind": "shared"}
 EXCLUSIVE = SHARED | {"kind": "exclusive"}
-CPU_SECONDS, CPUS = "numazones_numa_cpu_seconds_total", "numazones_container_exclusive_cpus"
-HELD = "numazones_container_exclusive_cpu_seconds_total"
-BUSY = "numazones_container_exclusive_cpu_busy_seconds_total"
+FIGURES = {"1 - sum": BUSY_SHARE, "max_over_time": MOST_CPUS} | {
+    name: name for name in (MEMORY_USED, CPUS, HELD, BUSY)
+}
+"""Part of a query → the figure it is for; the first part found counts."""
 
 
 class FakePrometheus(BaseHTTPRequestHandler):
@@ -37,11 +49,9 @@ class FakePrometheus(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         (query,) = parse_qs(urlparse(self.path).query)["query"]
         self.queries.append(query)
+        name = next(name for part, name in FIGURES.items() if part in query)
         found: list[dict[str, Any]] = [
-            {"metric": {"__name__": name} | labels, "value": [0, value]}
-            for name, series in self.series.items()
-            for labels, value in series
-            if query in (name, f"increase({name}[1d])")
+            {"metric": labels, "value": [0, value]} for labels, value in self.series.get(name, ())
         ]
         body = self.instead or json.dumps({"status": "success", "data": {"result": found}}).encode()
         self.send_response(200)
@@ -57,14 +67,10 @@ def prometheus() -> Iterator[list[str]]:
     """Serve what an exporter of the small cluster's first node has counted in a day; yield the options."""
     FakePrometheus.instead, FakePrometheus.queries = b"", []
     FakePrometheus.series = {
-        CPU_SECONDS: [
-            (EXCLUSIVE | {"mode": "user"}, "60"),
-            (EXCLUSIVE | {"mode": "idle"}, "240"),
-            (SHARED | {"mode": "system"}, "50"),
-            (SHARED | {"mode": "idle"}, "50"),
-        ],
-        "numazones_numa_memory_used_bytes": [({"node": "worker-1", "numa_node": "0"}, "1073741824")],
+        BUSY_SHARE: [(EXCLUSIVE, "0.2"), (SHARED, "0.5")],
+        MEMORY_USED: [({"node": "worker-1", "numa_node": "0"}, "1073741824")],
         CPUS: [(ONE, "3"), (TWO, "6")],
+        MOST_CPUS: [(ONE, "3"), (TWO, "6")],
         HELD: [(ONE, "3000"), (TWO, "6000")],
         BUSY: [(ONE, "2700"), (TWO, "60")],
     }
@@ -218,3 +224,37 @@ def test_figures_without_numa_node_or_holdings_are_omitted() -> None:
     name = tuple(sorted((ONE | {"pod": "zero"}).items()))
     assert usage_of({(CPU_SECONDS, odd): 1.0, (CPUS, name): 0.0, (HELD, name): 1.0}, {}).numas == {}
     assert usage_of({(CPUS, name): 4.0, (BUSY, name): 1.0}, {}).containers == ()
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", None])
+def test_container_with_missing_figures_is_not_called_idle(
+    run: Run, dump: Path, prometheus: list[str], value: str | None
+) -> None:
+    FakePrometheus.series[BUSY] = [] if value is None else [(TWO, value)]
+    assert run("idle", "-A", *prometheus, "-f", dump).output == "No exclusive CPUs idle\n"
+
+
+def test_container_that_had_more_cpus_counts_as_before(run: Run, dump: Path, prometheus: list[str]) -> None:
+    FakePrometheus.series |= {HELD: [(TWO, "60000")], BUSY: [(TWO, "3000")], MOST_CPUS: [(TWO, "32")]}
+    output = run("idle", "-A", *prometheus, "-f", dump).output
+    assert output == "No exclusive CPUs idle\n"  # 5 % of up to 32 CPUs are 1.6, more than 10 % of 6
+
+
+def test_prometheus_with_several_clusters_is_not_mixed_up(
+    run: Run, dump: Path, prometheus: list[str]
+) -> None:
+    FakePrometheus.series[MEMORY_USED] += [({"node": "worker-1", "numa_node": "0", "cluster": "b"}, "1")]
+    failed = run("top", *prometheus, "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "has several clusters" in str(failed)
+
+
+def test_password_of_a_prometheus_is_not_shown(run: Run, dump: Path) -> None:
+    failed = run("top", "--prometheus", "http://me:secret@127.0.0.1:9", "-f", dump).exception
+    assert "http://127.0.0.1:9" in str(failed)
+    assert "secret" not in str(failed)
+
+
+def test_share_without_its_idle_part_is_unknown() -> None:
+    pairs = tuple(sorted((SHARED | {"mode": "user"}).items()))
+    assert usage_of({(CPU_SECONDS, pairs): 5.0}, {}).numas == {}

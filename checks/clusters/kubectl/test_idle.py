@@ -10,7 +10,10 @@ from typing import Any
 from numazones import build
 from numazones.advice.right_sizing import MOST_BUSY
 from numazones_client.resources import PODS
+from numazones_operator.options import OperatorOptions
+from numazones_operator.page.usage import PageUsage
 from numazones_simulator import exporters, node_kinds, simulated_cluster
+from numazones_simulator.control_plane import NAMESPACE
 from numazones_simulator.machine_load import BUSY_ANNOTATION
 from numazones_simulator.screen import Screen
 from numazones_simulator.simulated_cluster import SimulatedCluster
@@ -125,3 +128,15 @@ async def test_top_shows_what_is_used_of_what_is_held(tmp_path: Path) -> None:
         by_pod = {use["pod"]: use["used"] / use["cpus"] for use in shares["usage"]}
         assert by_pod.keys() == {"idle-a", "busy"}
         assert abs(by_pod["busy"] - 0.7) < 0.05
+        options = OperatorOptions(page_usage="exporters", exporter_namespace=NAMESPACE)
+        page = PageUsage.of(options, running.plane.client)
+
+        async def read() -> bool:
+            page.renew()
+            return page.current is not None or bool(page.note)
+
+        await eventually(read, what="the page knows what is used")
+        assert page.current is not None, page.note
+        assert page.current.numas.keys() == found.keys()
+        (busy,) = [use.used for use in page.current.containers if use.pod == "busy"]
+        assert round(busy / 16, 1) == 0.7

@@ -18,6 +18,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from numazones_client.resources import PODS, REBALANCE_POLICIES
+from numazones_client.usage import prometheus_usage
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from tests.manifests.kustomizations import MANIFESTS
@@ -407,3 +408,8 @@ async def test_every_query_returns_data(tmp_path: Path, monkeypatch: pytest.Monk
         assert not left, f"no data for {left}"
         for where, query, _ in queries():
             assert isinstance(await ask(session, url, filled(query)), list), where  # it is valid
+        usage = await prometheus_usage(url, "30s")
+        assert {node for node, _ in usage.numas} == {"node-1", "node-2"}
+        assert all(0 < use.busy["reserved"] < 1 for (_, numa), use in usage.numas.items() if not numa)
+        assert all(use.memory for use in usage.numas.values())
+        assert {use.node for use in usage.containers} <= {"node-1", "node-2"}

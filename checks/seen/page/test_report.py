@@ -13,10 +13,11 @@ from checks.seen.page.browser import Open, serious
 from checks.seen.page.test_pictures import CLIPPED, fleet
 from kubectl_numazones.main import commands
 from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.usage import NUMAUse, Usage
 from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import Shape
 from numazones_page import html
-from numazones_page.documents import cluster_document, node_documents
+from numazones_page.documents import cluster_document, node_documents, use_documents
 from numazones_topology_aware.hardware import Hardware
 from numazones_topology_aware.node import Node as TopologyAwareNode
 from numazones_topology_aware.node_placement import TopologyAwarePlacement
@@ -424,14 +425,24 @@ def test_nodes_of_other_models_count_in_fragmentation(tmp_path: Path, open_page:
 
 def test_held_and_used_cpus_are_shown_by_numa_node(tmp_path: Path, open_page: Open) -> None:
     documents = cluster_document(source="two", shapes=())
-    for node in nodes_of(guide_cluster()).values():
-        documents |= node_documents(node, (), used={0: 0.4, 1: 2.5})
+    nodes = nodes_of(guide_cluster())
+    first, *_, last = nodes
+    measured = Usage(
+        {(first, 0): NUMAUse({"exclusive": 0.4 / 3, "shared": 0.25}, 1 << 30)}, (), {last: "gone"}
+    )
+    for node in nodes.values():
+        documents |= node_documents(node, ()) | use_documents(node, measured)
     file = tmp_path / "page.html"
     file.write_text(html.report(documents, title="two"))
     page = open_page(file.as_uri())
     page.locator("#zones select").first.select_option("used")
     page.locator("a.node").first.click()
-    expect(page.locator(".zonecard").first).to_contain_text("CPUs in use0.4 of 3 held")
+    card = page.locator(".zonecard").first
+    expect(card).to_contain_text("CPUs in use0.4 of 3 held")
+    expect(card).to_contain_text("shared pool25% busy")
+    expect(card).to_contain_text("memory in use1 GiB of")
+    page.goto(f"{file.as_uri()}#/node/{last}")
+    expect(page.locator(".notice")).to_have_text("use unknown: gone")
 
 
 def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_page: Open) -> None:

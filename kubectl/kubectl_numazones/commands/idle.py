@@ -14,10 +14,11 @@ from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.selection import all_namespaces_option, none_here
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
-from numazones.advice.right_sizing import IDLE_BELOW, IdleContainer, MeasuredUse, right_sizing
+from numazones.advice.right_sizing import IDLE_BELOW, IdleContainer, right_sizing
 from numazones.apimachinery import duration
 from numazones.apimachinery.duration import human_duration
 from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.usage import MeasuredUse
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.wording import pluralize
 from numazones_program.columns import Column
@@ -105,7 +106,8 @@ def command(
         output.write(document)
         return 0
     elsewhere = sum(use.busy < IDLE_BELOW for use in uses) - sum(use.busy < IDLE_BELOW for use in here)
-    _print(document, view.namespace, everywhere=everywhere, elsewhere=elsewhere)
+    given = sizing.given_back(nodes)
+    _print(document, given, none="" if everywhere else none_here(view.namespace, elsewhere))
     if too_short:
         screen.say(f"{pluralize(too_short, 'container')} measured for less than {measured}: not judged")
     return 0
@@ -129,18 +131,17 @@ def _shape(text: str | None, nodes: Mapping[str, ClusterNode], uses: Iterable[Me
     return None if first is None else Shape.parse(f"cpu={first.use.cpus}")
 
 
-def _print(found: IdleDocument, namespace: str, *, everywhere: bool, elsewhere: int) -> None:
+def _print(found: IdleDocument, given: int, *, none: str) -> None:
+    """Print the containers that idle; without any, that none does, with ``none`` after it."""
     if found.items:
         columns = (*_COLUMNS, Column(f"+{found.shape}", lambda one: str(one.then_fit), right=True))
         screen.print_table(columns, found.items)
-        given = sum(one.given_back for one in found.items)
         total = sum(one.pods for one in found.more)
         nodes = ", ".join(f"{one.pods} on {one.node}" for one in found.more)
         fits = f": {pluralize(total, 'more pod')} of {found.shape} would fit ({nodes})" if total else ""
         screen.say(f"\nWith these requests {pluralize(given, 'CPU')} would be free{fits}")
     else:
-        where = "" if everywhere else none_here(namespace, elsewhere)
-        screen.say(f"No exclusive CPUs idle{where}")
+        screen.say(f"No exclusive CPUs idle{none}")
     for pod, why in found.unchecked.items():
         screen.say(f"{pod}: {why}")
     for name, message in found.unknown:

@@ -9,13 +9,12 @@ import click
 
 from kubectl_numazones.experiments.experiment import label
 from kubectl_numazones.printing import answers, screen
-from kubectl_numazones.printing.zone_figures import zones_of
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
 from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
-from kubectl_numazones.reading.usage import NUMAUse, UsageSource, prometheus_options, read_usage
+from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.stuck_pod import Background
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
@@ -44,6 +43,7 @@ from numazones_page.documents import (
     plan_document,
     recommendation_document,
     table_document,
+    use_documents,
 )
 from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
@@ -137,9 +137,11 @@ def command(
     )
     nodes = seen.situation.cluster.nodes
     fitting = FittingPods()
-    used = _used(source, seen, UsageSource(prometheus, window, seconds=0)) if usage or prometheus else {}
+    measured = read_usage(source, UsageSource(prometheus, window, seconds=0)) if usage or prometheus else None
     for node in nodes.values():
-        documents |= node_documents(node, wanted, fitting, used.get(node.name))
+        documents |= node_documents(node, wanted, fitting)
+        if measured is not None:
+            documents |= use_documents(node, measured)
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(shown, made))
     cluster = seen.situation.cluster
     now = seen.situation.surroundings.now.timestamp()
@@ -160,20 +162,6 @@ def command(
     )
     screen.echo(f"{output}: {', '.join(figures)}")
     return 0
-
-
-def _used(source: Source, seen: ClusterView, where: UsageSource) -> dict[str, dict[int, float]]:
-    """Return node → NUMA id → exclusive CPUs that are busy, where that is known."""
-    found = read_usage(source, where)
-    for name, why in found.unknown.items():
-        screen.warn(f"{name}: {why}")
-    used: dict[str, dict[int, float]] = {}
-    for node in seen.situation.cluster.nodes.values():
-        for zone in zones_of(node):
-            use = found.numas.get((node.name, zone.numa), NUMAUse())
-            if zone.cpus is not None and (busy := use.busy.get("exclusive")) is not None:
-                used.setdefault(node.name, {})[zone.numa] = busy * zone.cpus.assigned
-    return used
 
 
 def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:

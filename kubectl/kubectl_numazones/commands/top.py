@@ -16,7 +16,6 @@ from kubectl_numazones.printing.zone_figures import (
     ORDERS,
     NodeWithoutFigures,
     ZoneFigures,
-    ZoneUsage,
     share,
     why_no_zones,
     zones_of,
@@ -25,13 +24,14 @@ from kubectl_numazones.reading.cluster import node_named, read, read_nodes_and_c
 from kubectl_numazones.reading.names import NODE_TYPES, complete_nodes, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
-from kubectl_numazones.reading.usage import NUMAUse, Usage, UsageSource, prometheus_options, read_usage
+from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
 from numazones.alignment.pod_alignment import of_node
 from numazones.api.meta import GROUP
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.apimachinery.quantity import format_rounded
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.usage import Usage
 from numazones.prediction import doubts
 from numazones_program.columns import Column
 
@@ -58,18 +58,11 @@ _COLUMNS: tuple[Column[ZoneFigures], ...] = (
 def _with_usage(zones: list[ZoneFigures], found: Usage) -> list[ZoneFigures]:
     """Return the zones with what of them is used, where that is known."""
     return [
-        replace(zone, usage=_usage_of(zone, use))
+        replace(zone, usage=use.of_zone(zone.cpus.assigned if zone.cpus else 0))
         if (use := found.numas.get((zone.node, zone.numa)))
         else zone
         for zone in zones
     ]
-
-
-def _usage_of(zone: ZoneFigures, use: NUMAUse) -> ZoneUsage:
-    held = zone.cpus.assigned if zone.cpus else 0
-    busy = use.busy.get("exclusive")
-    used = None if busy is None or not held else busy * held
-    return ZoneUsage(used, use.busy.get("shared"), use.busy.get("reserved"), use.memory)
 
 
 def _part(used: tuple[int, int] | None, text: Callable[[int, int], str]) -> str:

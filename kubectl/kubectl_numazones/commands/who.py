@@ -12,8 +12,10 @@ from kubectl_numazones.reading.cluster import NotThere, occupancy_of, read, sour
 from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
-from numazones.advice.right_sizing import MeasuredUse
+from numazones.advice.right_sizing import is_init
 from numazones.alignment.pod_alignment import by_name
+from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.usage import MeasuredUse
 from numazones.placement.occupancy import NUMAShare
 from numazones_program.columns import Column
 
@@ -71,7 +73,7 @@ def command(
         return 0
     rows = [row for row in answers.holders(found) if zone is None or row.numa == str(zone)]
     if rows:
-        columns = answers.HOLDERS if uses is None else (*answers.HOLDERS, *_usage_columns(uses))
+        columns = answers.HOLDERS if uses is None else (*answers.HOLDERS, *_usage_columns(found, uses))
         screen.print_table(columns, rows)
     else:
         where = f"NUMA node {zone} of {found.name}" if zone is not None else found.name
@@ -87,14 +89,18 @@ def _uses(source: Source, node: str, where: UsageSource) -> list[MeasuredUse]:
     return [use for use in found.containers if use.node == node]
 
 
-def _usage_columns(uses: list[MeasuredUse]) -> tuple[Column[answers.HolderRow], ...]:
-    used: dict[str, tuple[int, float]] = {}
+def _usage_columns(node: ClusterNode, uses: list[MeasuredUse]) -> tuple[Column[answers.HolderRow], ...]:
+    """Return the columns of use; a container that takes over CPUs of an init container counts alone."""
+    pods = {pod.full_name: pod for pod in node.pods.values()}
+    held = {holder.name: holder.cpus.bit_count() for holder in occupancy_of(node).holders}
+    used: dict[str, float] = {}
     for use in uses:
-        held, busy = used.get(f"{use.namespace}/{use.pod}", (0, 0.0))
-        used[f"{use.namespace}/{use.pod}"] = held + use.cpus, busy + use.used
+        name = f"{use.namespace}/{use.pod}"
+        if name not in pods or not is_init(pods[name], use.container):
+            used[name] = used.get(name, 0.0) + use.used
 
     def text(row: answers.HolderRow, figure: Callable[[int, float], float]) -> str:
-        return f"{figure(*used[row.pod]):.1f}" if row.cpus and row.pod in used else "-"
+        return f"{figure(held.get(row.pod, 0), used[row.pod]):.1f}" if row.cpus and row.pod in used else "-"
 
     return (
         Column("USED", lambda row: text(row, lambda _, busy: busy), right=True),

@@ -20,10 +20,11 @@ from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
-from numazones.advice.right_sizing import MeasuredUse, resized
+from numazones.advice.right_sizing import resized
 from numazones.api.rebalance import Goals
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import MIRROR, ClusterNode, ClusterPod
+from numazones.cluster.usage import MeasuredUse
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.node_choice import NodeChoice
 from numazones.prediction.wanted_shapes import wanted_shapes

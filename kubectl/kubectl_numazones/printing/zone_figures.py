@@ -9,6 +9,7 @@ from numazones.apimachinery.answer import Named
 from numazones.apimachinery.quantity import format_bytes
 from numazones.apimachinery.resources import MEMORY
 from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.usage import ZoneUsage
 from numazones.placement.occupancy import DeviceUse
 
 
@@ -31,16 +32,6 @@ class MemoryAmount(NamedTuple):
 
     assigned: Annotated[int, "In use, as a quantity.", format_bytes]
     allocatable: Annotated[int, "Of how much, as a quantity.", format_bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneUsage:
-    """What of a NUMA zone is really used."""
-
-    used: Annotated[float | None, "CPUs that were busy of those held exclusively; null: none are."]
-    shared: Annotated[float | None, "Share of the shared pool that was busy, from 0 to 1."]
-    reserved: Annotated[float | None, "Share of the reserved CPUs that was busy, from 0 to 1."]
-    memory: Annotated[int | None, "Memory that is not free, as a quantity.", format_bytes]
 
 
 @dataclass(frozen=True, slots=True)

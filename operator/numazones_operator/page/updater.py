@@ -16,6 +16,7 @@ from importlib.metadata import version
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.lost_nodes import lost_nodes
+from numazones.cluster.usage import Usage
 from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
 from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
@@ -25,6 +26,7 @@ from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import OperatorOptions
 from numazones_operator.page.advice import PageAdvice
+from numazones_operator.page.usage import PageUsage
 from numazones_operator.page.versioned_documents import VersionedDocuments
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.prevention.held_room import HeldRoom
@@ -36,6 +38,7 @@ from numazones_page.documents import (
     cluster_document,
     node_documents,
     recommendation_document,
+    use_documents,
 )
 from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
@@ -61,6 +64,7 @@ class PageUpdater:
         inputs: Inputs,
         held: HeldRoom,
         *,
+        usage: PageUsage,
         options: OperatorOptions,
         metrics: Metrics,
         identity: str,
@@ -73,6 +77,8 @@ class PageUpdater:
         self._intent = inputs.intent
         self._held = held
         self._advice = PageAdvice(pipeline, inputs, clock=clock)
+        self._usage = usage
+        self._usage_shown: Usage | None = None
         self._shapes = options.target_shapes
         self._told_of_gates = () if options.admission_gate else (_NOT_SERVED_EVENT,)
         self._metrics = metrics
@@ -122,6 +128,8 @@ class PageUpdater:
         self._machines.clear()
         self._keys.clear()
         self._advice.forget()
+        self._usage.forget()
+        self._usage_shown = None
 
     def _notify(self) -> None:
         self._notified_at = self._clock()
@@ -129,6 +137,7 @@ class PageUpdater:
 
     async def _update(self) -> None:
         self._slice_started = self._clock()
+        self._usage.renew()
         self.documents.put(
             cluster_document(
                 source=self._identity,
@@ -152,23 +161,29 @@ class PageUpdater:
         if not self._pipeline.synced:
             return "The operator is still reading the cluster."
         if not self._intent.followed.is_set():
-            return "This replica stands by: plans and accuracy are known to the one that leads."
-        return ""
+            known = "This replica stands by: plans and accuracy are known to the one that leads."
+            return f"{known} {self._usage.note}".strip()
+        return self._usage.note
 
     # Nodes
 
     async def _show_nodes(self) -> None:
         present: set[str] = set()
         used: set[str] = set()
+        usage = self._usage.current
         for node in self._pipeline.state.all_nodes():
             present.add(node.name)
-            if self._nodes.get(node.name, (None,))[0] is not node:
+            changed = self._nodes.get(node.name, (None,))[0] is not node
+            if changed:
                 self._show_node(node)
+            if changed or usage is not self._usage_shown:
+                self._show_use(node, usage)
             used.update(self._nodes[node.name][1])
             await self._rest_when_due()
         for name in self._nodes.keys() - present:
             del self._nodes[name]
-            self.documents.remove([f"node/{name}"])
+            self.documents.remove([f"node/{name}", f"use/{name}"])
+        self._usage_shown = usage
         self.documents.remove(self._machines - used)
         self._machines &= used
 
@@ -179,6 +194,12 @@ class PageUpdater:
         self.documents.put({key: item for key, item in documents.items() if key not in self._machines})
         self._nodes[node.name] = (node, machine)
         self._machines.update(machine)
+
+    def _show_use(self, node: ClusterNode, usage: Usage | None) -> None:
+        found = {} if usage is None else use_documents(node, usage)
+        self.documents.put(found)
+        if not found:
+            self.documents.remove([f"use/{node.name}"])
 
     # Waiting pods
 

@@ -10,7 +10,7 @@ const METRICS = {
   devices: { label: "devices held", of: (_node, zone) => (zone.devices.length ? ratio(devicesOf(zone)) : null) },
 };
 
-const USED = { label: "held CPUs in use", of: (_node, zone) => (zone.used !== undefined && zone.cpus[0] ? zone.used / zone.cpus[0] : null) };
+const USED = { label: "held CPUs in use", of: (_node, zone, name) => (busyOf(name, zone) !== null ? ratio([busyOf(name, zone), zone.cpus[0]]) : null) };
 
 function metrics() {
   const stranded = cluster().shapes.map((shape, index) => [
@@ -21,11 +21,11 @@ function metrics() {
       of: (node) => (node.fit && node.fit[index] && node.fit[index][0] ? 1 - node.fit[index][1] / node.fit[index][0] : null),
     },
   ]);
-  const used = [...all("node")].some(([, node]) => zonesOf(node).some((zone) => zone.used !== undefined)) ? { used: USED } : {};
+  const used = [...all("use").values()].some((use) => use.zones.length) ? { used: USED } : {};
   return { ...METRICS, ...used, ...Object.fromEntries(stranded) };
 }
 
-const usedWords = (zone) => (zone.used !== undefined ? `, ${zone.used.toFixed(1)} of them in use` : "");
+const usedWords = (name, zone) => (busyOf(name, zone) !== null ? `, ${busyOf(name, zone).toFixed(1)} of them in use` : "");
 
 const ORDERS = {
   name: { label: "name", by: ([one], [other]) => natural(one, other) },
@@ -38,36 +38,41 @@ const largest = (node) => Math.max(-1, ...zonesOf(node).map((zone) => zone.free)
 // 0 … 5: nothing, below a quarter, a half, three quarters, below all, all.
 const level = (share) => (share === null ? "none" : share <= 0 ? 0 : share >= 1 ? 5 : 1 + Math.floor(share * 4));
 
-const heat = { metric: "cpus", order: "name", tiles: new Map(), focused: null };
+const heat = { metric: "cpus", order: "name", choices: {}, tiles: new Map(), focused: null };
 
 function heatmap() {
-  const choose = (name, options, label) =>
-    el(
-      "label.field",
-      {},
-      label,
-      el(
-        "select",
-        { "data-key": `heat-${name}`, onchange: (event) => { heat[name] = event.target.value; drawHeat(); } },
-        Object.entries(options).map(([key, option]) => el("option", { value: key, selected: heat[name] === key }, option.label)),
-      ),
-    );
+  const choose = (name, label) => {
+    heat.choices[name] = el("select", { "data-key": `heat-${name}`, onchange: (event) => { heat[name] = event.target.value; drawHeat(); } });
+    return el("label.field", {}, label, heat.choices[name]);
+  };
   heat.list = el("ul.tiles", { onkeydown: walk, onfocusin: hover, onmouseover: hover });
   heat.legend = el("p.legend");
   heat.detail = el("p.detail");
   heat.controls = el(
     "div.controls",
     {},
-    choose("metric", metrics(), "Colour"),
-    choose("order", ORDERS, "Order"),
+    choose("metric", "Colour"),
+    choose("order", "Order"),
   );
   heat.body = el("div", {}, heat.controls, heat.legend, heat.list, heat.detail);
   heat.tiles.clear();
   return el("section", { id: "zones", "aria-labelledby": "zones-title" }, el("h2", { id: "zones-title" }, "Zones"), heat.body);
 }
 
+// What there is to choose from, where that has changed: news may bring it.
+function offer(name, options) {
+  const offered = JSON.stringify(Object.entries(options).map(([key, option]) => [key, option.label]));
+  const select = heat.choices[name];
+  if (select.dataset.offered === offered) return;
+  select.dataset.offered = offered;
+  select.replaceChildren(...Object.entries(options).map(([key, option]) => el("option", { value: key, selected: heat[name] === key }, option.label)));
+}
+
 function drawHeat() {
-  const metric = metrics()[heat.metric] || METRICS.cpus;
+  const offers = metrics();
+  offer("metric", offers);
+  offer("order", ORDERS);
+  const metric = offers[heat.metric] || METRICS.cpus;
   const held = heldByNode();
   const matching = ([name, node]) => !find.words.length || found(name, ...(node.pods || []).map((pod) => pod.pod), ...(held.get(name) || []).map(([pod]) => pod));
   const shown = sorted("node").filter(matching).sort(ORDERS[heat.order].by);
@@ -100,18 +105,18 @@ function place(list, items) {
 }
 
 function fill(item, name, node, metric, coming) {
-  const drawn = JSON.stringify([node, heat.metric, coming]);
+  const drawn = JSON.stringify([node, documents.get(`use/${name}`), heat.metric, coming]);
   if (item.drawn === drawn) return;
   item.drawn = drawn;
   const parts = unknown(node)
     ? [el("span.zone", { "data-level": "unknown" })]
-    : zonesOf(node).map((zone) => el(`span.zone${coming.some(([, zones]) => zones.includes(zone.id)) ? ".coming" : ""}`, { "data-level": level(metric.of(node, zone)) }, item.size === "detailed" ? [el("b", {}, zone.id), el("span.cells", {}, cells(node, zone))] : null));
+    : zonesOf(node).map((zone) => el(`span.zone${coming.some(([, zones]) => zones.includes(zone.id)) ? ".coming" : ""}`, { "data-level": level(metric.of(node, zone, name)) }, item.size === "detailed" ? [el("b", {}, zone.id), el("span.cells", {}, cells(node, zone))] : null));
   const label = [
     el("span.name", {}, name),
     item.size === "detailed" && el("span.note", {}, unknown(node) ? "state unknown" : `${headline(node)}${node.cordoned ? " · cordoned" : ""}${coming.length ? ` · ${number(coming.length)} on the way` : ""}${misalignedOf(node).length ? ` · ${number(misalignedOf(node).length)} not aligned` : ""}`),
   ];
   item.link.replaceChildren(...(item.size === "dense" ? [] : label).filter(Boolean), el("span.zones", { "aria-hidden": "true" }, parts));
-  item.link.setAttribute("aria-label", `${name}: ${described(node, coming)}`);
+  item.link.setAttribute("aria-label", `${name}: ${described(name, node, coming)}`);
 }
 
 function headline(node) {
@@ -120,18 +125,18 @@ function headline(node) {
   return `${free.join(" + ")} CPUs free`;
 }
 
-function described(node, coming) {
+function described(name, node, coming) {
   const held = coming.map(([pod, , room]) => `; ${heldWords(pod, room)}`).join("");
   if (unknown(node)) return `state unknown${node.unknown ? `, ${node.unknown}` : ""}`;
   const zones = zonesOf(node)
     .map((zone) => {
       const memory = memoryOf(zone);
-      const parts = [node.exclusive ? `${zone.cpus[0]} of ${zone.cpus[1]} CPUs${usedWords(zone)}` : null, memory && `${bytes(memory[1])} of ${bytes(memory[2])}`];
+      const parts = [node.exclusive ? `${zone.cpus[0]} of ${zone.cpus[1]} CPUs${usedWords(name, zone)}` : null, memory && `${bytes(memory[1])} of ${bytes(memory[2])}`];
       return `NUMA ${zone.id} ${parts.filter(Boolean).join(", ") || "no exclusive CPUs"}`;
     })
     .join("; ");
   const misaligned = misalignedOf(node).map((pod) => `; ${pod.pod} ${pod.says}`).slice(0, SHOWN).join("");
-  return `${zones}${misaligned}${held}`;
+  return `${zones}${useUnknown(name) ? `; use unknown: ${useUnknown(name)}` : ""}${misaligned}${held}`;
 }
 
 // One zone's CPUs, a cell each, threads of a core together.
@@ -146,7 +151,7 @@ function cells(node, zone) {
 }
 
 function legend(metric, size, shown) {
-  const present = new Set(shown.flatMap(([, node]) => (unknown(node) ? ["unknown"] : zonesOf(node).map((zone) => String(level(metric.of(node, zone)))))));
+  const present = new Set(shown.flatMap(([name, node]) => (unknown(node) ? ["unknown"] : zonesOf(node).map((zone) => String(level(metric.of(node, zone, name)))))));
   const steps = [["0", "0%"], ["1", "to 25%"], ["2", "to 50%"], ["3", "to 75%"], ["4", "to 100%"], ["5", "all"]];
   const swatch = (kind, text) => el("span.key", {}, el("span.swatch", { "data-level": kind, "aria-hidden": "true" }), text);
   heat.legend.className = `legend${metric.warm ? " warm" : ""}`;
@@ -183,6 +188,6 @@ function hover(event) {
   const link = event.target.closest("a.node");
   const node = link && all("node").get(link.dataset.node);
   if (!node) return;
-  heat.detail.replaceChildren(el("strong", {}, link.dataset.node), ` ${described(node, heldByNode().get(link.dataset.node) || [])}`);
+  heat.detail.replaceChildren(el("strong", {}, link.dataset.node), ` ${described(link.dataset.node, node, heldByNode().get(link.dataset.node) || [])}`);
 }
 

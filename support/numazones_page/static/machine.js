@@ -17,7 +17,8 @@ function nodeView(name, wanted) {
     el("h2", {}, name),
     el("p.chips", {}, node.cordoned && el("span.chip.alert", {}, "cordoned"), !node.ready && el("span.chip.alert", {}, "not ready"), node.approximate && el("span.chip", {}, "from NodeResourceTopology: approximate"), node.settings.map(([key, value]) => el("span.chip", {}, el("span", {}, key), ` ${value}`))),
     coming.map(([pod, , held]) => el("p.notice", {}, sentence(heldWords(pod, held)))),
-    el("div.machine", {}, machinePicture(node, marks, wanted, coming)),
+    useUnknown(name) && el("p.notice", {}, `use unknown: ${useUnknown(name)}`),
+    el("div.machine", {}, machinePicture(name, node, marks, wanted, coming)),
     el("h3", {}, "Who holds what"),
     holdersTable(node, marks),
   );
@@ -39,24 +40,24 @@ const apartOf = (node) => new Set(misalignedOf(node).flatMap((pod) => cpus(pod.a
 
 const sentence = (words) => words[0].toUpperCase() + words.slice(1);
 
-function machinePicture(node, marks, wanted, coming = []) {
+function machinePicture(name, node, marks, wanted, coming = []) {
   const figures = new Map(zonesOf(node).map((zone) => [zone.id, zone]));
   return documents.get(`machine/${node.machine}`).sockets.map((socket) =>
     el(
       "div.socket",
       {},
       el("h3", {}, socket.id === null ? "without CPUs" : `Socket ${socket.id}`),
-      el("div.zones", {}, socket.zones.map((zone) => zoneCard(node, zone, figures.get(zone.id), marks, wanted, coming))),
+      el("div.zones", {}, socket.zones.map((zone) => zoneCard(name, node, zone, figures.get(zone.id), marks, wanted, coming))),
     ),
   );
 }
 
-function zoneCard(node, zone, whole, marks, wanted, coming) {
+function zoneCard(name, node, zone, whole, marks, wanted, coming) {
   const amounts = [];
   // A NUMA node on several sockets shows its amounts on the first.
   const use = zone.continued === undefined ? whole : undefined;
   if (use && node.exclusive && zone.caches.length) amounts.push(["CPUs", `${use.cpus[0]} of ${use.cpus[1]}`, ratio(use.cpus)]);
-  if (use && use.used !== undefined) amounts.push(["CPUs in use", `${use.used.toFixed(1)} of ${use.cpus[0]} held`, ratio([use.used, use.cpus[0]])]);
+  if (use) amounts.push(...measured(useOf(name, zone), use.cpus[0], zone.memory));
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
   for (const [kind, held, whole] of use ? use.devices : []) amounts.push([kind.split("/").pop(), `${held} of ${whole}`, whole ? held / whole : 0]);
   if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not bound to zones`, 0]);
@@ -73,6 +74,17 @@ function zoneCard(node, zone, whole, marks, wanted, coming) {
       zone.offline && el("div.cache", {}, el("span.cachename", {}, "offline"), el("div.cores", {}, zone.offline.map((cpu) => el("span.core", {}, cell(node, cpu, { kind: "offline", title: "offline" }))))),
     ),
   );
+}
+
+// What is really used of a zone, as [what, text, share].
+function measured(use, held, memory) {
+  if (!use) return [];
+  return [
+    use.used !== null && ["CPUs in use", `${use.used.toFixed(1)} of ${held} held`, ratio([use.used, held])],
+    use.shared !== null && ["shared pool", `${percent(use.shared)} busy`, use.shared],
+    use.reserved !== null && ["reserved CPUs", `${percent(use.reserved)} busy`, use.reserved],
+    use.memory !== null && memory > 0 && ["memory in use", `${bytes(use.memory)} of ${bytes(memory)}`, ratio([use.memory, memory])],
+  ].filter(Boolean);
 }
 
 function cell(node, cpu, mark) {

@@ -43,6 +43,11 @@ const ratio = ([held, whole]) => (whole ? held / whole : 0);
 const memoryOf = (zone) => zone.memory.find(([kind]) => kind === "memory");
 const devicesOf = (zone) => zone.devices.reduce(([held, whole], [, one, all]) => [held + one, whole + all], [0, 0]);
 
+// What is measured of a zone; null if nothing was measured.
+const useOf = (name, zone) => ((documents.get(`use/${name}`) || { zones: [] }).zones.find((use) => use.id === zone.id) || null);
+const busyOf = (name, zone) => { const use = useOf(name, zone); return use && use.used; };
+const useUnknown = (name) => (documents.get(`use/${name}`) || { unknown: "" }).unknown;
+
 // Pods of a node that are not aligned; none where that is not known.
 const misalignedOf = (node) => node.misaligned || [];
 
@@ -61,8 +66,8 @@ function zoneCpus(machine) {
 }
 
 function totals() {
-  const found = { nodes: 0, unknown: 0, zones: 0, pods: 0, misaligned: 0, cpus: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0, 0]) };
-  for (const node of all("node").values()) {
+  const found = { nodes: 0, unknown: 0, zones: 0, pods: 0, misaligned: 0, cpus: [0, 0], used: [0, 0], fit: cluster().shapes.map(() => [0, 0, 0, 0]) };
+  for (const [name, node] of all("node")) {
     found.nodes += 1;
     if (unknown(node)) found.unknown += 1;
     found.pods += (node.aligned || 0) + misalignedOf(node).length;
@@ -71,6 +76,9 @@ function totals() {
       found.zones += 1;
       found.cpus[0] += zone.cpus[0];
       found.cpus[1] += zone.cpus[1];
+      if (busyOf(name, zone) === null) continue;
+      found.used[0] += busyOf(name, zone);
+      found.used[1] += zone.cpus[0];
     }
     (node.fit || []).forEach((fit, index) => fit.forEach((value, part) => (found.fit[index][part] += value)));
   }

@@ -63,6 +63,7 @@ function drawFigures() {
     ...(sum.misaligned ? [figure("alignment", number(sum.misaligned), sum.misaligned === 1 ? "pod not aligned" : "pods not aligned", el("span.more", {}, `of ${number(sum.pods)}`), "unsure")] : []),
     figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA zone"))),
     figure("zones", sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
+    ...(sum.used[1] ? [figure("zones", percent(ratio(sum.used)), "of held CPUs are in use", [bar(ratio(sum.used)), el("span.more", {}, `${number(Math.round(sum.used[0]))} of ${number(sum.used[1])}`)])] : []),
     ...accuracyFigure(figure),
   );
 }
@@ -104,7 +105,7 @@ function drawSingle() {
   heat.body.hidden = alone;
   if (!alone) return parts.single.replaceChildren();
   const marks = marksOf(node);
-  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), el("div.machine", {}, machinePicture(node, marks, undefined, heldByNode().get(name))), el("h3", {}, "Who holds what"), holdersTable(node, marks));
+  parts.single.replaceChildren(el("h3", {}, nodeAnchor(name)), useUnknown(name) && el("p.notice", {}, `use unknown: ${useUnknown(name)}`), el("div.machine", {}, machinePicture(name, node, marks, undefined, heldByNode().get(name))), el("h3", {}, "Who holds what"), holdersTable(node, marks));
 }
 
 function drawTables() {
@@ -161,7 +162,7 @@ function draw(changed) {
   if (view) {
     const [name, zone] = view;
     const machine = (all("node").get(name) || {}).machine;
-    if (touched("held") || (changed.get("node") || new Set()).has(name) || (changed.get("machine") || new Set()).has(machine)) parts.main.replaceChildren(nodeView(name, zone));
+    if (touched("held") || ["node", "use"].some((kind) => (changed.get(kind) || new Set()).has(name)) || (changed.get("machine") || new Set()).has(machine)) parts.main.replaceChildren(nodeView(name, zone));
   } else {
     drawWord();
     drawFigures();
@@ -170,9 +171,9 @@ function draw(changed) {
     if (touched("held")) drawHeld(parts.held);
     if (touched("node")) drawUnknown(parts.unknown);
     if (touched("node")) drawAlignment(parts.alignment);
-    if (touched("node", "machine", "cluster", "held")) drawHeat();
+    if (touched("node", "machine", "cluster", "held", "use")) drawHeat();
     if (touched("node", "machine", "cluster")) drawFragmentation();
-    if (touched("node", "machine", "held")) drawSingle();
+    if (touched("node", "machine", "held", "use")) drawSingle();
     if (touched("table")) drawTables();
     if (touched("accuracy")) drawAccuracy();
   }

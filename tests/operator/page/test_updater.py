@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.usage import NUMAUse, Usage
+from numazones.errors import NumazonesError
 from numazones.prediction.held_room import ArrivalPath
 from numazones_operator.options import OperatorOptions
 from numazones_operator.page.updater import PageUpdater
+from numazones_operator.page.usage import PageUsage
 from numazones_operator.prevention.held_room import HeldRoom
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.intent import Intent
@@ -32,10 +35,17 @@ class Updates:
         self.slices: list[tuple[float, float]] = []
         """Seconds of work, and of rest after it."""
         self._rested = 0.0
+        self.used: Usage | NumazonesError = Usage()
+        """Answer of the exporters."""
+        self.reads = asyncio.Event()
+        """Set while they answer."""
+        self.reads.set()
+        self.usage = PageUsage(lambda: self._read, clock=lambda: self.moment)
         self.updater = PageUpdater(
             self.setting.pipeline,
             Inputs(Intent(self.setting.server)),  # type: ignore[arg-type]
             self.held,
+            usage=self.usage,
             options=OperatorOptions(),
             metrics=self.setting.metrics,
             identity="test",
@@ -43,6 +53,12 @@ class Updates:
             sleep=self._sleep,
         )
         self.documents = self.updater.documents
+
+    async def _read(self) -> Usage:
+        await self.reads.wait()
+        if isinstance(self.used, NumazonesError):
+            raise self.used
+        return self.used
 
     def _clock(self) -> float:
         self.now += self.look
@@ -64,7 +80,10 @@ class Updates:
 
     async def round(self) -> None:
         """Wait until a round has begun and ended."""
-        for _ in range(2):
+        await self.rounds(2)
+
+    async def rounds(self, count: int) -> None:
+        for _ in range(count):
             await self.documents.wait_for_change(self.documents.version)
 
 
@@ -89,7 +108,7 @@ async def test_document_of_an_unused_machine_is_removed() -> None:
         for node in list(state.nodes):
             state.nodes.remove(node)
         await updates.round()
-        assert changes(updates.documents, seen) == {"node/node": None, machine: None}
+        assert changes(updates.documents, seen) == {"node/node": None, "use/node": None, machine: None}
 
 
 async def test_held_room_is_shown_until_it_ends() -> None:
@@ -107,3 +126,43 @@ async def test_held_room_is_shown_until_it_ends() -> None:
         updates.moment += 60
         await updates.round()
         assert changes(updates.documents, seen) == {key: None}
+
+
+async def test_use_is_read_once_a_period() -> None:
+    updates = Updates()
+    updates.used = Usage({("node", 0): NUMAUse({"exclusive": 0.5, "shared": 0.123}, 5 << 20)})
+    async with updates.running():
+        await updates.rounds(3)
+        seen = updates.documents.version
+        shown = changes(updates.documents)["use/node"]
+        assert shown["zones"] == [
+            {"id": 0, "used": None, "shared": 0.12, "reserved": None, "memory": 5 << 20}
+        ]
+        updates.used = Usage({}, (), {"node": "no answer"})
+        await updates.rounds(3)
+        assert changes(updates.documents, seen) == {}
+        updates.moment += 60
+        await updates.rounds(3)
+        assert changes(updates.documents, seen) == {"use/node": {"zones": [], "unknown": "no answer"}}
+
+
+async def test_use_that_cannot_be_read_is_unknown() -> None:
+    updates = Updates()
+    updates.used = Usage({("node", 0): NUMAUse({}, 5 << 20)})
+    async with updates.running():
+        await updates.rounds(3)
+        seen = updates.documents.version
+        updates.used = NumazonesError("Prometheus does not answer")
+        updates.moment += 60
+        await updates.rounds(3)
+        found = changes(updates.documents, seen)
+        assert found["cluster/"]["note"].endswith("use unknown: Prometheus does not answer")
+        assert found["use/node"] is None
+
+
+async def test_page_is_updated_while_use_is_being_read() -> None:
+    updates = Updates()
+    updates.reads.clear()
+    async with updates.running():
+        await updates.rounds(3)
+        assert changes(updates.documents)["node/node"]["ready"]
