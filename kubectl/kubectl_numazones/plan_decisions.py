@@ -153,9 +153,21 @@ async def check(client: Client, plans: Sequence[PendingPlan], decision: PlanDeci
 
 async def _problem(client: Client, plan: PendingPlan, decision: PlanDecision) -> str:
     """Return why nothing would come of a decision; empty if something does."""
+    mode = await _mode(client, plan) if decision is PlanDecision.APPROVE else None
+    return objection(plan, decision, mode)
+
+
+def objection(plan: PendingPlan, decision: PlanDecision, mode: str | None) -> str:
+    """Return why nothing would come of a decision; empty if something does.
+
+    Args:
+        plan: the one to decide about.
+        decision: approval or rejection.
+        mode: of the plan's policy; None if that is gone.
+    """
     if decision is PlanDecision.REJECT:
         return rejection_problem(plan.status)
-    return approval_problem(plan.spec, plan.status, await _mode(client, plan), now=datetime.now(UTC))
+    return approval_problem(plan.spec, plan.status, mode, now=datetime.now(UTC))
 
 
 async def _mode(client: Client, plan: PendingPlan) -> str | None:

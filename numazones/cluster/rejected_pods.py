@@ -44,14 +44,20 @@ def rejected_pods(pods: Iterable[ClusterPod], owners: Iterable[Body]) -> list[Re
         if pod.controller is not None:
             siblings.setdefault(pod.controller.uid, []).append(pod)
     return sorted(
-        (_judged(pod, siblings, bodies) for pod in found if _is_rejected(pod)),
+        (_judged(pod, siblings, bodies) for pod in found if is_rejected(pod)),
         key=lambda one: (one.created, one.namespace, one.name),
     )
 
 
-def _is_rejected(pod: ClusterPod) -> bool:
+def is_rejected(pod: ClusterPod) -> bool:
+    """Return whether a kubelet rejected the pod, which has failed and is still there."""
     ended = pod.phase == "Failed" and bool(pod.node) and not pod.deleting
     return ended and bool(pod.reason) and not pod.acknowledged
+
+
+def rejection(pod: ClusterPod) -> str:
+    """Say in one sentence that a kubelet rejected the pod, and what to do."""
+    return f"{pod.reason} on {pod.node}; a failed pod is not tried again: delete it"
 
 
 def _judged(

@@ -3,8 +3,8 @@
 A report holds the whole map; the operator sends the parts of it that changed, ``null`` for those that are
 gone. So both are shown by the same code, which knows nothing but such maps. Keys are KIND/NAME: ``cluster/``,
 ``machine/…`` (the hardware, once for all nodes that have the same), ``node/…``, ``use/…`` (what is measured
-on a node), ``waiting/…``, ``held/…``, ``plan/…``, ``table/…`` and ``accuracy/``. What is about a zone follows
-the machine's order of zones.
+on a node), ``counts/`` (of stuck pods), ``waiting/…``, ``held/…``, ``plan/…``, ``table/…`` and ``accuracy/``.
+What is about a zone follows the machine's order of zones.
 """
 
 import hashlib
@@ -32,6 +32,7 @@ from numazones.placement.fragmentation import Shape
 from numazones.placement.occupancy import Holder, Occupancy
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import tally_of
+from numazones.rebalance.decisions import approval_problem
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound
 
 Document = Mapping[str, Any]
@@ -265,6 +266,7 @@ def recommendation_document(
     node: Callable[[str], ClusterNode | None],
     pod: Callable[[str], ClusterPod | None],
     *,
+    mode: str | None,
     first: Document | None = None,
 ) -> Documents:
     """A RebalanceRecommendation.
@@ -277,6 +279,7 @@ def recommendation_document(
         status: how far it is.
         node: finds a node by name.
         pod: finds a pod by UID.
+        mode: of its policy; None if that is gone or cannot be followed.
         first: the document as it was first made. Evictions change what the zones hold, and pods go; what the
             plan was made of is shown as it was then.
     """
@@ -288,7 +291,7 @@ def recommendation_document(
                 **first,
                 "phase": status.phase,
                 "message": status.message,
-                "approved": spec.approved,
+                **_decision(spec, status, mode),
                 "moves": [told | {"phase": progress.get(move.pod.uid, "")} for told, move in moves],
             }
         }
@@ -300,11 +303,18 @@ def recommendation_document(
         "counts": [tally_of(spec.goal, spec.gain.before), tally_of(spec.goal, spec.gain.after)],
         "minimal": spec.gain.minimal,
         "expires": spec.expires or "",
-        "approved": spec.approved,
+        **_decision(spec, status, mode),
         **_steps(spec, pod, progress),
     }
     begun = status.phase in ENDED or any(phase != "Pending" for phase in progress.values())
     return {f"plan/{name}": document | {"zones": [] if begun else _zones_before(document, node)}}
+
+
+def _decision(
+    spec: RebalanceRecommendationSpec, status: RebalanceRecommendationStatus, mode: str | None
+) -> dict[str, Any]:
+    """Return whether the plan was approved, and why an approval would have no effect; empty: it would."""
+    return {"approved": spec.approved, "objection": approval_problem(spec, status, mode)}
 
 
 def _steps(

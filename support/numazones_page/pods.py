@@ -5,6 +5,7 @@ Each yields documents with their keys, as ``documents`` describes them.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -13,11 +14,16 @@ from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.quantity import format_bytes, format_milli
 from numazones.apimachinery.resources import is_memory
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.rejected_pods import is_rejected, rejection
 from numazones.cluster.waiting import Wait
 from numazones.prediction.forecast import Prediction
 from numazones.prediction.held_room import Hold, by_node, zones_held
+from numazones.prediction.stuck import REJECTED, PodCounts, Waiting, is_stuck
 from numazones.wording import claimed_name
 from numazones_page.documents import Document
+
+_MAX_NAMED = 20
+"""Rejected pods of an owner that are named, the latest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,11 @@ class WaitingPod:
     held: tuple[str, ...] = ()
     """Whom room is held for on nodes that would admit it otherwise."""
 
+    @property
+    def stuck(self) -> bool:
+        """Return whether it is stuck, not just about to get a node."""
+        return is_stuck(self.prediction, self.waits)
+
 
 def waiting_documents(
     waiting: Iterable[WaitingPod],
@@ -42,47 +53,74 @@ def waiting_documents(
     ended: Iterable[ClusterPod] = (),
     plans: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Iterator[tuple[str, Document]]:
-    """Yield pods that wait, those of one owner together, each with its key.
+    """Yield the numbers of stuck pods, then pods that wait and rejected ones by owner, each with its key.
 
     Args:
         waiting: the pods.
         ended: pods that have ended; rejected ones count for their owner.
         plans: NAMESPACE/NAME of a pod → name of each plan that places it → what is to be said of it.
     """
+    waiting = list(waiting)
     rejected: dict[str, list[ClusterPod]] = {}
-    for pod in ended:
-        owner = pod.controller
-        if owner is not None and pod.reason and not pod.acknowledged:
-            rejected.setdefault(owner.uid, []).append(pod)
-    groups: dict[str, list[WaitingPod]] = {}
+    for pod in filter(is_rejected, ended):
+        rejected.setdefault(_owner_uid(pod), []).append(pod)
+    listed = (Waiting(item.pod, item.prediction, item.waits) for item in waiting)
+    counts = PodCounts.of(listed, chain.from_iterable(rejected.values()))
+    yield "counts/", written(counts) | {"headline": counts.headline, "details": counts.details}
+    groups: dict[tuple[str, str, bool], list[WaitingPod]] = {}
     for item in waiting:
-        owner = item.pod.controller
         # Pods of one owner may still ask for different things, as those of a Job that was changed.
-        groups.setdefault(
-            f"{owner.uid if owner else item.pod.uid} {sorted(item.pod.requests.items())}", []
-        ).append(item)
-    for group in groups.values():
+        asked = str(sorted(item.pod.requests.items()))
+        groups.setdefault((_owner_uid(item.pod), asked, item.stuck), []).append(item)
+    for (owner, *_), group in groups.items():
         first = min(group, key=lambda item: (item.pod.created, item.pod.name))
-        owner = first.pod.controller
         names = sorted(item.pod.name for item in group)
+        said = {pair for name in names for pair in plans.get(f"{first.pod.namespace}/{name}", {}).items()}
         document = {
             **_waiting_document(first),
-            "owner": [claimed_name(owner.kind), claimed_name(owner.name)] if owner else None,
+            **_owner_document(first.pod),
             "pods": names,
-            "rejected": _rejections_document(rejected.get(owner.uid, [])) if owner else None,
-            "plans": sorted(
-                {pair for name in names for pair in plans.get(f"{first.pod.namespace}/{name}", {}).items()}
-            ),
+            "rejected": _rejections_document(rejected.get(owner, [])),
+            "plans": sorted(said),
         }
         yield f"waiting/{first.pod.namespace}/{names[0]}", document
+    for owner in rejected.keys() - {owner for owner, *_ in groups}:
+        yield _rejected_document(rejected[owner])
+
+
+def _owner_uid(pod: ClusterPod) -> str:
+    """Return the UID of the pod's controller, or its own if it has none."""
+    return pod.uid if pod.controller is None else pod.controller.uid
+
+
+def _owner_document(pod: ClusterPod) -> dict[str, Any]:
+    owner = pod.controller
+    named = None if owner is None else [claimed_name(owner.kind), claimed_name(owner.name)]
+    return {"namespace": pod.namespace, "asks": _asks(pod), "owner": named}
+
+
+def _rejected_document(pods: Sequence[ClusterPod]) -> tuple[str, Document]:
+    """Return the document of rejected pods of one owner that has none waiting, with its key."""
+    latest = max(pods, key=lambda pod: pod.created)
+    document = {
+        **_owner_document(latest),
+        "pods": [latest.name],
+        "since": min(pod.created for pod in pods),
+        "stuck": False,
+        "verdict": REJECTED,
+        "sentence": rejection(latest),
+        "reason": latest.reason,
+        "rejected": _rejections_document(pods),
+        **{name: [] for name in ("waits", "held", "doubts", "reasons", "advice", "plans")},
+    }
+    return f"waiting/{latest.namespace}/{latest.name}", document
 
 
 def _waiting_document(item: WaitingPod) -> dict[str, Any]:
     pod, prediction = item.pod, item.prediction
     return {
-        "namespace": pod.namespace,
-        "asks": _asks(pod),
         "since": pod.created,
+        "stuck": item.stuck,
         "verdict": prediction.verdict,
         "sentence": prediction.sentence,
         "hopeless": prediction.hopeless,
@@ -124,6 +162,7 @@ def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
         "since": min(pod.created for pod in pods),
         "reason": latest.reason,
         "message": latest.message,
+        "pods": [pod.name for pod in sorted(pods, key=lambda pod: pod.created, reverse=True)[:_MAX_NAMED]],
     }
 
 

@@ -92,7 +92,7 @@ def test_stuck_pods_come_first_and_failed_ones_last() -> None:
         ("big", "Inadmissible"),
         ("later", "Inadmissible"),
         ("small", "Admissible"),
-        ("failed", "Failed"),
+        ("failed", "Rejected"),
     ]
     assert board.stuck[-1].why == (
         "TopologyAffinityError on worker-1; a failed pod is not tried again: delete it"

@@ -64,6 +64,7 @@ async def test_a_plan_is_decided_after_a_question(
     async with planned(tmp_path) as (loop, app), app.run_test(size=(110, 30), notifications=True) as pilot:
         await pilot.press("3")
         await until(pilot, r"pod team/trainer +0 +1 +1 +new")
+        await until(pilot, "a +Approve +x +Reject")
         await pilot.press(key)
         await until(pilot, rf"{question[:-1]}\?")
         assert "grows from 4 to 7 CPUs" in shown(app)
@@ -85,6 +86,8 @@ async def test_objections_to_a_decision_match_the_commands(tmp_path: Path) -> No
     ):
         await pilot.press("3")
         await until(pilot, r"pod team/trainer +0 +1 +1 +new")
+        await until(pilot, "x +Reject")
+        assert "Approve" not in shown(app)
         await pilot.press("a")
         await until(pilot, "keep-room-1 cannot be approved")
         await until(pilot, "mode Recommend")

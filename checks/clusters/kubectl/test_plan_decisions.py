@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from numazones_simulator.control_plane import ControlPlane, control_plane
 from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.terminal import on_terminal
+from tests.operator.closed_loop import eventually
 
 NOTHING = b":4\n"
 """What kubectl is told where there is nothing to offer."""
@@ -267,6 +269,59 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
     assert "Have 1 pod evicted? [y/N]" in shown
     assert said in shown
     assert (await cluster.spec()).get("approved", False) is (code == 0)
+
+
+@pytest.mark.parametrize(("end", "code"), [("Succeeded", 0), ("Failed", 1)])
+async def test_wait_prints_each_phase_until_the_end(cluster: Cluster, end: str, code: int) -> None:
+    await cluster.policy()
+    await cluster.plan()
+    waiting = asyncio.create_task(cluster.run("approve", "keep-room-1", "--yes", "--wait"))
+
+    async def approved() -> bool:
+        return bool((await cluster.spec()).get("approved"))
+
+    await eventually(approved)
+    for phase, message in (("Executing", "move 1 of 1"), (end, "as told")):
+        status = {"status": {"phase": phase, "message": message}}
+        await cluster.client.patch(REBALANCE_RECOMMENDATIONS, "keep-room-1", status, subresource="status")
+        await asyncio.sleep(1.5)
+    ended, said = await waiting
+    assert said.splitlines()[-3:] == [
+        "keep-room-1 is approved: it is checked again, then executed one eviction at a time",
+        "keep-room-1: Executing (move 1 of 1)",
+        f"keep-room-1: {end} (as told)",
+    ]
+    assert ended == code
+
+
+async def test_wait_ends_in_time_and_names_what_is_wrong(cluster: Cluster) -> None:
+    await cluster.policy()
+    await cluster.plan(phase="Proposed")
+    ended, said = await cluster.run("approve", "keep-room-1", "--yes", "--wait", "--timeout", "100ms")
+    assert ended == 1
+    assert (
+        "timed out after 0s. The operator has not acted on the approval yet: kubectl numazones doctor" in said
+    )
+    ended, said = await cluster.run("approve", "keep-room-1", "--yes", "--wait", "--timeout", "soon")
+    assert (ended, "--timeout" in said) == (2, True)
+
+
+async def test_interrupted_wait_says_that_the_plan_continues(cluster: Cluster) -> None:
+    await cluster.policy()
+    await cluster.plan(phase="Executing", approved=True)
+    arguments = ("approve", "keep-room-1", "--wait", "--yes", "--kubeconfig", cluster.kubeconfig)
+    with plugin.started(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        await asyncio.to_thread(process.stdout.readline)
+        await asyncio.to_thread(process.stdout.readline)
+        process.send_signal(signal.SIGINT)
+        said = (await asyncio.to_thread(process.stderr.read)).decode()
+    assert process.returncode == 130
+    assert said.strip() == (
+        "The operator continues. Watch: kubectl get rebalancerecommendations keep-room-1 -w. "
+        "Stop: kubectl numazones reject keep-room-1"
+    )
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])

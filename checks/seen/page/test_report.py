@@ -208,13 +208,17 @@ def test_the_word_at_the_top_is_red_or_green(guide: str, tmp_path: Path, open_pa
     page = open_page(guide)
     word = page.get_by_role("status").filter(has_text="pod")
     expect(word).to_have_text("1 pod is stuck")
-    expect(page.locator(".says")).to_have_text("1 fits nowhere.")
+    expect(page.locator("p.says")).to_have_text("1 fits nowhere; 1 was rejected and stays until deleted.")
     colour = "getComputedStyle(document.querySelector('.word')).color"
     assert page.evaluate(colour) == "rgb(171, 31, 23)"
     items = [item for item in guide_cluster() if item["metadata"]["name"] != "trainer-2"]
     page = open_page(report_of(items, tmp_path))
+    expect(page.locator("p.says")).to_have_text("1 was rejected and stays until deleted.")
+    expect(page.locator("#waiting")).to_contain_text("TopologyAffinityError on worker-1")
+    items = [item for item in items if item["metadata"]["name"] != "trainer-1"]
+    page = open_page(report_of(items, tmp_path))
     expect(page.locator(".word")).to_have_text("No pod is stuck")
-    expect(page.locator(".says")).to_have_text("Every pod that NUMA placement concerns has a node.")
+    expect(page.locator("p.says")).to_have_text("Every pod that NUMA placement concerns has a node.")
     assert page.evaluate(colour) == "rgb(28, 107, 74)"
     for part in ("#waiting", "#plans", "#held", "#unknown"):
         expect(page.locator(part)).to_be_hidden()
@@ -385,7 +389,7 @@ def test_unreadable_recommendation_is_left_out_and_named(open_page: Open, tmp_pa
     said = "left out, as it cannot be read: RebalanceRecommendation broken: spec.gain is missing"
     assert result.exit_code == 0
     assert result.stderr.startswith(f"warning: {said}")
-    assert result.stdout == f"{target}: 2 nodes, 1 waiting pod, 1 plan\n"
+    assert result.stdout == f"{target}: 2 nodes, 1 stuck pod, 1 plan\n"
     page = open_page(target.as_uri())
     expect(page.locator("p.notice")).to_contain_text(said)
     expect(page.locator("#plans")).to_contain_text("whole")

@@ -1,10 +1,11 @@
-"""``approve``: have plans of the operator carried out."""
+"""``approve``: let the operator run plans that it proposed."""
 
 import click
 
 from kubectl_numazones.commands.decide import decide_on, decision_options
 from kubectl_numazones.reading.cluster import source_options
 from kubectl_numazones.reading.source import Source
+from numazones.apimachinery import duration
 
 _EPILOG = """
 \b
@@ -17,21 +18,44 @@ Examples:
     kubectl numazones approve keep-room-x7k2p --dry-run
 
 \b
-  Approve it, and follow what becomes of it:
-    kubectl numazones approve keep-room-x7k2p
-    kubectl get rebalancerecommendation keep-room-x7k2p -w
+  Approve it, and wait until it has ended:
+    kubectl numazones approve keep-room-x7k2p --wait
 """
 
 
 @click.command("approve", epilog=_EPILOG)
 @decision_options
+@click.option("--wait", is_flag=True, help="Print each phase until the plans have ended.")
+@click.option(
+    "--timeout",
+    default="10m",
+    show_default=True,
+    metavar="DURATION",
+    help="Longest time for --wait, such as 30s.",
+)
 @source_options
-def command(source: Source, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
-    """Approve RECOMMENDATIONs, so that the operator carries them out.
+def command(
+    source: Source, names: tuple[str, ...], *, wait: bool, timeout: str, dry_run: bool, yes: bool
+) -> int:
+    """Approve RECOMMENDATIONs, so that the operator runs them.
 
-    Shows what a plan moves, and asks first. The plan must be proposed by a RebalancePolicy of mode Approve,
-    and not have expired. The operator proves it once more before each eviction, evicts one pod at a time, and
-    heeds PodDisruptionBudgets; `reject` stops it between two. Where something speaks against one of several
-    plans, none is approved, and the exit code is 2.
+    Shows what each plan moves, and asks first. You can approve a plan that a RebalancePolicy of mode Approve
+    proposed and that has not expired. The operator proves the plan again before each eviction, evicts one pod
+    at a time, and respects PodDisruptionBudgets; `reject` stops it between two evictions. If one of several
+    plans cannot be approved, none is, and the exit code is 2.
+
+    With --wait, the exit code is 1 if a plan does not succeed in time. Ctrl-C ends the wait, not the plan.
     """
-    return decide_on(source, names, "approve", dry_run=dry_run, yes=yes)
+    return decide_on(
+        source, names, "approve", dry_run=dry_run, yes=yes, wait=_seconds(timeout) if wait else None
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = duration.parse(text).total_seconds()
+    except duration.InvalidDuration as error:
+        raise click.UsageError(f"--timeout: {error}") from error
+    if seconds <= 0:
+        raise click.UsageError(f"--timeout must be above 0, not {text}")
+    return seconds

@@ -1,19 +1,22 @@
 """Common parts of ``approve`` and ``reject``: options, completion, showing plans, asking, writing."""
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from kubectl_numazones import plan_decisions
+from kubectl_numazones import plan_decisions, plan_progress
 from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
 from kubectl_numazones.printing import screen
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.names import completions, joined
 from kubectl_numazones.reading.source import Source, connect
+from numazones.api.rebalance import ENDED, PlanPhase
+from numazones.apimachinery.duration import human_duration
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 
 
@@ -32,8 +35,24 @@ def decision_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: bool, yes: bool) -> int:
+def decide_on(
+    source: Source,
+    names: tuple[str, ...],
+    verb: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    wait: float | None = None,
+) -> int:
     """Show the plans, ask, and write the decision; return the exit code.
+
+    Args:
+        source: the cluster.
+        names: of the plans.
+        verb: approve or reject.
+        dry_run: decide nothing.
+        yes: do not ask.
+        wait: seconds to follow the plans until they have ended; None: not at all.
 
     Raises:
         NumazonesError: something speaks against one of them; nothing was written.
@@ -52,15 +71,51 @@ def decide_on(source: Source, names: tuple[str, ...], verb: str, *, dry_run: boo
             screen.print_table(plan_decisions.MOVES, plan.spec.moves)
         else:
             click.echo(plan_decisions.already(plan, decision))
-    if dry_run or not fresh:
+    if dry_run:
         for plan in fresh:
             click.echo(f"{plan.name} would be {decision.field}")
         return 0
-    if not yes and not click.confirm(plan_decisions.question(fresh, decision)):
+    if fresh and not yes and not click.confirm(plan_decisions.question(fresh, decision)):
         click.echo(f"nothing was {decision.field}")
         return 1
-    run_until_complete(_write(source, fresh, decision))
-    return 0
+    if fresh:
+        run_until_complete(_write(source, fresh, decision))
+    return 0 if wait is None else _follow(source, plans, wait)
+
+
+def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
+    """Print what becomes of the plans; return 0 if all succeed, 1 if not or if not in time."""
+    ended: dict[str, PendingPlan] = {plan.name: plan for plan in plans}
+
+    async def follow() -> None:
+        async with await connect(source) as client, asyncio.timeout(seconds):
+            async for plan in plan_progress.progress(client, plans):
+                ended[plan.name] = plan
+                click.echo(plan_progress.said(plan))
+
+    try:
+        run_until_complete(follow())
+    except TimeoutError:
+        click.echo(f"timed out after {human_duration(seconds)}. {_goes_on(ended.values())}", err=True)
+    except KeyboardInterrupt:
+        click.echo(_goes_on(ended.values()), err=True)
+        raise
+    else:
+        for plan in ended.values():
+            if plan.phase not in ENDED:
+                click.echo(f"{plan.name} was deleted", err=True)
+    return 0 if all(plan.phase == PlanPhase.SUCCEEDED for plan in ended.values()) else 1
+
+
+def _goes_on(plans: Iterable[PendingPlan]) -> str:
+    """Say that the operator goes on with plans, and how to watch and stop them."""
+    names = [plan.name for plan in plans if plan.phase not in ENDED]
+    if any(plan.phase == PlanPhase.PROPOSED for plan in plans):
+        return "The operator has not acted on the approval yet: kubectl numazones doctor shows what is wrong."
+    return (
+        f"The operator continues. Watch: kubectl get rebalancerecommendations {' '.join(names)} -w. "
+        f"Stop: kubectl numazones reject {' '.join(names)}"
+    )
 
 
 async def _plans(source: Source, names: tuple[str, ...], decision: PlanDecision) -> list[PendingPlan]:

@@ -1,6 +1,6 @@
 """``report``: the cluster as one self-contained page, for people who are not at the terminal."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from kubectl_numazones.reading.files import documents as documents_of
 from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pod import Background
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
@@ -27,7 +28,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction import doubts
-from numazones.prediction.forecast import INADMISSIBLE, Forecast, PodKind, Prediction, relevant, unreadable
+from numazones.prediction.forecast import INADMISSIBLE, PodKind, relevant
 from numazones.prediction.held_room import held
 from numazones.prediction.room import FittingPods
 from numazones.rebalance.custom_resources import policy_of, title
@@ -120,7 +121,8 @@ def command(
     wanted = _shapes(shapes)
     tables = _tables(comparisons)
     seen = read(source)
-    waiting = list(_waiting_pods(seen, source))
+    outlooks = Outlooks(seen)
+    waiting = list(_waiting_pods(outlooks, source))
     made, left_out = _recommendations(seen)
     screen.warn(left_out)
     stuck = [item.pod for item in waiting if item.prediction.verdict == INADMISSIBLE]
@@ -157,7 +159,7 @@ def command(
         raise click.UsageError(f"{output} cannot be written: {error.strerror or error}") from error
     figures = (
         pluralize(len(nodes), "node"),
-        pluralize(len(waiting), "waiting pod"),
+        pluralize(documents["counts/"]["stuck"], "stuck pod"),
         pluralize(len(shown), "plan"),
     )
     screen.echo(f"{output}: {', '.join(figures)}")
@@ -177,34 +179,21 @@ def _name_of(source: Source) -> str:
     return source.context or "the current context's cluster"
 
 
-def _waiting_pods(seen: ClusterView, source: Source) -> Iterable[WaitingPod]:
-    """Every waiting pod that NUMA placement concerns; pods of one kind are asked for once, as are owners."""
-    known: dict[tuple[PodKind, str], tuple[Prediction, tuple[Advice, ...]]] = {}
-    backgrounds: dict[str, Background] = {}
-    for pod in seen.situation.cluster.pending.values():
-        kind = PodKind.of(pod)
-        if kind is None:
-            yield WaitingPod(pod, unreadable(pod))
-            continue
-        if not relevant(pod):
-            continue
-        # Advice names pods of the same namespace first.
-        if (kind, pod.namespace) not in known:
-            known[kind, pod.namespace] = _predict(pod, kind, seen)
-        prediction, advice = known[kind, pod.namespace]
-        owner = pod.uid if pod.controller is None else pod.controller.uid
-        if owner not in backgrounds:
-            said = reports_about([pod], seen, source)[pod.uid] if source.files else []
-            backgrounds[owner] = Background.of(pod, prediction, seen, said)
-        background = backgrounds[owner]
+def _waiting_pods(outlooks: Outlooks, source: Source) -> Iterator[WaitingPod]:
+    """Yield each waiting pod that NUMA placement concerns, with what would help those of its kind."""
+    seen = outlooks.seen
+    known: dict[tuple[PodKind | None, str], tuple[Advice, ...]] = {}
+    waiting = [pod for pod in seen.situation.cluster.pending.values() if relevant(pod) and not pod.deleting]
+    said = reports_about(waiting, seen, source) if source.files else {}
+    for pod in waiting:
+        prediction = outlooks.prediction(pod)
+        background = Background.of(pod, prediction, outlooks, said.get(pod.uid, ()))
+        kind = PodKind.of(pod), pod.namespace  # advice names pods of the same namespace first
+        if kind not in known:
+            found = answers.advice_for(pod, seen.situation, prediction, outlooks.forecast(pod))
+            known[kind] = tuple(found)
+        advice = known[kind]
         yield WaitingPod(pod, prediction, advice, background.waits, background.scheduler, background.held)
-
-
-def _predict(pod: ClusterPod, kind: PodKind, seen: ClusterView) -> tuple[Prediction, tuple[Advice, ...]]:
-    forecast = Forecast(kind)
-    forecast.renew(seen.situation.cluster.nodes.values())
-    prediction = forecast.prediction(candidates=_CANDIDATES)
-    return prediction, tuple(answers.advice_for(pod, seen.situation, prediction, forecast))
 
 
 def _recommendations(seen: ClusterView) -> tuple[Documents, str]:
@@ -219,7 +208,10 @@ def _recommendations(seen: ClusterView) -> tuple[Documents, str]:
         except (NumazonesError, ValueError) as error:
             problems.append(str(error))
             continue
-        documents |= recommendation_document(item.name, item.spec, item.status, nodes.get, pods.get)
+        mode = seen.policy_mode(item.spec.policy)
+        documents |= recommendation_document(
+            item.name, item.spec, item.status, nodes.get, pods.get, mode=mode
+        )
     return documents, f"left out, as it cannot be read: {first_of(problems)}" if problems else ""
 
 

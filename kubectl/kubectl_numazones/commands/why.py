@@ -23,6 +23,7 @@ from kubectl_numazones.reading.selection import (
 )
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.stuck import stuck_list
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, explanation_lines, is_running, to_explain
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.apimachinery.label_selector import LabelSelector
@@ -85,18 +86,28 @@ def command(
     seen = read(source)
     if len(names) == 1:
         return _explain(names[0], seen, source, node_name, output)
-    selected = [] if names else stuck_pods(seen, lambda pod: selector is None or selector.matches(pod.labels))
-    here = [item for item in selected if everywhere or item.example.namespace == seen.namespace]
-    found = [_named(name, seen) for name in names] or here
-    where = "" if everywhere else none_here(seen.namespace, sum(len(item.pods) for item in selected))
-    return stuck_list.show(found, seen, source, output, everywhere=everywhere, where=where)
+    outlooks = Outlooks(seen)
+    if names:
+        found = [_named(name, outlooks) for name in names]
+        return stuck_list.show(found, outlooks, source, output, everywhere=False, counts=None)
+
+    def selected(pod: ClusterPod) -> bool:
+        return selector is None or selector.matches(pod.labels)
+
+    def here(pod: ClusterPod) -> bool:
+        return selected(pod) and (everywhere or pod.namespace == seen.namespace)
+
+    counts = outlooks.counts(here)
+    where = "" if everywhere else none_here(seen.namespace, outlooks.counts(selected).stuck - counts.stuck)
+    found = stuck_pods(outlooks, here)
+    return stuck_list.show(found, outlooks, source, output, everywhere=everywhere, counts=counts, where=where)
 
 
-def _named(name: str, seen: ClusterView) -> Stuck:
+def _named(name: str, outlooks: Outlooks) -> Stuck:
     """The pods of a name, as a line of the list."""
-    pods = seen.named(name)
-    pod = to_explain(pods, seen)
-    return Stuck(pods, pod, answers.predict_if_new(pod, seen.situation.cluster.nodes))
+    pods = outlooks.seen.named(name)
+    pod = to_explain(pods, outlooks.seen)
+    return Stuck(pods, pod, outlooks.prediction(pod))
 
 
 def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None, output: Output) -> int:
@@ -107,12 +118,12 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
     if node_name is not None:
         _explain_on(pod, seen.node(node_name))
         return 0
-    forecast = answers.forecast_of(pod, nodes)
-    prediction = answers.prediction_of(pod, forecast)
+    outlooks = Outlooks(seen)
+    forecast, prediction = outlooks.forecast(pod), outlooks.prediction(pod)
     if not is_running(pod):
         screen.warn_of(prediction.doubts)
     said = [] if is_running(pod) else reports_about([pod], seen, source)[pod.uid]
-    background = Background.of(pod, prediction, seen, said)
+    background = Background.of(pod, prediction, outlooks, said)
     if output.is_document:
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import why_document  # noqa: PLC0415

@@ -25,7 +25,7 @@ from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import head, lines
 from kubectl_numazones.live.board import Board, Planned, board_of, plans_of
 from kubectl_numazones.live.cluster_mirror import ClusterMirror
-from kubectl_numazones.live.deciding import decide
+from kubectl_numazones.live.deciding import decide, is_open
 from kubectl_numazones.live.events import EventSource, events_about, events_in
 from kubectl_numazones.live.head import TABS
 from kubectl_numazones.live.line_table import LineTable
@@ -51,8 +51,10 @@ _ROOMY = 100
 _INTERRUPTED = 130
 _HOLD = 0.15
 """Seconds that a line must stay chosen before it is worked out what takes a while."""
-_WHERE = {"decide": (STUCK, PLANS), "group": (ZONES, STUCK), "sort": (ZONES,)}
+_WHERE = {"decide": (STUCK, PLANS), "refuse": (STUCK, PLANS), "group": (ZONES, STUCK), "sort": (ZONES,)}
 """Key → the lists that it is for."""
+_OF_LISTS = {"turn", "show", "move", "sort", "filter", "quit", "group", "decide", "refuse", "describe"}
+"""Keys for the lists alone, not for what is opened from them."""
 _NOTHING = {
     ZONES: "no zones: kubectl numazones doctor says why",
     STUCK: "no pod waits, and none was rejected",
@@ -78,6 +80,9 @@ class Live(App[None]):
         Binding("k", "move(-1)", show=False),
         Binding("a", "decide('approve')", "Approve"),
         Binding("x", "decide('reject')", "Reject"),
+        # Where a decision is not offered, its key says why.
+        Binding("a", "refuse('approve')", show=False),
+        Binding("x", "refuse('reject')", show=False),
         Binding("d", "describe", "Describe", show=False),
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("g", "group", "Group"),
@@ -214,11 +219,13 @@ class Live(App[None]):
 
     # Keys
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave keys to the filter while it is written, and to the details while they are open."""
         if self._view.tab not in _WHERE.get(action, TABS):
             return False
-        if action in {"turn", "show", "move", "sort", "filter", "quit", "group", "decide", "describe"}:
+        if action == "decide" and not self._offers(PlanDecision(str(parameters[0]))):
+            return False
+        if action in _OF_LISTS:
             return self.screen is self.screen_stack[0] and not isinstance(self.focused, Input)
         return True
 
@@ -269,6 +276,15 @@ class Live(App[None]):
             decide(self, self._client, self._table.chosen, decision), exclusive=True, group="decide"
         )
 
+    action_refuse = action_decide
+
+    def _offers(self, decision: PlanDecision) -> bool:
+        """Return whether something would come of a decision about the chosen line's plan."""
+        line, board = self._table.chosen, self._board
+        if line is None or board is None or self._client is None or self._missing:
+            return False
+        return bool(line.plan) and is_open(board.seen, line.plan, decision)
+
     def action_filter(self) -> None:
         """Write words that lines must have."""
         field = self.query_one("#filter", Input)
@@ -313,6 +329,7 @@ class Live(App[None]):
 
     def on_data_table_row_highlighted(self) -> None:
         """Show beside the list what is chosen."""
+        self.refresh_bindings()
         if not self.query_one("#beside").has_class("open"):
             return
         line = self._table.chosen
@@ -366,7 +383,7 @@ class Live(App[None]):
     def _counts(self, board: Board) -> dict[str, int | None]:
         plans = None if self._plans is None else len(self._plans)
         events = len(self._events()) if self._source.files or self._follows_events else None
-        return {ZONES: len(board.zones), STUCK: len(board.stuck), PLANS: plans, EVENTS: events}
+        return {ZONES: len(board.zones), STUCK: board.counts.stuck, PLANS: plans, EVENTS: events}
 
     def _events(self) -> Sequence[Object]:
         """The operator's events, as followed; those of a dump."""

@@ -10,10 +10,12 @@ from kubectl_numazones.printing.zone_figures import ZoneFigures, why_no_zones, z
 from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.stuck.on_the_way import HeldRoomEntry, coming
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pods import Stuck, stuck_pods
 from numazones.alignment.pod_alignment import PodAlignment, by_name
 from numazones.api.rebalance import RebalancePolicySpec
 from numazones.prediction import doubts
+from numazones.prediction.stuck import PodCounts
 from numazones.rebalance.custom_resources import policy_of, title
 from numazones.rebalance.goals import Goal, pending_goals
 from numazones.rebalance.whatif import PolicyReport, what_if
@@ -32,6 +34,8 @@ class Board:
     unknown: tuple[tuple[str, str], ...]
     """(node, why) of nodes whose state is unknown."""
     stuck: tuple[Stuck, ...]
+    counts: PodCounts
+    """Number of stuck and rejected pods."""
     held: Mapping[str, Sequence[HeldRoomEntry]]
     """Node → the pods on their way to it."""
     misaligned: Mapping[str, Sequence[PodAlignment]]
@@ -60,11 +64,13 @@ def board_of(seen: ClusterView) -> Board:
     zones = tuple(zone for node in nodes.values() for zone in zones_of(node))
     situation = seen.situation
     on_the_way = coming(situation.cluster.pending.values(), nodes, situation.surroundings.now)
+    outlooks = Outlooks(seen)
     return Board(
         seen,
         zones,
         unknown,
-        tuple(stuck_pods(seen)),
+        tuple(stuck_pods(outlooks)),
+        outlooks.counts(),
         on_the_way,
         dict(_misaligned(seen)),
         doubts.of_nodes(nodes.values()),

@@ -8,7 +8,8 @@ from kubectl_numazones import plan_decisions
 from kubectl_numazones.live import lines
 from kubectl_numazones.live.lines import Line
 from kubectl_numazones.live.screens import Confirm
-from kubectl_numazones.plan_decisions import PlanDecision
+from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
+from kubectl_numazones.reading.cluster import ClusterView
 from numazones.errors import NumazonesError
 from numazones_client import Client
 
@@ -46,6 +47,21 @@ async def decide(app: App[Any], client: Client | None, line: Line | None, decisi
             _say(app, f"{plan.name} is {decision.field}: {follows}")
     except NumazonesError as error:
         _say_wrong(app, str(error))
+
+
+def is_open(seen: ClusterView, name: str, decision: PlanDecision) -> bool:
+    """Return whether something would come of a decision about a recommendation, as the cluster was read."""
+    body = next((item for item in seen.made if item["metadata"]["name"] == name), None)
+    if body is None:
+        return False
+    try:
+        plan = PendingPlan.of(dict(body))
+    except NumazonesError:
+        return False
+    mode = seen.policy_mode(plan.spec.policy)
+    return not plan_decisions.is_decided(plan, decision) and not plan_decisions.objection(
+        plan, decision, mode
+    )
 
 
 def _say(app: App[Any], text: str) -> None:

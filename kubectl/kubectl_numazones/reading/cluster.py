@@ -211,6 +211,16 @@ class ClusterView:
             with suppress(NumazonesError):
                 yield RebalancePolicy.from_api(item).spec.goals
 
+    def policy_mode(self, name: str) -> str | None:
+        """Return the mode of a RebalancePolicy; None if there is no such policy.
+
+        Where no policies were read, nothing speaks against an approval: the mode is taken to be Approve.
+        """
+        if "RebalancePolicy" not in self.kinds:
+            return "Approve"
+        specs = (item.get("spec") or {} for item in self.policies if item["metadata"]["name"] == name)
+        return next((str(spec.get("mode") or "Recommend") for spec in specs), None)
+
     def recommendations(self, pods: Iterable[ClusterPod]) -> list[str]:
         """Return the names of the RebalanceRecommendations in force that place one of the pods."""
         from numazones.api.rebalance import ENDED  # noqa: PLC0415 - most commands do without

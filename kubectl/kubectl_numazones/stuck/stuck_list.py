@@ -1,4 +1,4 @@
-"""Pods that are stuck as a list: one line each, with the sentence that ``why`` says of the one."""
+"""Waiting and rejected pods as a list: a line per owner, with the sentence that ``why`` says of one pod."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,11 +8,13 @@ from kubectl_numazones.printing.output import Output
 from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.pod_reports import reports_about
 from kubectl_numazones.reading.source import Source
+from kubectl_numazones.stuck.outlooks import Outlooks
 from kubectl_numazones.stuck.stuck_pod import Background, exit_code, is_running, now, runs
 from kubectl_numazones.stuck.stuck_pods import Stuck
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
+from numazones.prediction.stuck import PodCounts
 from numazones_program.columns import Column
 
 _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers.EXIT_CODES[ADMISSIBLE])
@@ -21,26 +23,29 @@ _CODES = (answers.EXIT_CODES[INADMISSIBLE], answers.EXIT_CODES[UNKNOWN], answers
 
 def show(
     found: Sequence[Stuck],
-    seen: ClusterView,
+    outlooks: Outlooks,
     source: Source,
     output: Output,
     *,
     everywhere: bool,
+    counts: PodCounts | None,
     where: str = "",
 ) -> int:
     """Print the list; return the exit code, that of the worst.
 
     Args:
         found: the pods by owner.
-        seen: the cluster.
+        outlooks: of the cluster.
         source: where it was read from.
         output: the form.
         everywhere: whether pods of all namespaces are listed.
+        counts: number of stuck pods; None where pods were named.
         where: the namespace that has none, for a list without pods.
     """
+    seen = outlooks.seen
     said = reports_about([item.example for item in found if not is_running(item.example)], seen, source)
     items = [
-        (item, Background.of(item.example, item.prediction, seen, said.get(item.example.uid, ())))
+        (item, Background.of(item.example, item.prediction, outlooks, said.get(item.example.uid, ())))
         for item in found
     ]
     if items:
@@ -49,7 +54,8 @@ def show(
         # Imported late: text does without all that planning needs.
         from kubectl_numazones.stuck.why_document import WhyListDocument, why_document  # noqa: PLC0415
 
-        output.write(WhyListDocument([why_document(item, seen, background) for item, background in items]))
+        documents = [why_document(item, seen, background) for item, background in items]
+        output.write(WhyListDocument(documents, counts))
     elif output.form == "name":
         for item, _ in items:
             for pod in item.pods:
@@ -58,6 +64,8 @@ def show(
         screen.echo(f"No stuck pods{where}", err=True)
     else:
         _print(items, seen, everywhere=everywhere, wide=output.form == "wide")
+        if counts is not None:
+            screen.echo(counts.sentence, err=True)
     codes = {exit_code(item.example, item.prediction.verdict, background) for item, background in items}
     return next((code for code in _CODES if code in codes), 0)
 

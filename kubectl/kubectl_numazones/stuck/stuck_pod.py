@@ -1,28 +1,26 @@
 """Explain why a pod is stuck: the answer, how its owner's replicas fared, and what would help."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubectl_numazones.printing import answers
 from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.reading.files import Object
+from kubectl_numazones.stuck.outlooks import Outlooks
 from numazones.advice.changes import Advice
 from numazones.advice.helpful_changes import plan_made
 from numazones.alignment import pod_alignment as alignment
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.lost_nodes import lost_nodes
-from numazones.cluster.waiting import PodContext, Wait, latest_messages, scheduler_says, waits
+from numazones.cluster.rejected_pods import is_rejected
+from numazones.cluster.waiting import Wait, latest_messages, scheduler_says
 from numazones.kubelet.rejection import STATUS_PREFIX
 from numazones.placement import Unknown
-from numazones.prediction import held_room
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, Prediction, deciding
 
 if TYPE_CHECKING:
     from numazones.advice.misalignment import Misalignment
-
-NAME_LABEL, OPERATOR = "app.kubernetes.io/name", "numazones-operator"
 
 _LOOP = (
     "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
@@ -73,19 +71,16 @@ class Background:
 
     @classmethod
     def of(
-        cls, pod: ClusterPod, prediction: Prediction, seen: ClusterView, said: Iterable[Object] = ()
+        cls, pod: ClusterPod, prediction: Prediction, outlooks: Outlooks, said: Iterable[Object] = ()
     ) -> "Background":
         """Gather it; ``said``: events and AdmissionPredictions about the pod."""
         if is_running(pod):
-            there = pod.node in seen.situation.cluster.nodes
+            there = pod.node in outlooks.seen.situation.cluster.nodes
             return cls() if there else cls(waits=(_without_node(pod),))
         said = list(said)
         events = [item for item in said if item["kind"] == "Event"]
-        admissible = prediction.verdict == ADMISSIBLE
-        held = tuple(_held(pod, prediction, seen)) if admissible else ()
-        lost = lost_nodes(pod, seen.situation.cluster.nodes.values())
-        around = _surroundings(pod, seen, events)
-        found = waits(pod, around, admissible=admissible, held=bool(held), lost=lost)
+        found = outlooks.waits(pod, prediction, events)
+        held = outlooks.held(pod, prediction)
         return cls(found, scheduler_says(pod, latest_messages(events)), held, tuple(_then(pod, said)))
 
 
@@ -97,32 +92,6 @@ def _without_node(pod: ClusterPod) -> Wait:
         f"bound to {pod.node}, of which there is no Node object: the node was removed, or left out of a "
         f"dump; Kubernetes deletes such a pod about a minute after its node{owned}",
     )
-
-
-def _surroundings(pod: ClusterPod, seen: ClusterView, events: Sequence[Object]) -> PodContext:
-    known = seen.situation.surroundings
-    running = (other.labels.get(NAME_LABEL) == OPERATOR and other.phase == "Running" for other in seen.pods)
-    served = {
-        other.constraints.scheduler_name
-        for other in seen.pods
-        if other.node or (other.scheduled is not None and not other.constraints.scheduling_gates)
-    }
-    claims = {name for namespace, name in known.storage_classes if namespace == pod.namespace}
-    return PodContext(
-        known.namespace_labels.get(pod.namespace) if "Namespace" in seen.kinds else None,
-        any(running),
-        served,
-        claims if "PersistentVolumeClaim" in seen.kinds else None,
-        events,
-    )
-
-
-def _held(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> Iterator[str]:
-    """Yield whom room is held for, if no node would admit the pod beside those that are on their way."""
-    cluster = seen.situation.cluster
-    now = seen.situation.surroundings.now.timestamp()
-    others = held_room.held(cluster.pending.values(), list(cluster.nodes.values()), now=now, asking=pod)
-    return held_room.in_the_way(pod, prediction, cluster.nodes.get, held_room.by_node(others))
 
 
 def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:
@@ -144,7 +113,7 @@ def explanation_lines(
     background: Background | None = None,
 ) -> Iterator[str]:
     """Yield everything that is to be said before node by node: ``pod`` is the most telling of ``pods``."""
-    background = background or Background.of(pod, prediction, seen)
+    background = background or Background.of(pod, prediction, Outlooks(seen))
     first, *more = _headline(pod, prediction, background, seen)
     yield f"{pod.full_name}: {first}"
     yield from more
@@ -244,7 +213,7 @@ def now(prediction: Prediction, background: Background) -> str:
 
 def _lines_about_replicas(pods: list[ClusterPod]) -> list[str]:
     """Return how the owner's replicas have fared, if there are several."""
-    rejected = [pod for pod in pods if pod.terminal and pod.reason and not pod.acknowledged]
+    rejected = [pod for pod in pods if is_rejected(pod)]
     if not rejected:
         return []
     waiting = sum(1 for pod in pods if not pod.node and not pod.terminal)

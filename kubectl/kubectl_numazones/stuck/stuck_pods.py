@@ -1,19 +1,20 @@
 """Pods that wait for a node or were rejected, worst first: what ``why`` lists, and ``live``.
 
-Pods of one owner stand in one line, for a ReplicaSet whose replicas are rejected leaves hundreds of them.
+Pods of one owner share a line, since a ReplicaSet whose replicas are rejected leaves hundreds of them.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kubectl_numazones.printing import answers
-from kubectl_numazones.reading.cluster import ClusterView
 from kubectl_numazones.stuck import stuck_pod as stuck
+from kubectl_numazones.stuck.outlooks import Outlooks
 from numazones.cluster.cluster import ClusterPod
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, PodKind, Prediction
+from numazones.cluster.rejected_pods import is_rejected, rejection
+from numazones.cluster.waiting import Wait
+from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
+from numazones.prediction.stuck import REJECTED, is_stuck
 
-FAILED = "Failed"
-_VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, FAILED)
+_VERDICT_ORDER = (INADMISSIBLE, UNKNOWN, ADMISSIBLE, REJECTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class Stuck:
     pods: list[ClusterPod]
     example: ClusterPod
     prediction: Prediction
+    waits: tuple[Wait, ...] = ()
+    """Obstacles of the example besides the nodes."""
 
     @property
     def name(self) -> str:
@@ -42,20 +45,27 @@ class Stuck:
 
     @property
     def verdict(self) -> str:
-        """Return the forecast for the pods that wait; failed ones stay failed, whatever would be admitted."""
-        return self.prediction.verdict if self.waiting else FAILED
+        """Return the forecast for the pods that wait; rejected ones stay so, whatever would be admitted."""
+        return self.prediction.verdict if self.waiting else REJECTED
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether the pods that wait are stuck; those that are about to get a node are not."""
+        return bool(self.waiting) and is_stuck(self.prediction, self.waits)
 
     @property
     def why(self) -> str:
         """The same in a sentence."""
         if self.waiting:
-            return self.prediction.sentence
-        return f"{self.example.reason} on {self.example.node}; a failed pod is not tried again: delete it"
+            return self.waits[0].sentence if self.waits else self.prediction.sentence
+        return rejection(self.example)
 
     @property
     def reason(self) -> str:
         """Return the obstacle in a word or two that many pods share."""
-        return self.prediction.reason if self.waiting else self.example.reason
+        if not self.waiting:
+            return self.example.reason
+        return self.waits[0].reason if self.waits else self.prediction.reason
 
     @property
     def since(self) -> str:
@@ -63,30 +73,24 @@ class Stuck:
         return min(pod.created for pod in self.pods)
 
 
-def stuck_pods(seen: ClusterView, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[Stuck]:
+def stuck_pods(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool] = lambda _: True) -> list[Stuck]:
     """Return the pods that wait or were rejected, of those that are wanted, by owner.
 
-    What hurts comes first: pods that wait for a node that no node is, the oldest on top; failed pods last.
+    What hurts comes first: pods that wait for a node that no node is, the oldest on top; rejected pods last.
     """
-    return sorted(_stuck(seen, wanted), key=_urgency)
+    return sorted(_stuck(outlooks, wanted), key=_urgency)
 
 
-def _urgency(item: Stuck) -> tuple[int, str, str]:
-    return _VERDICT_ORDER.index(item.verdict), item.since, item.name
+def _urgency(item: Stuck) -> tuple[int, bool, str, str]:
+    return _VERDICT_ORDER.index(item.verdict), not item.is_stuck, item.since, item.name
 
 
-def _stuck(seen: ClusterView, wanted: Callable[[ClusterPod], bool]) -> Iterator[Stuck]:
+def _stuck(outlooks: Outlooks, wanted: Callable[[ClusterPod], bool]) -> Iterator[Stuck]:
     owned: dict[str, list[ClusterPod]] = {}
-    rejected = (pod for pod in seen.ended if pod.reason and not pod.acknowledged)
-    for pod in filter(wanted, (*seen.situation.cluster.pending.values(), *rejected)):
+    rejected = filter(is_rejected, outlooks.seen.ended)
+    for pod in filter(wanted, (*outlooks.seen.situation.cluster.pending.values(), *rejected)):
         owned.setdefault(pod.uid if pod.controller is None else pod.controller.uid, []).append(pod)
-    nodes = seen.situation.cluster.nodes
-    foreseen: dict[PodKind, Prediction] = {}
     for pods in owned.values():
         example = stuck.most_telling(pods)
-        kind = PodKind.of(example)
-        known = None if kind is None else foreseen.get(kind)
-        prediction = answers.predict_if_new(example, nodes) if known is None else known
-        if kind is not None:
-            foreseen[kind] = prediction
-        yield Stuck(pods, example, prediction)
+        prediction = outlooks.prediction(example)
+        yield Stuck(pods, example, prediction, outlooks.waits(example, prediction))

@@ -12,6 +12,7 @@ from numazones.advice.misalignment import Misalignment
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import Wait
 from numazones.prediction.forecast import NodeCounts, Reason
+from numazones.prediction.stuck import PodCounts, is_stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class WhyDocument:
     then: Annotated[
         tuple[str, ...], "What was missing when it was rejected, as its AdmissionPrediction says."
     ]
+    stuck: Annotated[bool, "Whether it waits, and no node would admit it or something else keeps it waiting."]
     waits: Annotated[tuple[Wait, ...], "What it waits for, whatever the nodes say."]
     scheduler: Annotated[str, "The scheduler's last word on it; empty if none is known."]
     held: Annotated[tuple[str, ...], "Whom room is held for on nodes that would admit it otherwise."]
@@ -69,6 +71,7 @@ class WhyListDocument:
     """``why``: of several pods, the same of each, what hurts most first."""
 
     items: Annotated[list[WhyDocument], "One for each pod, or owner of pods."]
+    counts: Annotated[PodCounts | None, "Number of stuck pods among them; null where pods were named."]
 
 
 def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyDocument:
@@ -79,6 +82,7 @@ def why_document(item: Stuck, seen: ClusterView, background: Background) -> WhyD
         others=[PodName.of(other) for other in item.pods if other is not pod],
         rejected=KubeletMessage(pod.node, pod.reason, pod.message) if pod.reason and pod.node else None,
         then=background.then,
+        stuck=not pod.node and is_stuck(prediction, background.waits),
         waits=background.waits,
         scheduler=background.scheduler,
         held=background.held,

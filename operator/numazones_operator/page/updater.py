@@ -16,6 +16,7 @@ from importlib.metadata import version
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.lost_nodes import lost_nodes
+from numazones.cluster.rejected_pods import is_rejected
 from numazones.cluster.usage import Usage
 from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
 from numazones.prediction import doubts
@@ -225,7 +226,13 @@ class PageUpdater:
                 )
             )
             await self._rest_when_due()
-        await self._show_kind("waiting", waiting_documents(waiting, plans=self._plans_of_pods()))
+        rejected = []
+        for pod in list(self._pipeline.state.pods):
+            if is_rejected(pod):
+                rejected.append(pod)
+            await self._rest_when_due()
+        shown = waiting_documents(waiting, ended=rejected, plans=self._plans_of_pods())
+        await self._show_kind("waiting", shown)
         await self._advice.work_out_one()
 
     def _prediction(self, pod: ClusterPod) -> Prediction | None:
@@ -257,8 +264,10 @@ class PageUpdater:
     def _plan(self, item: Recommendation) -> tuple[str, Document]:
         state = self._pipeline.state
         first = self._plans.get(item.uid)
+        policy = self._intent.policies.get(item.spec.policy)
+        mode = None if policy is None else policy.spec.mode
         ((key, document),) = recommendation_document(
-            item.name, item.spec, item.status, state.node, state.pods.get, first=first
+            item.name, item.spec, item.status, state.node, state.pods.get, mode=mode, first=first
         ).items()
         self._plans.setdefault(item.uid, document)
         return key, document

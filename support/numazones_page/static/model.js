@@ -104,10 +104,11 @@ function holdersOf(node, zone) {
 const find = { words: [] };
 const found = (...texts) => find.words.every((word) => texts.some((text) => text.toLowerCase().includes(word)));
 
-// Pods that wait.
+// Pods that wait or were rejected.
+const podCounts = () => documents.get("counts/") || { stuck: 0, headline: "", details: "" };
 const nameOf = (group) => `${group.namespace}/${group.owner ? group.owner[1] : group.pods[0]}`;
-const isStuck = (group) => group.verdict !== "Admissible" || group.waits.length > 0;
-const podsIn = (groups) => groups.reduce((count, group) => count + group.pods.length, 0);
+const sizeOf = (group) => (group.verdict === "Rejected" ? group.rejected.count : group.pods.length);
+const podsIn = (groups) => groups.reduce((count, group) => count + sizeOf(group), 0);
 
 const ENDED = new Set(["Succeeded", "Failed", "Expired", "Superseded", "Rejected"]);
 const inForce = () => sorted("plan").filter(([, plan]) => !ENDED.has(plan.phase));

@@ -31,23 +31,12 @@ function overview() {
 
 // The word at the top: what hurts, or that nothing does. It is said aloud when it changes.
 function drawWord() {
-  const groups = [...all("waiting").values()];
-  const stuck = groups.filter(isStuck);
-  const waits = podsIn(stuck);
-  const fits = podsIn(groups) - waits;
-  const nowhere = podsIn(stuck.filter((group) => group.verdict === "Inadmissible"));
-  const unsure = podsIn(stuck.filter((group) => group.verdict === "Unknown"));
+  const { stuck, headline, details: says } = podCounts();
   const reading = !documents.has("cluster/") || cluster().reading;
-  const [tone, word] = reading ? ["unsure", "Reading the cluster"] : waits ? ["alert", `${counted(waits, "pod")} ${waits === 1 ? "is" : "are"} stuck`] : ["good", "No pod is stuck"];
-  const says = [
-    nowhere && `${number(nowhere)} ${nowhere === 1 ? "fits" : "fit"} nowhere`,
-    unsure && `of ${number(unsure)} it is unknown whether ${unsure === 1 ? "it fits" : "they fit"}`,
-    waits - nowhere - unsure > 0 && `${number(waits - nowhere - unsure)} would fit and ${waits - nowhere - unsure === 1 ? "is" : "are"} kept waiting`,
-    fits && `${number(fits)} ${fits === 1 ? "fits and is" : "fit and are"} about to get a node`,
-  ].filter(Boolean).join("; ");
+  const [tone, word] = reading ? ["unsure", "Reading the cluster"] : [stuck ? "alert" : "good", headline];
   parts.hero.className = `hero ${tone}`;
-  if (parts.word.textContent !== word) parts.word.replaceChildren(waits && !reading ? el("a", { href: "#waiting", "data-key": "word" }, word) : word);
-  parts.says.textContent = reading ? "" : says ? `${says[0].toUpperCase()}${says.slice(1)}.` : "Every pod that NUMA placement concerns has a node.";
+  if (parts.word.textContent !== word) parts.word.replaceChildren(stuck && !reading ? el("a", { href: "#waiting", "data-key": "word" }, word) : word);
+  parts.says.textContent = reading ? "" : says ? `${says}.` : "Every pod that NUMA placement concerns has a node.";
 }
 
 // Figures, each a link to what it counts.
@@ -142,7 +131,7 @@ function drawHeader() {
   parts.when.textContent = generated ? `as of ${generated.replace("T", " ").replace("Z", " UTC")}` : "";
   parts.version.textContent = version ? `numazones ${version}` : "numazones";
   parts.nav.replaceChildren(
-    ...(all("waiting").size ? [entry("waiting", "Waiting", podsIn([...all("waiting").values()]))] : []),
+    ...(all("waiting").size ? [entry("waiting", "Waiting", podCounts().stuck)] : []),
     ...(all("plan").size ? [entry("plans", "Plans", inForce().length)] : []),
     ...(all("held").size ? [entry("held", "On their way", all("held").size)] : []),
     ...(totals().misaligned ? [entry("alignment", "Not aligned", totals().misaligned)] : []),

@@ -28,10 +28,18 @@ function planCard(key, plan) {
     el("header", {}, el("h3", {}, plan.goal), plan.phase && el(`span.badge.${tone}`, {}, plan.phase)),
     el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
-    plan.phase === "Proposed" && plan.policy && el("p", {}, "Approve or reject: ", el("code", {}, `kubectl numazones approve ${key}`), ", ", el("code", {}, `kubectl numazones reject ${key}`)),
+    plan.phase === "Proposed" && plan.policy && decision(key, plan),
     plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its zones held before it is not known any more."),
     el("ol.moves", {}, plan.moves.map((move) => el("li", {}, el("strong", {}, move.pod), ` from ${placeName(move.from)} to ${placeName(move.to)}`, move.phase && el("span.chip", {}, move.phase), move.why && el("span.quiet", {}, ` — ${move.why}`))), plan.placements.map((placed) => el("li", {}, el("strong", {}, placed.pod), ` fits on ${placeName(placed.to)}`))),
   );
+}
+
+// What people may do about a proposal: no command is shown that would have no effect.
+function decision(key, plan) {
+  const command = (verb) => el("code", {}, `kubectl numazones ${verb} ${key}`);
+  if (plan.objection) return el("p", {}, `It cannot be approved: ${plan.objection}.`);
+  if (plan.approved) return el("p", {}, "It is approved. The operator checks it again, then begins. To stop it: ", command("reject"));
+  return el("p", {}, "Approve or reject: ", command("approve"), ", ", command("reject"));
 }
 
 const placeName = ([node, zones]) => `${node}${zones.length ? ` NUMA ${zones.join(", ")}` : ""}`;

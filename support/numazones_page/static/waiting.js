@@ -9,17 +9,18 @@ function waitingSection() {
 }
 
 function waitingGroups() {
-  const urgency = (group) => (isStuck(group) ? Number(group.verdict === "Unknown") : 2);
+  const urgency = (group) => (group.stuck ? Number(group.verdict === "Unknown") : 2);
   return sorted("waiting")
-    .filter(([, group]) => found(nameOf(group), group.sentence, ...group.pods, ...group.waits))
+    .filter(([, group]) => found(nameOf(group), group.sentence, ...group.pods, ...group.waits, ...(group.rejected ? group.rejected.pods : [])))
     .sort(([, one], [, other]) => urgency(one) - urgency(other) || (one.since < other.since ? -1 : one.since > other.since ? 1 : 0));
 }
 
 function drawWaiting(section) {
   const groups = waitingGroups();
   section.hidden = !all("waiting").size;
-  const stuck = groups.filter(([, group]) => isStuck(group));
-  const fitting = groups.filter(([, group]) => !isStuck(group));
+  const stuck = groups.filter(([, group]) => group.stuck);
+  const rejected = groups.filter(([, group]) => group.verdict === "Rejected");
+  const fitting = groups.filter(([, group]) => !group.stuck && group.verdict !== "Rejected");
   const reasons = new Map();
   for (const entry of stuck) {
     const reason = entry[1].reason || "Other reasons";
@@ -30,6 +31,7 @@ function drawWaiting(section) {
   renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No waiting pod matches.");
   section.querySelector(".grouped").replaceChildren(
     ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
+    ...(rejected.length ? [reasonGroup("Rejected, and not tried again", rejected)] : []),
     ...(fitting.length ? [reasonGroup("Fit, and are about to get a node", fitting)] : []),
   );
 }
@@ -54,7 +56,7 @@ function waitingRow(key, group) {
   const row = el(
     `details.card.row.${tone}`,
     { open: opened.get(key) || false },
-    el("summary", { "data-key": `row-${key}` }, el("strong", {}, nameOf(group)), group.pods.length > 1 && el("span.times", {}, ` × ${group.pods.length}`), el(`span.badge.${tone}`, {}, verdict), el("span.says", {}, group.waits[0] || group.sentence)),
+    el("summary", { "data-key": `row-${key}` }, el("strong", {}, nameOf(group)), sizeOf(group) > 1 && el("span.times", {}, ` × ${number(sizeOf(group))}`), el(`span.badge.${tone}`, {}, verdict), el("span.says", {}, group.waits[0] || group.sentence)),
   );
   const fill = () => row.children.length === 1 && row.append(el("div.body", {}, waitingBody(key, group)));
   if (row.open) fill();
@@ -68,6 +70,7 @@ function waitingRow(key, group) {
 function verdictOf(group) {
   if (group.verdict === "Inadmissible") return ["alert", "fits nowhere"];
   if (group.verdict === "Unknown") return ["unsure", "unknown"];
+  if (group.verdict === "Rejected") return ["unsure", "rejected"];
   return group.waits.length ? ["unsure", "is kept waiting"] : ["good", "fits"];
 }
 
@@ -92,10 +95,20 @@ function waitingBody(key, group) {
     help(group),
     group.doubts.map((line) => el("p.quiet", {}, `Not certain: ${line}`)),
     el("p.chips", {}, group.owner && el("span.chip", {}, group.owner[0]), group.asks.map(([resource, amount]) => el("span.chip", {}, el("span", {}, resource), ` ${amount}`)), group.since && el("span.chip", {}, el("span", {}, "since"), ` ${group.since.replace("T", " ").replace("Z", " UTC")}`)),
-    group.rejected && el("p.history", {}, `${counted(group.rejected.count, "pod")} rejected since ${group.rejected.since}, the latest with ${group.rejected.reason}${group.rejected.message ? `: ${group.rejected.message}` : ""}`),
+    ...rejections(key, group),
     group.reasons.length > 0 && reasons(key, group),
     holders(key, group),
     group.pods.length > 1 && details(`${key} pods`, counted(group.pods.length, "pod"), el("p.names", {}, group.pods.join(", "))),
+  ];
+}
+
+// The owner's rejected pods: how many, why, and the latest by name.
+function rejections(key, { rejected }) {
+  if (!rejected) return [];
+  const more = rejected.count - rejected.pods.length;
+  return [
+    el("p.history", {}, `${counted(rejected.count, "pod")} rejected since ${rejected.since}, the latest with ${rejected.reason}${rejected.message ? `: ${rejected.message}` : ""}`),
+    details(`${key} rejected`, counted(rejected.count, "rejected pod"), el("p.names", {}, rejected.pods.join(", ") + (more > 0 ? ` and ${number(more)} more` : ""))),
   ];
 }
 

@@ -184,13 +184,13 @@ def test_pods_of_one_owner_wait_together_and_count_their_rejections() -> None:
     nodes = nodes_of(items)
     pods = [ClusterPod.from_api(body) for body in (items[-1], second)]
     waiting = [WaitingPod(pod, predict(pod, nodes.values())) for pod in pods]
-    (key, document), *others = waiting_documents(
+    (counts, _), (key, document), *others = waiting_documents(
         waiting,
         ended=[ClusterPod.from_api(items[-2])],
         plans={"team/trainer-3": {"a": "plan a"}, "team/trainer-2": {"b": "plan b"}},
     )
     assert not others
-    assert key == "waiting/team/trainer-2"
+    assert (counts, key) == ("counts/", "waiting/team/trainer-2")
     assert document["pods"] == ["trainer-2", "trainer-3"]
     assert document["rejected"]["count"] == 1
     assert document["plans"] == [("a", "plan a"), ("b", "plan b")]
@@ -252,9 +252,14 @@ def test_running_plan_is_shown_with_the_zones_of_its_creation() -> None:
     align = spec.model_copy(
         update={"goal": "align pods", "gain": spec.gain.model_copy(update={"before": -4, "after": -3})}
     )
-    told = recommendation_document("two", align, proposed, nodes.get, pods.get)["plan/two"]
+    told = recommendation_document("two", align, proposed, nodes.get, pods.get, mode="Approve")["plan/two"]
     assert told["counts"] == ["4 not aligned", "3 not aligned"]
-    first = recommendation_document("one", spec, proposed, nodes.get, pods.get)["plan/one"]
+    assert told["objection"] == ""
+    ((_, refused),) = recommendation_document(
+        "two", align, proposed, nodes.get, pods.get, mode="Recommend"
+    ).items()
+    assert refused["objection"].startswith("policy default is in mode Recommend")
+    first = recommendation_document("one", spec, proposed, nodes.get, pods.get, mode="Approve")["plan/one"]
     assert [(zone["node"], zone["cpus"], zone["pods"]) for zone in first["zones"]] == [
         ("worker-1", 7, [["team/web-1", 3]]),
         ("worker-2", 7, [["team/web-2", 3]]),
@@ -266,18 +271,23 @@ def test_running_plan_is_shown_with_the_zones_of_its_creation() -> None:
             "progress": [{"pod": {"namespace": "team", "name": "web-1", "uid": "web-1"}, "phase": "Evicted"}],
         }
     )
-    later = recommendation_document("one", spec, evicted, nodes.get, lambda _uid: None, first=first)[
-        "plan/one"
-    ]
+    later = recommendation_document(
+        "one", spec, evicted, nodes.get, lambda _uid: None, mode="Approve", first=first
+    )["plan/one"]
     assert later["phase"] == "Executing"
     assert later["moves"] == [first["moves"][0] | {"phase": "Evicted"}]
     assert (later["zones"], later["placements"]) == (first["zones"], first["placements"])
     # Who comes later sees zones that are no longer those before the plan.
-    late = recommendation_document("one", spec, evicted, nodes.get, pods.get)["plan/one"]
+    late = recommendation_document("one", spec, evicted, nodes.get, pods.get, mode="Approve")["plan/one"]
     assert (late["phase"], late["zones"]) == ("Executing", [])
     for phase in ("Succeeded", "Failed", "Expired", "Superseded", "Rejected"):
         ended = RebalanceRecommendationStatus(phase=phase)
-        assert recommendation_document("one", spec, ended, nodes.get, pods.get)["plan/one"]["zones"] == []
+        assert (
+            recommendation_document("one", spec, ended, nodes.get, pods.get, mode="Approve")["plan/one"][
+                "zones"
+            ]
+            == []
+        )
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028", "\ud800", "]]>", '"'])
