@@ -38,14 +38,14 @@ from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import PodInfo
-from numazones.prediction.forecast import newcomer
+from numazones.prediction.forecast import NodeAnswer, PodKind, ask, newcomer
 from numazones.rebalance.moves import Move
 from numazones.rebalance.single_move import Destinations
 
 _MILLI = 1000
 # Policies by how much they let through, strictest first.
 _LOOSER = {SINGLE_NUMA_NODE: (RESTRICTED, BEST_EFFORT), RESTRICTED: (BEST_EFFORT,)}
-_MAX_EVICTIONS = 3
+MAX_EVICTIONS = 3
 _LITTLE = 0.25
 """The share of a request that people part with more easily than with another pod's place."""
 
@@ -64,16 +64,18 @@ class ChangeCost(IntEnum):
 
     MISSPELLED = 0
     ROUNDING = 1
-    PLACEMENT = 2
-    LITTLE_LESS = 3
-    MOVE = 4
-    MUCH_LESS = 5
-    REMOVAL = 6
+    CONSTRAINT = 2
+    """On the devices of a claim."""
+    PLACEMENT = 3
+    LITTLE_LESS = 4
+    MOVE = 5
+    MUCH_LESS = 6
+    REMOVAL = 7
     """Of a pod whose replacement no node would take."""
-    TAINT = 7
-    SCOPE = 8
-    ALIGNMENT = 9
-    PROTECTED = 10
+    TAINT = 8
+    SCOPE = 9
+    ALIGNMENT = 10
+    PROTECTED = 11
     """Removal of a pod that no plan moves."""
 
 
@@ -146,7 +148,15 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
         verdict = admit_to_node(node.info(node.state, beside=pod.uid), info)
     except NumazonesError:
         return False
-    return verdict.admitted and not verdict.preempted
+    return verdict.admitted and not verdict.preempted and _gets_devices(pod, node)
+
+
+def _gets_devices(pod: ClusterPod, node: ClusterNode) -> bool:
+    """Return whether the scheduler would allocate what the pod claims, if it claims anything."""
+    if not (pod.resource_claims or scheduling.unallocated(pod.requests, node)):
+        return True
+    kind = PodKind.of(pod)
+    return kind is not None and ask(kind, node).standing is NodeAnswer.ADMITS
 
 
 # What keeps the scheduler away
@@ -264,17 +274,17 @@ def _evictions(pod: ClusterPod, node: ClusterNode, around: NodeContext) -> Itera
     given: dict[ChangeCost, int] = {}
     for other in others:
         left = node.without_pod(other.uid).with_state(remove(state, other.kubelet_uid))
-        if given.get(ChangeCost.MOVE, 0) == _MAX_EVICTIONS:
+        if given.get(ChangeCost.MOVE, 0) == MAX_EVICTIONS:
             return
         if not _runs(pod, left):
             continue
-        advice = _without(pod, other, node, state, around)
-        if given.get(advice.cost, 0) < _MAX_EVICTIONS:
+        advice = removal_advice(pod, other, node, state, around)
+        if given.get(advice.cost, 0) < MAX_EVICTIONS:
             given[advice.cost] = given.get(advice.cost, 0) + 1
             yield advice
 
 
-def _without(
+def removal_advice(
     pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: NodeContext
 ) -> Advice:
     """Return the advice to have a pod go from the node."""

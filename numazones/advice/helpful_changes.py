@@ -7,6 +7,7 @@ which pods may be moved.
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from numazones.advice.aligning_changes import aligning_changes
 from numazones.advice.changes import Advice, NodeContext, advise_on, in_order
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, Forecast, Prediction
@@ -24,19 +25,21 @@ def helpful_changes(
 ) -> list[Advice]:
     """Return what would let a pod in, on the nearest nodes where something would, the cheapest first.
 
+    Of a pod that would be admitted: what would bring the devices that it claims to its CPUs.
+
     Args:
         pod: the pod, which some node is to admit.
         situation: the cluster, and what protects its pods.
-        prediction: of the pod; nothing helps one that would be admitted.
+        prediction: of the pod.
         looked_at: the nodes on which changes are tried (``nodes_looked_at``).
     """
-    if prediction.verdict == ADMISSIBLE:
-        return []
     nodes = situation.cluster.nodes
     around = NodeContext(
         Destinations(nodes.values(), situation.templates),
         lambda other: objection_to_move(other, situation),
     )
+    if prediction.verdict == ADMISSIBLE:
+        return list(in_order(aligning_changes(pod, nodes, prediction.candidates, around)))
     found: list[Advice] = []
     told: set[str] = set()
     advised = 0

@@ -13,6 +13,7 @@ from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
+from numazones.advice.changes import Advice
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.forecast import (
@@ -86,6 +87,10 @@ class FitDocument:
         tuple[str, ...], "Objects of the manifest that are not answered, and devices it leaves out."
     ]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    advice: Annotated[
+        tuple[Advice, ...],
+        "What would bring claimed devices to the CPUs of pods that fit; each was tried on a copy.",
+    ]
 
 
 _Line = tuple[str, Placed]
@@ -150,8 +155,15 @@ def command(
     asked = _asked(shape, manifest, replicas)
     for note in asked.notes:
         screen.warn(note)
-    nodes = read(source).situation.cluster.nodes
+    situation = read(source).situation
+    nodes = situation.cluster.nodes
     fitting = answers.fit_together([(one.pod, one.replicas) for one in asked.templates], nodes)
+    advice = tuple(
+        item
+        for one in fitting
+        if one.placed
+        for item in answers.advice_for(one.pod, situation, one.first, one.forecast)
+    )
     doubts = tuple(dict.fromkeys(doubt for one in fitting for doubt in one.first.doubts))
     screen.warn_of(doubts)
     short = next((one for one in fitting if not one.fits), None)
@@ -159,12 +171,12 @@ def command(
     if any(one.verdict == INADMISSIBLE for one in fitting):
         verdict = INADMISSIBLE
     if output.is_document:
-        output.write(_document(asked, fitting, verdict, doubts))
+        output.write(_document(asked, fitting, verdict, doubts, advice))
     elif output.form == "name":
         for name in dict.fromkeys(placed.node.name for one in fitting for placed in one.placed):
             screen.echo(f"node/{name}")
     else:
-        _print(asked, fitting, wide=output.form == "wide")
+        _print(asked, fitting, advice, wide=output.form == "wide")
     return answers.EXIT_CODES[verdict]
 
 
@@ -183,7 +195,11 @@ def _asked(shape: str | None, path: Path | None, replicas: int | None) -> Manife
 
 
 def _document(
-    asked: Manifest, fitting: Sequence[answers.Fitting], verdict: str, doubts: tuple[str, ...]
+    asked: Manifest,
+    fitting: Sequence[answers.Fitting],
+    verdict: str,
+    doubts: tuple[str, ...],
+    advice: tuple[Advice, ...],
 ) -> FitDocument:
     short = next((one for one in fitting if not one.fits), None)
     templates = list(map(TemplateFit.of, asked.templates, fitting))
@@ -198,10 +214,13 @@ def _document(
         templates,
         asked.notes,
         doubts,
+        advice,
     )
 
 
-def _print(asked: Manifest, fitting: Sequence[answers.Fitting], *, wide: bool) -> None:
+def _print(
+    asked: Manifest, fitting: Sequence[answers.Fitting], advice: Sequence[Advice], *, wide: bool
+) -> None:
     """Print how many fit, where, and which nodes do not take those that don't."""
     stale = max(one.first.nodes.stale for one in fitting)
     unknown = f"; for {pluralize(stale, 'node')} that is not known" if stale else ""
@@ -222,6 +241,10 @@ def _print(asked: Manifest, fitting: Sequence[answers.Fitting], *, wide: bool) -
         for _, item in placed:
             if item.devices is not None:
                 screen.say(f"{item.node.name}: {item.devices.sentence}")
+    if advice:
+        screen.say("What would help:")
+    for one_change in advice:
+        screen.say(f"  - {one_change.line}")
     short = next((one for one in fitting if not one.fits), None)
     one = short or fitting[0]
     if short is not None and not named:

@@ -163,8 +163,8 @@ def exit_code(pod: ClusterPod, verdict: str, background: Background) -> int:
 
 
 def helpful_changes(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> list[Advice]:
-    """Return what would let a pod in; nothing for one that runs or would be admitted."""
-    if is_running(pod) or prediction.verdict == ADMISSIBLE:
+    """Return what would let a pod in, or bring its devices to its CPUs; nothing for one that runs."""
+    if is_running(pod):
         return []
     forecast = answers.forecast_of(pod, seen.situation.cluster.nodes)
     return answers.advice_for(pod, seen.situation, prediction, forecast)
