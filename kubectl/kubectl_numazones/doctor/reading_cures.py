@@ -1,4 +1,4 @@
-"""Cures for exporters that could not read their node in full, by the reason of the zones' condition.
+"""Cures for exporters that could not read their node in full, by the reason of the NUMAZones' condition.
 
 The table in docs/reference/exporter.md has the same rows; a test compares them.
 """
@@ -15,8 +15,8 @@ def _helps(*reasons: str, cure: str) -> None:
 
 _helps(
     "KubeletNotFound",
-    cure="let a kubelet run there, or mount its root directory and name it with --kubelet-dir; a machine "
-    "without kubelet has nothing but its hardware to show",
+    cure="start a kubelet there, or mount its root directory and name it with --kubelet-dir; a machine "
+    "without a kubelet shows only its hardware",
 )
 _helps(
     "KubeletFilesMissing",
@@ -26,42 +26,42 @@ _helps(
 )
 _helps(
     "SourcesDisagree",
-    cure="do as the condition says: restart the kubelet, or where that would fail, drain the node, stop the "
-    "kubelet, remove the state file that it would not take and start it again",
+    cure="follow the condition: restart the kubelet, or if that would fail, drain the node, stop the "
+    "kubelet, remove the state file that it would reject and start it again",
 )
 _helps(
     "CPUsOfTwoPods",
     "CPUsInSharedSet",
-    cure="delete them as said, or drain the node, stop its kubelet, remove cpu_manager_state and start it "
-    "again; so that it does not come again, make all cores equal first (all CPUs online, or SMT off "
-    "everywhere)",
+    cure="delete the pods that the condition names, or drain the node, stop its kubelet, remove "
+    "cpu_manager_state and start it again; to prevent it, first make all cores equal (all CPUs online, or "
+    "SMT off everywhere)",
 )
 _helps(
     "SocketMissing",
-    cure="see whether the kubelet runs; mount the directory pod-resources, not the socket in it",
+    cure="check whether the kubelet runs; mount the directory pod-resources, not the socket in it",
 )
 _helps(
     "CannotConnect",
     "ConnectionLost",
     "KubeletRejected",
     "TimedOut",
-    cure="wait: the kubelet is restarting, overloaded or hanging, and is asked again; if it stays so, see "
-    "its log",
+    cure="wait: the kubelet is restarting, overloaded or hanging, and the exporter retries; if this "
+    "persists, check the kubelet's log",
 )
 _helps(
     "InvalidAnswer",
     "AnswerTooLarge",
     "RecordingMissing",
-    cure="see what listens there, or was recorded: it does not speak podresources v1",
+    cure="check what listens there, or what was recorded: it does not speak podresources v1",
 )
 _helps(
     "NotFound",
-    cure="restart the kubelet, which writes its state files when it starts, and see whether it runs with the "
-    "root directory that is mounted",
+    cure="restart the kubelet, which writes its state files when it starts, and check that it runs with the "
+    "mounted root directory",
 )
 _helps(
     "Unreadable",
-    cure="let the exporter run as root, and where SELinux is enforced with the type spc_t "
+    cure="run the exporter as root, and if SELinux is enforced, with the type spc_t "
     "(securityContext.seLinuxOptions)",
 )
 _helps(
@@ -72,7 +72,7 @@ _helps(
 _helps(
     "EstimatedSplit",
     "InitContainersUnseen",
-    cure="make the state file readable: what podresources say instead is less exact",
+    cure="make the state file readable: podresources, which are used instead, are less exact",
 )
 _helps("EndedPodsUnknown", cure="let the exporter see the node's pods (--pods) or podresources")
 _helps("NoPodsOfNode", cure="give the exporter the right --node-name")
@@ -86,7 +86,7 @@ _helps(
     "HugepagesUnreadable",
     "CPUWithoutTopology",
     "NoCPUs",
-    cure="see what is unusual about sysfs or the configuration; the message names the file",
+    cure="check sysfs and the configuration; the message names the file",
 )
 _helps(
     "ConfigError",
@@ -101,6 +101,6 @@ _helps(
     "InvalidDocument",
     "InvalidConfiguration",
     "UnsupportedVersion",
-    cure="correct the kubelet's configuration, or the file that stands for it",
+    cure="correct the kubelet's configuration, or the file that is read in its place",
 )
-_helps("NotAsked", cure="switch the source on again: a setting of the exporter says none")
+_helps("NotAsked", cure="enable the source: a setting of the exporter says none")
