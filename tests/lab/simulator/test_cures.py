@@ -158,7 +158,7 @@ def follow(host: Host, text: str) -> None:
     """Do what one alternative says."""
     if "drain" in text:
         host.remove(list(host.pods))
-    if re.search(r"\bdelete (a pod|them)\b", text):
+    if re.search(r"\bdelete (a pod|them|the pods)\b", text):
         host.remove(host.pods[-1:])
     if "driver" in text or "numazones" in text:  # the kubelet knows nothing about them
         return
