@@ -2,7 +2,8 @@
 
 Its files are the project's own OpenAPI definitions of each Kubernetes release, with list types,
 merge keys and descriptions: what validation, strategic merge, server-side apply and
-``kubectl explain`` need. The reference release is 1.36.
+``kubectl explain`` need. The release is 1.37; rules that schemas do not tell are those of 1.36, which the
+server was compared with.
 """
 
 import re
@@ -16,7 +17,8 @@ import orjson
 from numazones_apiserver.errors import Object
 from numazones_apiserver.schema import Schema, compile_schema
 
-RELEASE = (1, 36)
+RELEASE = (1, 37)
+VERSION = "v{}.{}.0".format(*RELEASE)
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"

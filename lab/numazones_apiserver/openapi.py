@@ -16,7 +16,6 @@ from numazones_apiserver.kinds import Kind, Registry
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 OPENAPI_V2_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """What that is called in an answer: an at sign would be no media type."""
-_VERSION = "v1.36.0"
 _QUERY = ("pretty", "dryRun", "fieldManager", "fieldValidation")
 _PATCHES = (
     "application/json-patch+json",
@@ -163,7 +162,7 @@ class OpenAPI:
         it finds none, the server validates. Fields of openapi.v2.Document: swagger (1), info (2), in it
         title (1) and version (2).
         """
-        info = _field(1, b"Kubernetes") + _field(2, _VERSION.encode())
+        info = _field(1, b"Kubernetes") + _field(2, definitions.VERSION.encode())
         return _field(1, b"2.0") + _field(2, info)
 
     def _refresh(self) -> None:
@@ -182,7 +181,7 @@ class OpenAPI:
             paths |= _paths(kind)
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": _VERSION},
+            "info": {"title": "Kubernetes", "version": definitions.VERSION},
             "paths": paths,
             "components": {"schemas": _schemas(kinds)},
         }

@@ -23,6 +23,7 @@ from numazones.apimachinery.defaulting import Defaults
 from numazones.errors import NumazonesError
 from numazones_apiserver import (
     custom_kinds,
+    definitions,
     discovery,
     errors,
     kubeconfig,
@@ -67,8 +68,8 @@ PodProxy = Callable[[str, str, str, str], Awaitable[tuple[int, bytes]]]
 _log = logging.getLogger(__name__)
 VERSION = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0+numazones-apiserver",
+    "minor": str(definitions.RELEASE[1]),
+    "gitVersion": f"{definitions.VERSION}+numazones-apiserver",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",

@@ -77,6 +77,17 @@ async def test_objects_are_read_and_written_without_http(embedded: Any) -> None:
         server.kind("unheard")
 
 
+async def test_fields_of_the_presented_release_are_kept(embedded: Any) -> None:
+    volume = {"name": "scratch", "emptyDir": {"mode": 448}}
+    body = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [volume]},
+    }
+    answer = await embedded.post(embedded.core("pods"), body, fieldValidation="Strict")
+    assert answer.body["spec"]["volumes"][0]["emptyDir"] == {"mode": 448}
+    assert (await embedded.get("/version")).body["gitVersion"] == "v1.37.0+numazones-apiserver"
+
+
 async def test_a_kubelet_answers_through_the_proxy(embedded: Any) -> None:
     await embedded.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
     path = "/api/v1/nodes/n1/proxy/configz"
