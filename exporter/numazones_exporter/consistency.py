@@ -18,7 +18,8 @@ from numazones.kubelet import cures
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.machine import NUMANode
 from numazones.kubelet.startup import KubeletManagers
-from numazones.kubelet.state_validation import Refusal, refusals_of_files
+from numazones.kubelet.state_validation import RESTART_FAILS, Refusal, refusals_of_files
+from numazones.wording import shorten
 from numazones_exporter.observation import (
     CPU_MANAGER_STATE,
     DEVICE_CHECKPOINT,
@@ -30,6 +31,9 @@ from numazones_exporter.observation import (
 from numazones_exporter.reserved import STATIC_CPU, STATIC_MEMORY, configured_memory, covered_cpus
 from numazones_node.problems import Problem
 from numazones_node.sysfs import Hardware
+
+_MAX_WORDS = 250
+"""Characters of a kubelet's words that may be long lists of CPUs; the cure must fit behind them."""
 
 
 def contradictions(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
@@ -59,7 +63,7 @@ def restart_outlook(observation: Observation, hardware: Hardware) -> Iterator[Pr
         yield Problem(
             KUBELET_CONFIG,
             DISAGREE,
-            f"a restart of the kubelet would fail: {refusal.message}; {refusal.cure_on('the node')}",
+            f"{RESTART_FAILS}{shorten(refusal.message, _MAX_WORDS)}; {refusal.cure_on('the node')}",
         )
 
 

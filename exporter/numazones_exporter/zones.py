@@ -129,12 +129,14 @@ def _join(observation: Observation, hardware: Hardware) -> _NodeFacts:
     reserved = reserved_cpus(observation, hardware)
     contradicting = (*reserved.problems, *contradictions(observation, hardware))
     stale = any(one.reason == DISAGREE and one.source != DEVICE_CHECKPOINT for one in contradicting)
+    # Conditions are bounded: what to do comes first, then what keeps a kubelet from starting.
     problems = (
+        *(restart_outlook(observation, hardware) if stale else ()),
+        *(one for one in contradicting if one.reason == DISAGREE),
         *unexpected_problems(observation),
         *holdings.problems,
         *devices.problems,
-        *contradicting,
-        *(restart_outlook(observation, hardware) if stale else ()),
+        *(one for one in contradicting if one.reason != DISAGREE),
     )
     return _NodeFacts(holdings, devices, reserved.cpus, problems)
 

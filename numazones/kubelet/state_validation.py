@@ -1,4 +1,4 @@
-"""Whether a kubelet that starts takes the state files that it finds, and what it says where it does not.
+"""Checks of state files by a kubelet that starts, with its words where it does not take one.
 
 Each manager looks at its own file: is it of the configured policy, and does it agree with machine and
 configuration (``validateState`` of the static policies, kubelet 1.36)? A file that is refused keeps the
@@ -18,6 +18,8 @@ from numazones.kubelet.memory_manager import MemoryManager
 from numazones.kubelet.node import Node
 from numazones.kubelet.startup import KubeletManagers
 
+RESTART_FAILS = "a restart of the kubelet would fail: "
+"""Words of conditions before the kubelet's own message."""
 MEMORY_DIFFERS = "[memorymanager] the expected machine state is different from the real one"
 
 

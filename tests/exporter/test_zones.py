@@ -327,8 +327,8 @@ def test_reserved_cpus_that_contradict_podresources_are_used_and_reported() -> N
     status, _, message = condition(found, "Consistent")
     assert status == "False"
     assert message == (
-        "reservedSystemCPUs is 2,6, but podresources keep CPUs 0,4 from pods; "
-        "restart the kubelet: it takes its state files"
+        "restart the kubelet: it takes its state files; "
+        "reservedSystemCPUs is 2,6, but podresources keep CPUs 0,4 from pods"
     )
 
 
@@ -558,22 +558,23 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("static", 0x1FF)},
-            "cpu_manager_state has CPUs 8, which are not online; a restart of the kubelet would fail: "
-            'current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-8"; drain the node',
+            'would fail: current set of available CPUs "0-7" doesn\'t match with CPUs in state "0-8"; drain '
+            "the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it again; "
+            "cpu_manager_state has CPUs 8, which are not online",
             id="a CPU that went offline",
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("static", 0x7F)},
-            "CPUs 7 are online, but not in cpu_manager_state; a restart of the kubelet would fail: current "
-            'set of available CPUs "0-7" doesn\'t match with CPUs in state "0-6"; drain the node, stop its '
-            "kubelet, remove /var/lib/kubelet/cpu_manager_state and start it again",
+            "remove /var/lib/kubelet/cpu_manager_state and start it again; CPUs 7 are online, but not in "
+            "cpu_manager_state",
             id="a CPU that came online",
         ),
         pytest.param(
             {"cpu_manager": CPUManagerCheckpoint("none", 0)},
-            "cpu_manager_state was written under policy none, the kubelet configuration says static; a "
-            'restart of the kubelet would fail: configured policy "static" differs from state checkpoint '
-            'policy "none"; drain the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state',
+            'a restart of the kubelet would fail: configured policy "static" differs from state checkpoint '
+            'policy "none"; drain the node, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and '
+            "start it again; cpu_manager_state was written under policy none, the kubelet configuration says "
+            "static",
             id="a changed policy",
         ),
         pytest.param(
@@ -594,6 +595,56 @@ def test_sources_that_disagree_are_named(parts: dict[str, Any], message: str) ->
     assert (status, reason) == ("False", "SourcesDisagree")
     assert message in text
     assert condition(found, "Ready")[:2] == ("Unknown", "SourcesDisagree")
+
+
+SCATTERED = sum(1 << cpu for cpu in range(1, 2000, 3))
+PODS = {f"p{number}": {"c": "2,6"} for number in range(30)}
+MANY_PODS: dict[str, Any] = {
+    "pods": tuple(map(pod, PODS)),
+    "podresources": offer(**{uid: (container("c", "3,7"),) for uid in PODS}),
+}
+CPU_FILE = "remove /var/lib/kubelet/cpu_manager_state and start it again"
+MEMORY_FILE = "remove /var/lib/kubelet/memory_manager_state and start it again"
+OTHER_MEMORY: dict[str, Any] = {
+    "kubelet": configured(
+        reservedMemory=[
+            {"numaNode": numa, "limits": {"memory": amount}}
+            for numa, amount in enumerate(("512Mi", "1536Mi"))
+        ]
+    )
+}
+OTHER_POLICY: dict[str, Any] = {"memory_manager": MemoryManagerCheckpoint("None", {})}
+
+
+@pytest.mark.parametrize(
+    ("parts", "cures"),
+    [
+        pytest.param({"cpu_manager": CPUManagerCheckpoint("static", SCATTERED)}, [CPU_FILE], id="CPUs"),
+        pytest.param(
+            {"cpu_manager": replace(cpu_state(**PODS), default=SCATTERED), **MANY_PODS},
+            [CPU_FILE],
+            id="CPUs and pods",
+        ),
+        pytest.param({"cpu_manager": CPUManagerCheckpoint("none", 0), **MANY_PODS}, [CPU_FILE], id="policy"),
+        pytest.param({**OTHER_POLICY, **MANY_PODS}, [MEMORY_FILE], id="memory policy"),
+        pytest.param({**OTHER_MEMORY, **MANY_PODS}, [MEMORY_FILE], id="memory"),
+        pytest.param(
+            {"cpu_manager": CPUManagerCheckpoint("static", SCATTERED), **OTHER_MEMORY, **MANY_PODS},
+            [CPU_FILE, MEMORY_FILE],
+            id="CPUs and memory",
+        ),
+        pytest.param(
+            {"cpu_manager": CPUManagerCheckpoint("none", 0), **OTHER_POLICY, **MANY_PODS},
+            [CPU_FILE, MEMORY_FILE],
+            id="both policies",
+        ),
+    ],
+)
+def test_long_contradictions_do_not_cut_the_cure_off(parts: dict[str, Any], cures: list[str]) -> None:
+    _, _, text = condition(observation(**parts), "Consistent")
+    assert text.startswith("a restart of the kubelet would fail: ")
+    assert len(text) <= 1000
+    assert [cure for cure in (CPU_FILE, MEMORY_FILE) if cure in text] == cures
 
 
 def of_two_pods(**parts: Any) -> dict[str, Any]:

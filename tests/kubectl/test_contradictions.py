@@ -17,7 +17,15 @@ _DIFFERS = "[memorymanager] the expected machine state is different from the rea
 _OLD = "; was the kubelet restarted since the change?"
 """What exporters of release 0.2 add."""
 
+_CUT = 'current set of available CPUs "0-15" doesn\'t match with CPUs in state "0-1,3…'
 SAID: dict[str, tuple[str, str, str]] = {
+    "a long list of CPUs": (
+        (
+            f"a restart of the kubelet would fail: {_CUT}; drain the node, stop its kubelet, remove "
+            "/var/lib/kubelet/cpu_manager_state and start it again; cpu_manager_state has CPUs 16-19,21,23…"
+        ),
+        *(_CUT, "cpu_manager_state"),
+    ),
     "memory moved": (
         f"NUMA node 0: memory_manager_state has 15Gi of memory, sysfs 16Gi{_OLD}",
         *(_DIFFERS, "memory_manager_state"),

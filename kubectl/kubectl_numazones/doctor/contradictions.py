@@ -18,7 +18,7 @@ from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.cures import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numazones.kubelet.node import Node
-from numazones.kubelet.state_validation import MEMORY_DIFFERS, Refusal
+from numazones.kubelet.state_validation import MEMORY_DIFFERS, RESTART_FAILS, Refusal
 
 DISAGREE = "SourcesDisagree"
 _GONE = re.compile(rf"{CPU_STATE_FILE} has CPUs ([0-9,-]+), which are not online")
@@ -26,6 +26,7 @@ _POLICY = re.compile(
     r"(\w+_manager_state) was written under policy ([^,]+), the kubelet configuration says (\w+)"
 )
 _MEMORY = re.compile(rf"{MEMORY_STATE_FILE} has (?:NUMA nodes|\S+ of )")
+_FORESEEN = re.compile(rf"{RESTART_FAILS}(.*?); drain .*?, remove \S*/(\w+) and start it again")
 _PREFIXES = {CPU_STATE_FILE: "", MEMORY_STATE_FILE: "[memorymanager] "}
 
 
@@ -71,6 +72,8 @@ def _messages(zones: Iterable[NUMAZone]) -> Iterator[str]:
 
 
 def _refusals(said: str) -> Iterator[Refusal]:
+    for words, file in _FORESEEN.findall(said):
+        yield Refusal(words, file)
     for file, found, configured in _POLICY.findall(said):
         policies = go.quote(configured), go.quote(found)
         words = "configured policy {} differs from state checkpoint policy {}".format(*policies)

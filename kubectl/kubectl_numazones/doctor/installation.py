@@ -22,6 +22,7 @@ from numazones.cluster.cluster import UNDECIDED
 from numazones.cluster.dump import OBJECTS_MISSING, OPTION_UNKNOWN
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet import cures
+from numazones.kubelet.state_validation import RESTART_FAILS
 from numazones.prediction.forecast import relevant
 from numazones.wording import pluralize, some_of
 
@@ -224,7 +225,7 @@ def _contradiction(evidence: Evidence, node: str, said: str, cure: str) -> tuple
         return message, cures.restart(f"the kubelet of {node}")
     for refusal in refusals:
         if refusal.message not in message:
-            message += f"; a restart of the kubelet would fail: {refusal.message}"
+            message += f"; {RESTART_FAILS}{refusal.message}"
     return message, "; ".join(dict.fromkeys(refusal.cure_on(node) for refusal in refusals))
 
 
