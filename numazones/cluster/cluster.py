@@ -394,6 +394,8 @@ class ClusterNode:
     pressures: tuple[str, ...] = ()
     """Conditions of pressure that hold, such as MemoryPressure."""
     os: str = "linux"
+    kubelet_version: str = ""
+    """As its kubelet reports it; empty: not known."""
     device_classes: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """Extended resource → DeviceClass of the cluster that maps it to devices (KEP-5004)."""
     device_selectors: Mapping[str, DeviceClass] = field(default_factory=dict, hash=False, repr=False)
@@ -442,6 +444,7 @@ class ClusterNode:
             allocatable=allocatable,
             pressures=tuple(name for name in _PRESSURES if is_true(status, name)),
             os=(status.get("nodeInfo") or {}).get("operatingSystem") or "linux",
+            kubelet_version=(status.get("nodeInfo") or {}).get("kubeletVersion") or "",
             body={
                 "metadata": {
                     "name": metadata["name"],

@@ -4,12 +4,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.dra.claims import DeviceClaim
+from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.uses import PodClaim
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.demand import PodLevel, QOSClass
 from numazones.kubelet.node_admission import OS_LABEL
 from numazones.kubelet.pod import Pod
 from numazones.placement import models
+
+ALIGNMENT = "numazones.io/alignment"
+"""Annotation of a pod: whether all that it gets has to lie on one NUMA node."""
+REQUIRED = "required"
+"""Its one value that means anything."""
 
 _PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
 # Stands for every pod of a kind, also beside pods of the kind that a node holds already.
@@ -33,6 +40,10 @@ class PodKind:
     """Whether the scheduler has said of the nodes in question that they have the devices it claims."""
     claimed: tuple[PodClaim, ...] = ()
     """What it claims, in its order; empty for most pods."""
+    read: tuple[DeviceClaim | None, ...] = ()
+    """The same as it was read (``settled``); empty: it was not looked up."""
+    alignment: str = ""
+    """Value of the annotation ``numazones.io/alignment``."""
     _hash: int = field(init=False, repr=False, compare=False)
     """It is asked for with every verdict that is looked up."""
 
@@ -46,7 +57,8 @@ class PodKind:
             self.claims,
             self.allocated,
         )
-        parts = (*parts, self.claimed) if self.claimed else parts
+        if self.claimed or self.alignment:
+            parts = (*parts, self.claimed, self.read, self.alignment)
         object.__setattr__(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
@@ -63,7 +75,28 @@ class PodKind:
             self.claims,
             self.allocated,
             self.claimed,
+            self.read,
+            self.alignment,
         )
+
+    @property
+    def requires_alignment(self) -> bool:
+        """Return whether only nodes will do where all that it gets lies on one NUMA node."""
+        return self.alignment == REQUIRED
+
+    def settled(self, devices: ClusterDevices | None) -> "PodKind":
+        """Return the kind with its claims as they are now; another one, once they are others.
+
+        Who keeps answers by kinds needs it: an answer depends on the claims that a pod names.
+        """
+        if devices is None or not self.claimed:
+            return self
+        claimed = tuple(map(devices.settled, self.claimed))
+        read = tuple(
+            None if found is None else replace(found, pods=frozenset())
+            for found in map(devices.read, claimed)
+        )
+        return replace(self, claimed=claimed, read=read)
 
     @classmethod
     def of(cls, pod: ClusterPod, *, by_namespace: bool = False, allocated: bool = False) -> "PodKind | None":
@@ -91,6 +124,7 @@ class PodKind:
             claims=pod.resource_claims,
             allocated=allocated,
             claimed=() if allocated else pod.claims,
+            alignment=pod.annotations.get(ALIGNMENT, ""),
         )
 
 
@@ -115,10 +149,11 @@ def relevant(pod: ClusterPod) -> bool:
     Guaranteed to some kubelet is enough, since releases read pod-level resources differently.
 
     A pod that cannot be read is relevant, so that somebody hears of it; and one that carries a label or an
-    annotation that another placement model reads, which may place other pods, too.
+    annotation that another placement model reads, which may place other pods, too. One that requires
+    alignment wants to know where it is.
     """
     admission = pod.admission
-    if admission is None or _model_marks(admission):
+    if admission is None or _model_marks(admission) or pod.annotations.get(ALIGNMENT) == REQUIRED:
         return True
     if any(admission.reading(level).qos is QOSClass.GUARANTEED for level in PodLevel):
         return True

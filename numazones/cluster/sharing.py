@@ -51,9 +51,7 @@ class _Recent:
 class Sharing:
     """Keeps one of each value."""
 
-    def __init__(self, *, claims: bool = True) -> None:
-        """``claims``: whether pods with different ResourceClaims differ."""
-        self._claims = claims
+    def __init__(self) -> None:
         self._values = _Recent()
         self._mappings = _Recent()
         self._pairs = _Recent()
@@ -74,8 +72,7 @@ class Sharing:
 
     def pod(self, body: Mapping[str, Any]) -> ClusterPod:
         """Read a pod; its parts are shared with other pods."""
-        pod = ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
-        return pod if self._claims or not pod.claims else replace(pod, claims=())
+        return ClusterPod.from_api(body, template_of=self._template_of, share=self.part)
 
     def _template_of(self, body: Mapping[str, Any]) -> Template:
         """Read a template once; of its other pods only the names have to be read."""

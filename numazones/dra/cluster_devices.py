@@ -16,6 +16,7 @@ from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
 from numazones.dra.rules import AllocatorRules, UnknownRules, rules
 from numazones.dra.slices import DeviceSlices, Place
+from numazones.dra.uses import PodClaim
 
 _FORESEEN: Final = "foreseen"
 """Id of a share that is not allocated yet."""
@@ -65,7 +66,7 @@ class ClusterDevices:
             version: of the newest kubelet; empty: not known.
         """
         known = None if claims is None else {one.full_name: one for one in claims}
-        found = _rules(version)
+        found = allocator_rules(version)
         shares = isinstance(found, AllocatorRules) and found.consumable
         return cls(
             DeviceSlices(slices),
@@ -85,6 +86,27 @@ class ClusterDevices:
         if self.claims is None:
             return AllocationUnknown(NO_CLAIMS)
         return allocate(place, claims, self.slices, self.classes, self.allocated, self.rules)
+
+    def read(self, one: PodClaim) -> DeviceClaim | None:
+        """Return the claim of a pod, or what its template makes; None: neither is known."""
+        if one.claim:
+            return (self.claims or {}).get(one.claim)
+        return self.templates.get(one.template)
+
+    def settled(self, one: PodClaim) -> PodClaim:
+        """Return the claim by its template as long as it has nothing that the template does not say.
+
+        So pods of one template remain alike when their claims have been made.
+        """
+        made, template = self.read(one), self.templates.get(one.template)
+        if made is None or template is None or made.allocated:
+            return one
+        same = (made.requests, made.constraints, made.configurations) == (
+            template.requests,
+            template.constraints,
+            template.configurations,
+        )
+        return one._replace(claim="") if same else one
 
     def after(self, outcome: Allocated, named: Iterable[str] = ()) -> "ClusterDevices":
         """Return the same with devices allocated.
@@ -108,10 +130,14 @@ class ClusterDevices:
             )
             for one in outcome.claims
         }
-        claims = dict(self.claims or {})
-        for name in named:
-            if name in made and name in claims:
-                claims[name] = replace(claims[name], allocated=True, allocations=made[name])
+        claims = self.claims or {}
+        held = {
+            name: replace(claims[name], allocated=True, allocations=made[name])
+            for name in named
+            if name in made and name in claims
+        }
+        if held:
+            claims = {**claims, **held}
         more = AllocatedDevices.of_claims(DeviceClaim("", "", allocations=one) for one in made.values())
         return replace(self, claims=claims, allocated=self.allocated.with_more(more))
 
@@ -131,7 +157,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, parts)) if len(parts) > 1 and all(part.isdecimal() for part in parts) else ()
 
 
-def _rules(version: str) -> AllocatorRules | str:
+def allocator_rules(version: str) -> AllocatorRules | str:
+    """Return the rules of the scheduler that goes with kubelets of a version, or why they are not known."""
     if not version:
         return "the release of the scheduler is not known, since no Node names its kubelet's version"
     try:

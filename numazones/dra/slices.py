@@ -6,8 +6,10 @@ contradict each other; neither offers devices, and both are errors for a request
 a slice of shared counters is seen from every node, without devices from most.
 """
 
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 from numazones.dra.devices import Key, PublishedDevice, Reach, Slice
 from numazones.dra.rules import AllocatorRules
@@ -66,25 +68,103 @@ class NodePool:
 
 
 class DeviceSlices:
-    """The ResourceSlices of a cluster in the order in which they are listed; made once for many nodes."""
+    """The ResourceSlices of a cluster in the order in which they are listed; made once for many nodes.
 
-    def __init__(self, slices: Iterable[Slice]) -> None:
+    Slices may change one by one (``take``), listed by name then; what was found out about other pools is
+    kept.
+    """
+
+    def __init__(self, slices: Iterable[Slice] = ()) -> None:
         self._pools: dict[PoolKey, list[Slice]] = {}
         self._on_node: dict[str, dict[PoolKey, list[Slice]]] = {}
         self._shared: dict[PoolKey, list[Slice]] = {}
         self._candidates: dict[int, tuple[Candidate, ...]] = {}
         self._known: dict[tuple[str, bool, bool], tuple[Place, tuple[NodePool, ...]]] = {}
-        self._foreign: dict[bool, list[PoolKey]] = {}
-        for one in slices:
-            self._pools.setdefault(one.key, []).append(one)
-            if one.reach.node and not one.counter_sets:
-                self._on_node.setdefault(one.reach.node, {}).setdefault(one.key, []).append(one)
-            else:
-                self._shared.setdefault(one.key, []).append(one)
-        self._selecting = [
-            key for key, found in self._shared.items() if any(not one.counter_sets for one in found)
-        ]
+        self._foreign: dict[bool, dict[PoolKey, None]] = {}
+        self._selecting: dict[PoolKey, None] = {}
         """Pools with devices that may be for several nodes."""
+        for one in slices:
+            for found in self._lists_of(one):
+                found.append(one)
+            self._note_reach(one)
+
+    def __bool__(self) -> bool:
+        return bool(self._pools)
+
+    def take(self, old: Slice | None, new: Slice | None) -> frozenset[str] | None:
+        """Take in a slice as it was and as it is; return the nodes that see the difference, None: all.
+
+        Args:
+            old: a slice that was taken in before; None: it is new.
+            new: the slice of the same name as it is now; None: it is gone.
+        """
+        keys = {one.key for one in (old, new) if one is not None}
+        before = [(self.nodes_of(key), self._is_troubled(key)) for key in keys]
+        if old is not None and (new is None or _part(old) != _part(new)):
+            self._drop(old)
+            old = None
+        if new is not None and old is None:
+            for listed in self._lists_of(new):
+                insort(listed, new, key=_by_name)
+        elif new is not None and old is not None:
+            for listed in self._lists_of(new):
+                listed[listed.index(old)] = new
+            self._candidates.pop(id(old), None)
+        if new is not None:
+            self._note_reach(new)
+        after = [(self.nodes_of(key), self._is_troubled(key)) for key in keys]
+        found = [nodes for nodes, _ in (*before, *after)]
+        everywhere = None in found or any(was[1] or now[1] for was, now in zip(before, after, strict=True))
+        nodes = None if everywhere else frozenset().union(*(one for one in found if one is not None))
+        self._forget(nodes, keys)
+        return nodes
+
+    def nodes_of(self, key: PoolKey) -> frozenset[str] | None:
+        """Return the nodes that may have devices of a pool; None: any may."""
+        if key in self._selecting:
+            return None
+        slices = self._pools.get(key, ())
+        nodes = {one.reach.node for one in slices}
+        return None if "" in nodes else frozenset(nodes)
+
+    def of_pool(self, key: PoolKey) -> tuple[Slice, ...]:
+        """Return the slices of a pool, of all generations and nodes."""
+        return tuple(self._pools.get(key, ()))
+
+    def _note_reach(self, new: Slice) -> None:
+        if not new.counter_sets and not new.reach.node:
+            self._selecting[new.key] = None
+
+    def _drop(self, old: Slice) -> None:
+        for found in self._lists_of(old):
+            found.remove(old)
+        self._candidates.pop(id(old), None)
+        own = self._on_node.get(old.reach.node, {})
+        for kept in (self._pools, self._shared, own):
+            if not kept.get(old.key, True):
+                del kept[old.key]
+        if not own:
+            self._on_node.pop(old.reach.node, None)
+        if all(one.counter_sets for one in self._shared.get(old.key, ())):
+            self._selecting.pop(old.key, None)
+
+    def _lists_of(self, one: Slice) -> tuple[list[Slice], list[Slice]]:
+        of_node = bool(one.reach.node and not one.counter_sets)
+        part = self._on_node.setdefault(one.reach.node, {}) if of_node else self._shared
+        return self._pools.setdefault(one.key, []), part.setdefault(one.key, [])
+
+    def _forget(self, nodes: frozenset[str] | None, keys: Iterable[PoolKey]) -> None:
+        """Forget what was found out about pools that have changed."""
+        if nodes is None:
+            self._known.clear()
+        else:
+            for seen_from in product(nodes, (False, True), (False, True)):
+                self._known.pop(seen_from, None)
+        for ordered, troubled in self._foreign.items():
+            for key in keys:
+                troubled.pop(key, None)
+                if self._is_troubled(key, ordered=ordered):
+                    troubled[key] = None
 
     def pools(self, place: Place, rules: AllocatorRules) -> tuple[NodePool, ...]:
         """Return the pools that are seen from a node, in the order in which they are searched.
@@ -97,41 +177,40 @@ class DeviceSlices:
             return known[1]
         own = self._on_node.get(place.name, {})
         keys = dict.fromkeys((*own, *self._selecting, *self._troubled(rules)))
-        seen = [pool for one in keys if (pool := self._pool(one, place, rules)) is not None]
+        seen = [
+            pool
+            for one in keys
+            if (pool := self._pool(one, place, partitionable=rules.partitionable, ordered=rules.sorted))
+            is not None
+        ]
         if rules.sorted:
             seen.sort(key=lambda pool: (pool.driver, pool.name))
         seen.sort(key=_has_binding_conditions)
         self._known[key] = (place, tuple(seen))
         return tuple(seen)
 
-    def _troubled(self, rules: AllocatorRules) -> list[PoolKey]:
+    def _troubled(self, rules: AllocatorRules) -> Iterable[PoolKey]:
         """Pools with counters that are incomplete or invalid even where they have no devices."""
         if not rules.partitionable:
-            return []
+            return ()
         found = self._foreign.get(rules.sorted)
         if found is None:
-            elsewhere = Place("")
-            found = self._foreign[rules.sorted] = [
-                key
-                for key, slices in self._shared.items()
-                if any(one.counter_sets for one in slices)
-                and (pool := self._pool(key, elsewhere, rules)) is not None
-                and (pool.incomplete or pool.invalid)
-            ]
-        return found
+            keys = [key for key in list(self._shared) if self._is_troubled(key, ordered=rules.sorted)]
+            found = self._foreign[rules.sorted] = dict.fromkeys(keys)
+        return tuple(found)
 
-    def _pool(self, key: PoolKey, place: Place, rules: AllocatorRules) -> NodePool | None:
+    def _is_troubled(self, key: PoolKey, *, ordered: bool = True) -> bool:
+        if not any(one.counter_sets for one in self._shared.get(key, ())):
+            return False
+        try:
+            pool = self._pool(key, Place(""), partitionable=True, ordered=ordered)
+        except UnreadableSelector:
+            return False  # the pool has devices for several nodes, which raise it on each
+        return pool is not None and (pool.incomplete or pool.invalid)
+
+    def _pool(self, key: PoolKey, place: Place, *, partitionable: bool, ordered: bool) -> NodePool | None:
         listed = (*self._on_node.get(place.name, {}).get(key, ()), *self._shared.get(key, ()))
-        relevant: list[Slice] = []
-        for one in listed:
-            if not rules.partitionable and (one.per_device is not None or one.counter_sets):
-                continue
-            if relevant and one.generation < relevant[0].generation:
-                continue
-            if _is_relevant(one, place):
-                if relevant and one.generation > relevant[0].generation:
-                    relevant = []
-                relevant.append(one)
+        relevant = _relevant(listed, place, partitionable=partitionable)
         if not relevant:
             return None
         generation, whole = relevant[0].generation, relevant
@@ -142,19 +221,19 @@ class DeviceSlices:
             whole = [one for one in everything if one.generation == generation]
             if len(whole) != relevant[0].count:
                 return NodePool(*key, incomplete=True)
-        return self._built(key, relevant, whole, rules)
+        if ordered:
+            relevant = sorted(relevant, key=lambda one: one.name)
+        return self._built(key, relevant, whole, partitionable=partitionable)
 
     def _built(
-        self, key: PoolKey, relevant: list[Slice], whole: list[Slice], rules: AllocatorRules
+        self, key: PoolKey, relevant: list[Slice], whole: list[Slice], *, partitionable: bool
     ) -> NodePool:
-        if rules.sorted:
-            relevant = sorted(relevant, key=lambda one: one.name)
-        offered = [one for one in relevant if not (rules.partitionable and one.counter_sets)]
+        offered = [one for one in relevant if not (partitionable and one.counter_sets)]
         devices = tuple(candidate for one in offered for candidate in self._candidates_of(one))
         names = {candidate.device.name for candidate in devices}
         if len(names) < len(devices):
             return NodePool(*key, invalid=True)
-        if not rules.partitionable:
+        if not partitionable:
             return NodePool(*key, devices)
         counters: dict[str, dict[str, int]] = {}
         sets = [name for one in relevant for name in one.counter_sets]
@@ -175,11 +254,35 @@ class DeviceSlices:
         return found
 
 
+def _by_name(one: Slice) -> str:
+    return one.name
+
+
+def _part(one: Slice) -> tuple[PoolKey, str, bool]:
+    """Return a key of the lists that keep it."""
+    return one.key, one.reach.node, bool(one.counter_sets)
+
+
 def _lacks(counters: Mapping[str, Mapping[str, int]], device: PublishedDevice) -> bool:
     """Return whether a device takes from counters that its pool has not."""
     if not all(name in counters for name in device.counter_sets):
         return True
     return any(counter not in counters[name] for name, counter, _ in device.counters)
+
+
+def _relevant(listed: Iterable[Slice], place: Place, *, partitionable: bool) -> list[Slice]:
+    """The slices that count on a node, of the highest generation of these."""
+    relevant: list[Slice] = []
+    for one in listed:
+        if not partitionable and (one.per_device is not None or one.counter_sets):
+            continue
+        if relevant and one.generation < relevant[0].generation:
+            continue
+        if _is_relevant(one, place):
+            if relevant and one.generation > relevant[0].generation:
+                relevant = []
+            relevant.append(one)
+    return relevant
 
 
 def _is_relevant(one: Slice, place: Place) -> bool:

@@ -58,8 +58,8 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
         template = fields.text(one, "resourceClaimTemplateName")
         claim = fields.text(one, "resourceClaimName") or made.get(name, "")
         if claim or name not in made:
-            full = [f"{namespace}/{part}" if part else "" for part in (claim, template)]
-            found.append(PodClaim(name, *full, users=tuple(users.get(name, ()))))
+            claim, template = (f"{namespace}/{part}" if part else "" for part in (claim, template))
+            found.append(PodClaim(name, claim, template, tuple(users.get(name, ()))))
     return tuple(found)
 
 

@@ -21,7 +21,8 @@ from numazones.kubelet.demand import ContainerKind
 from numazones.kubelet.pod import Pod
 from numazones.placement import Placement, Unknown
 from numazones.placement.kubelet import KubeletDecision, KubeletPlacement
-from numazones.prediction.forecast import PodKind, is_open, newcomer
+from numazones.prediction.device_answer import device_answer
+from numazones.prediction.forecast import NodeAnswer, PodKind, ask, is_open, newcomer
 
 MAX_STATES = 32
 """As many states are looked at; each costs a decision for each pod that may come next."""
@@ -119,12 +120,14 @@ class Arrivals:
     """
 
     node: ClusterNode
-    """With the requests of all pods that are on their way."""
+    """With the requests of all pods that are on their way, and the devices that their claims will get."""
     _groups: tuple[_Group, ...]
     _states: tuple[_State, ...]
     """All that it may be in; none: that cannot be told."""
     _others: tuple[ClusterNode, ...] = ()
     """The node as it may be as well, where it is not certain on which NUMA nodes pods are."""
+    _alone: bool = False
+    """A pod on its way requires alignment: no other pod is promised anything before it has come."""
     _answers: dict[PodKind, bool] = field(default_factory=dict)
     _further: dict[PodKind, tuple[tuple[_Group, ...], tuple[_State, ...]] | None] = field(
         default_factory=dict
@@ -153,12 +156,14 @@ class Arrivals:
 
     def with_pod(self, pod: ClusterPod, *, by_namespace: bool = False) -> "Arrivals":
         """Return the node with one more pod on its way."""
-        node, kind = (
-            self.node.with_pod(pod.placed(self.node.name)),
-            PodKind.of(pod, by_namespace=by_namespace),
-        )
+        node = self.node.with_pod(pod.placed(self.node.name))
+        kind = PodKind.of(pod, by_namespace=by_namespace)
         further = None if kind is None else self._with(kind) or self._explore(kind, sure=False)
-        return Arrivals(node, *(further or ((), ())), self._others)
+        alone = self._alone or (kind is not None and kind.requires_alignment)
+        found = None if kind is None else device_answer(kind, node, ())
+        if found is not None and found.fits:
+            node = replace(node, cluster_devices=found.after)
+        return Arrivals(node, *(further or ((), ())), self._others, alone)
 
     def admits(self, kind: PodKind) -> bool:
         """Return whether a pod of a kind is admitted whenever it comes, and so are those on their way."""
@@ -170,7 +175,20 @@ class Arrivals:
 
     def admits_unless_pods_end(self, kind: PodKind) -> bool:
         """The same as ``admits``, as long as no pod goes that nobody has asked to go yet."""
-        return bool(self._states) and is_open(kind, self.node) and self._with(kind) is not None
+        if not self._states or not is_open(kind, self.node) or self._with(kind) is None:
+            return False
+        return self._aligns(kind) if kind.requires_alignment or self._alone else self._has_devices(kind)
+
+    def _has_devices(self, kind: PodKind) -> bool:
+        """Return whether those on their way leave devices; not known counts as yes, as without them."""
+        found = device_answer(kind, self.node, ())
+        return found is None or found.fits is not False
+
+    def _aligns(self, kind: PodKind) -> bool:
+        """Return whether a pod finds what it requires on one NUMA node, with no other pod on its way."""
+        if self._groups:
+            return False
+        return all(ask(kind, node).standing is NodeAnswer.ADMITS for node in (self.node, *self._others))
 
     def _admits_without_any(self, kind: PodKind) -> bool:
         """Return whether it is also admitted if one pod leaves that nobody has asked to leave yet.

@@ -152,6 +152,8 @@ class DeviceAnswer:
     @property
     def alignment(self) -> str:
         """Return whether for each container one NUMA node has its devices and all that it has exclusively."""
+        if not self.fits:
+            return ALIGNMENT_UNKNOWN
         order = tuple(_WORDS)
         return max((one.alignment for one in self.containers), key=order.index, default=ALIGNED)
 
@@ -164,6 +166,11 @@ class DeviceAnswer:
             f"container {one.container}: {one.sentence}" if one.container else one.sentence
             for one in self.containers
         )
+
+
+def alignment_rank(alignment: str) -> int:
+    """Return what nodes are sorted by that would admit a pod, the best first; empty: it needs no devices."""
+    return tuple(_WORDS).index(alignment) if alignment else 0
 
 
 def device_answer(
@@ -262,18 +269,16 @@ class _Question:
         return DeviceAnswer(False, reason, message or reason, zones=self._zones)
 
     def _claim(self, one: PodClaim) -> DeviceClaim:
-        claims = self._known.claims
-        if claims is None:
+        if self._known.claims is None:
             raise _NotKnown(NO_CLAIMS)
-        if one.claim:
-            if one.claim not in claims:
-                raise _NotKnown(f"ResourceClaim {one.claim} is not known")
-            return claims[one.claim]
-        if one.template not in self._known.templates:
+        found = self._known.read(one)
+        if found is None and one.claim:
+            raise _NotKnown(f"ResourceClaim {one.claim} is not known")
+        if found is None:
             raise _NotKnown(
                 f"ResourceClaimTemplate {one.template} is not known, and no claim was made from it"
             )
-        return self._known.templates[one.template]
+        return found
 
     def _hold(self, claim: DeviceClaim, users: Users) -> str | None:
         """Take in what a claim holds; return the node where that is, if it is another one."""

@@ -30,8 +30,15 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline
-from numazones.prediction.device_answer import CANNOT_ALLOCATE, DeviceAnswer, Shares, device_answer
+from numazones.prediction.device_answer import (
+    ALIGNMENT_UNKNOWN,
+    DeviceAnswer,
+    Shares,
+    alignment_rank,
+    device_answer,
+)
 from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
+from numazones.prediction.joined_verdict import misspelled, with_devices
 from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeAnswer, NodeVerdict
 from numazones.wording import shorten
 
@@ -317,34 +324,6 @@ def _exclusion(
     )
 
 
-def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeVerdict:
-    """Join what the placement says with the devices that the scheduler would allocate."""
-    if verdict.standing not in (NodeAnswer.ADMITS, NodeAnswer.REJECTS):
-        return verdict
-    found = device_answer(kind, node, verdict.zones, verdict.shares)
-    if found is None:
-        return verdict
-    if verdict.standing is NodeAnswer.REJECTS:
-        return replace(verdict, devices=found) if found.aborts else verdict
-    if found.fits:
-        return replace(verdict, devices=found)
-    if found.fits is None:
-        return replace(
-            verdict,
-            standing=NodeAnswer.UNKNOWN,
-            source=UNKNOWN_SOURCE,
-            obstacles=((scheduling.NOT_ALLOCATED, found.reason),),
-            devices=found if found.aborts else None,
-        )
-    return NodeVerdict(
-        NodeAnswer.REJECTS,
-        SCHEDULER_SOURCE,
-        ((CANNOT_ALLOCATE, found.message),),
-        sentence=found.reason,
-        model=None,
-    )
-
-
 def _unknown(kind: PodKind, unknown: Unknown, verdict: Callable[[Placement], NodeVerdict]) -> NodeVerdict:
     """The verdict of a node of unknown state: what was known of it, and what it refused, is no verdict."""
     believed = unknown.believed
@@ -459,7 +438,8 @@ class Forecast:
         for verdict, alike in self._alike.items():
             for doubt in verdict.doubts:
                 found.setdefault(doubt, []).extend(alike.names)
-        return doubts.sentences(found)
+        problem = misspelled(self.kind)
+        return (*doubts.sentences(found), *((problem,) if problem else ()))
 
     @property
     def nearest(self) -> tuple[str, ...]:
@@ -487,12 +467,13 @@ class Forecast:
         """Ask the placement of a node, whatever the scheduler says."""
         placement = deciding(self.kind.constraints, node)
         if isinstance(placement, Unknown):
-            return _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
+            unknown = _unknown(self.kind, placement, lambda believed: self._verdict_of(node, believed))
+            return with_devices(self.kind, node, unknown)
         verdict = _foreign(self._info, node) or self._verdict_of(node, placement)
         uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
         if uncertain and verdict.standing is not NodeAnswer.UNKNOWN:
             verdict = replace(verdict, doubts=uncertain)
-        return _allocating(self.kind, node, verdict)
+        return with_devices(self.kind, node, verdict)
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         if not isinstance(placement, KubeletPlacement):
@@ -724,9 +705,25 @@ def _candidate(name: str, one: NodeVerdict) -> Candidate:
     )
 
 
-def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int]:
-    """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``)."""
-    return (one.approximate, _STRANDING * one.stranding - one.score, -one.free_block)
+def preference(one: NodeVerdict | Candidate) -> tuple[bool, int, int, int]:
+    """Return what nodes that would admit a pod are sorted by, the best first (``NodeChoice.SCARCE``).
+
+    Devices near the CPUs count more than room that is kept.
+    """
+    alignment = one.alignment if isinstance(one, Candidate) else alignment_of(one)
+    return (
+        one.approximate,
+        alignment_rank(alignment),
+        _STRANDING * one.stranding - one.score,
+        -one.free_block,
+    )
+
+
+def alignment_of(one: NodeVerdict) -> str:
+    """Return whether a pod's devices would be near its CPUs; empty if it needs none."""
+    if one.devices is not None:
+        return one.devices.alignment
+    return "" if one.standing is NodeAnswer.ADMITS else ALIGNMENT_UNKNOWN
 
 
 _STRANDING = 10

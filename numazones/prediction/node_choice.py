@@ -21,7 +21,16 @@ from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.forecast import Forecast, NodeAnswer, NodeVerdict, PodKind, place_beside, preference
+from numazones.prediction.device_answer import alignment_rank
+from numazones.prediction.forecast import (
+    Forecast,
+    NodeAnswer,
+    NodeVerdict,
+    PodKind,
+    alignment_of,
+    place_beside,
+    preference,
+)
 from numazones.prediction.room import FittingPods
 
 _PERCENT = 100
@@ -88,16 +97,16 @@ class Ranking:
             best = set(nsmallest(_COUNTED, admitting, key=lambda name: _best_fit(admitting[name])))
             return {
                 name: (
-                    one.approximate,
+                    *_first(one),
                     name not in best,
                     self._lost(node(name), pod) if name in best else 0,
-                    *_best_fit(one),
+                    *_best_fit(one)[len(_first(one)) :],
                 )
                 for name, one in admitting.items()
             }
         share = _BY_NODE[self.choice]
         return {
-            name: (one.approximate, -share(found, pod))
+            name: (*_first(one), -share(found, pod))
             for name, one in admitting.items()
             if (found := node(name)) is not None
         }
@@ -241,8 +250,13 @@ def _mean_percent(parts: Iterable[tuple[int, int]]) -> int:
     return sum(shares) // len(shares) if shares else 0
 
 
-def _best_fit(said: NodeVerdict) -> tuple[bool, int, int]:
-    return (said.approximate, -said.score, -said.free_block)
+def _best_fit(said: NodeVerdict) -> tuple[bool, int, int, int]:
+    return (*_first(said), -said.score, -said.free_block)
+
+
+def _first(said: NodeVerdict) -> tuple[bool, int]:
+    """Return the first parts of every sort key: exact answers, and devices near the CPUs."""
+    return (said.approximate, alignment_rank(alignment_of(said)))
 
 
 _BY_VERDICT: dict[NodeChoice, Callable[[NodeVerdict], tuple[Any, ...]]] = {

@@ -8,7 +8,8 @@ from the one before, so a reason names neither nodes nor figures and stays the s
 from typing import Final
 
 from numazones.placement.kubelet import KUBELET
-from numazones.prediction.forecast import NodeAnswer, NodeVerdict
+from numazones.prediction.joined_verdict import APART, NOT_KNOWN
+from numazones.prediction.verdict import NodeAnswer, NodeVerdict
 
 HELD_ROOM: Final = "HeldRoom"
 """Reason of a node whose room is held for pods on their way to it."""
@@ -24,6 +25,10 @@ def scheduler_reason(verdict: NodeVerdict) -> str:
     reason = verdict.obstacles[0][0] if verdict.obstacles else verdict.source
     if verdict.standing is NodeAnswer.EXCLUDED:
         return reason
+    if reason == APART:
+        return "node(s) where the pod's devices and CPUs would not be on one NUMA node"
+    if reason == NOT_KNOWN:
+        return "node(s) where it is not known whether the pod's devices and CPUs would be on one NUMA node"
     if verdict.standing is NodeAnswer.UNKNOWN:
         return f"node(s) whose NUMA state is not known ({reason}){_known_all_the_same(verdict)}"
     if reason == HELD_ROOM:

@@ -31,6 +31,7 @@ from numazones_client.resources import (
     NUMAZONES,
     PODS,
     REBALANCE_POLICIES,
+    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Resource,
@@ -258,6 +259,7 @@ class Operator:
                 for reflector in self.policy_reflectors:
                     await reflector.synced.wait()
         state = self.pipeline.state
+        self._note_unreadable_devices()
         _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
         state.all_found()
         self.pipeline.synced = True
@@ -277,7 +279,14 @@ class Operator:
             await asyncio.sleep(_EXPIRY_PERIOD)
             for _ in self.pipeline.state.expiring():
                 await asyncio.sleep(0)
+            self._note_unreadable_devices()
             self.pipeline.explain_misses()
+
+    def _note_unreadable_devices(self) -> None:
+        """Let predictions say which right is missing to foresee devices."""
+        needed = {one.full_name for one in (DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES)}
+        missing = [one.name for one in self.reflectors if one.forbidden and one.name in needed]
+        self.pipeline.state.devices.take_unreadable(missing)
 
     # What the leader does
 
@@ -436,7 +445,12 @@ class Operator:
         yield self._reflector(NODE_RESOURCE_TOPOLOGIES, decoding.TOPOLOGIES, state.topologies, optional=True)
         # Roles of release 0.2.0 grant nothing of devices and of other models' objects.
         later = {"optional": True, "needed": False}
-        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, state.devices.classes, **later)
+        devices = state.devices
+        yield self._reflector(DEVICE_CLASSES, decoding.DEVICE_CLASSES, devices.classes, **later)
+        yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, devices.slices, **later)
+        yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, devices.claims, **later)
+        templates = decoding.RESOURCE_CLAIM_TEMPLATES
+        yield self._reflector(RESOURCE_CLAIM_TEMPLATES, templates, devices.templates, **later)
         for kind, table in state.model_objects.items():
             yield self._reflector(
                 Resource(kind.group, kind.version, kind.plural, namespaced=kind.namespaced),
@@ -450,9 +464,6 @@ class Operator:
                 policies = Decoder(PolicyObject.from_api)
                 yield self._reflector(REBALANCE_POLICIES, policies, self.intent.policies, optional=True)
             return
-        slices, claims = state.devices.slices, state.devices.claims
-        yield self._reflector(RESOURCE_SLICES, decoding.RESOURCE_SLICES, slices, **later)
-        yield self._reflector(RESOURCE_CLAIMS, decoding.RESOURCE_CLAIMS, claims, **later)
         published = Decoder(PublishedPrediction.from_api)
         yield self._reflector(ADMISSION_PREDICTIONS, published, self.pipeline.publisher.published)
         if self.options.rebalance:

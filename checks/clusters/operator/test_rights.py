@@ -143,6 +143,7 @@ async def test_every_right_is_used_and_every_call_is_granted(
         ("topology.node.k8s.io", "noderesourcetopologies"),
         ("resource.k8s.io", "deviceclasses"),
         ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourceclaimtemplates"),
         ("resource.k8s.io", "resourceslices"),
         ("scheduling.koordinator.sh", "devices"),
         ("config.nri", "topologyawarepolicies"),

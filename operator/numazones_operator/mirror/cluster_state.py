@@ -72,7 +72,7 @@ class ClusterState:
         self.faults = faults or Faults()
         self._clock = clock
         self._wall = wall
-        self.sharing = Sharing(claims=False)
+        self.sharing = Sharing()
         self._telling_namespaces_apart: set[str] = set()
         """Names of the nodes whose model treats namespaces differently."""
         self._beyond = ModelInputs(settings=settings or {})
@@ -107,7 +107,7 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
-        self.devices = DeviceObjects(self._devices_changed)
+        self.devices = DeviceObjects(self._devices_changed, self._claim_changed)
         self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
             kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
             for kind in models.object_kinds()
@@ -168,6 +168,7 @@ class ClusterState:
                 device_classes=self.devices.resources,
                 device_selectors=self.devices.selectors,
                 dra=self.devices.of(record.name),
+                cluster_devices=self.devices.current,
                 claimed=record.claimed,
             )
         except Exception as error:  # noqa: BLE001 - it concerns this node alone
@@ -326,10 +327,12 @@ class ClusterState:
     def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
         if new is None:
             if old is not None:
+                self.devices.take_version(old.name, "")
                 self._record_of(old.name).take_node(None)
                 self._touch(old.name)
             return
         self._record_of(new.name).take_node(new)
+        self.devices.take_version(new.name, new.kubelet_version)
         if old != new:  # a node's heartbeat changes nothing that is kept
             self._touch(new.name)
 
@@ -383,6 +386,12 @@ class ClusterState:
         for name in sorted(self._records if nodes is None else nodes):
             if name in self._records:
                 self._touch(name)
+
+    def _claim_changed(self, name: str) -> None:
+        """Note the pods without a node that use a claim, or make theirs from a template."""
+        for uid, pod in self._waiting.pending.items():
+            if pod.claims and any(name in (one.claim, one.template) for one in pod.claims):
+                self._waiting.note(uid)
 
     def _object_of_node_changed(
         self, kind: ObjectKind, old: ModelObject | None, new: ModelObject | None

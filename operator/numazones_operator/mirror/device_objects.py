@@ -1,11 +1,13 @@
 """Devices of dynamic resource allocation, as the API server last told of them: classes, slices and claims."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from numazones.cluster.cluster import device_classes
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.device_classes import DeviceClass as SelectingClass
+from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
 from numazones_client.table import Table
@@ -15,32 +17,73 @@ from numazones_operator.mirror.decoding import DeviceClassUse
 class DeviceObjects:
     """Tables that reflectors keep up to date, and what they mean for each node."""
 
-    def __init__(self, changed: Callable[[Iterable[str] | None], None]) -> None:
-        """``changed`` is told the nodes that a change concerns; None: all."""
+    def __init__(
+        self, changed: Callable[[Iterable[str] | None], None], claim_changed: Callable[[str], None]
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            changed: called with the nodes that a change concerns; None: all.
+            claim_changed: called with NAMESPACE/NAME of a claim or a template, for the pods that name it.
+        """
         self._changed = changed
+        self._claim_changed_for_pods = claim_changed
         self.classes: Table[DeviceClassUse] = Table(lambda one: one.name, self._class_changed)
         self.slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
         self.claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
+        self.templates: Table[DeviceClaim] = Table(lambda one: one.full_name, self._template_changed)
         self.resources: dict[str, str] = {}
         """Extended resource → DeviceClass."""
         self.selectors: dict[str, SelectingClass] = {}
         """Name of a DeviceClass → which devices it selects."""
         self._inventory = Inventory()
+        self._tables = DeviceTables()
+
+    @property
+    def current(self) -> ClusterDevices | None:
+        """What the scheduler allocates devices from; None: no driver publishes any devices."""
+        return self._tables.current
+
+    def take_version(self, node: str, version: str) -> None:
+        """Take in the version of a node's kubelet; empty: the node is gone."""
+        if self._tables.take_version(node, version):
+            self._changed(None)
+
+    def take_unreadable(self, resources: Iterable[str]) -> None:
+        """Take in which kinds of objects may not be read, of those that devices are allocated from."""
+        if self._tables.take_unreadable(resources):
+            self._changed(None)
 
     def of(self, node: str) -> NodeDevices | None:
         """Return the devices of a node, and who has them; None where no driver publishes any."""
         return self._inventory.of(node) if len(self.slices) else None
 
-    def _class_changed(self, _old: DeviceClassUse | None, _new: DeviceClassUse | None) -> None:
+    def _class_changed(self, old: DeviceClassUse | None, new: DeviceClassUse | None) -> None:
+        selecting = [None if one is None else one.selecting for one in (old, new)]
+        differs = self._tables.take_class(*selecting) is None
         resources = device_classes(item.body for item in self.classes)
         selectors = {item.name: item.selecting for item in self.classes}
-        if (resources, selectors) != (self.resources, self.selectors):
+        if differs or (resources, selectors) != (self.resources, self.selectors):
             self.resources, self.selectors = resources, selectors
             self._changed(None)
 
     def _slice_changed(self, old: Slice | None, new: Slice | None) -> None:
         if old != new:
-            self._changed(self._inventory.take_slice(old, new))
+            self._tell(self._inventory.take_slice(old, new), self._tables.take_slice(old, new))
 
     def _claim_changed(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
-        self._changed(self._inventory.take_claim(old, new))
+        self._tell(self._inventory.take_claim(old, new), self._tables.take_claim(old, new))
+        for one in (new or old,):
+            if one is not None:
+                self._claim_changed_for_pods(one.full_name)
+
+    def _template_changed(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
+        self._tables.take_template(old, new)
+        for one in (new or old,):
+            if one is not None:
+                self._claim_changed_for_pods(one.full_name)
+
+    def _tell(self, *concerned: Collection[str] | None) -> None:
+        """Tell of nodes that any of several parts finds concerned."""
+        names = [nodes for nodes in concerned if nodes is not None]
+        self._changed(None if len(names) < len(concerned) else set().union(*names))

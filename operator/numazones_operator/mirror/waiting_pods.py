@@ -7,6 +7,7 @@ have to be asked.
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import RELEASED
@@ -48,32 +49,31 @@ class WaitingPods:
         if new is not None and waits and prediction.relevant(new):
             self._keep(old, new)
         elif (gone := new or old) is not None and self.pending.pop(gone.uid, None) is not None:
-            self._note(gone.uid)
+            self.note(gone.uid)
 
     def _keep(self, old: ClusterPod | None, new: ClusterPod) -> None:
         self.pending[new.uid] = new
         if old is not None and RELEASED in new.annotations and RELEASED not in old.annotations:
             self._released[new.uid] = self._clock()
         elif old is None or _asks_differently(old, new):
-            self._note(new.uid)
+            self.note(new.uid)
 
     def expire(self) -> None:
         """Note the pods that were released a while ago and still have no node."""
         now = self._clock()
         for uid in [uid for uid, since in self._released.items() if now - since >= RELEASED_SECONDS]:
-            self._note(uid)
+            self.note(uid)
 
-    def _note(self, uid: str) -> None:
+    def note(self, uid: str) -> None:
+        """Note that the prediction for a pod may change."""
         self._released.pop(uid, None)
         self.changed.setdefault(uid, self._clock())
         self._some_changed.set()
 
 
 def _asks_differently(old: ClusterPod, new: ClusterPod) -> bool:
-    return (old.constraints, old.admission, old.requests, old.problem, old.node) != (
-        new.constraints,
-        new.admission,
-        new.requests,
-        new.problem,
-        new.node,
-    )
+    return _asked(old) != _asked(new)
+
+
+def _asked(pod: ClusterPod) -> tuple[Any, ...]:
+    return pod.constraints, pod.admission, pod.requests, pod.problem, pod.node, pod.claims

@@ -215,6 +215,7 @@ class LiveForecasts:
         if kind is None:
             self._unreadable[uid] = pod
             return
+        kind = kind.settled(self._state.devices.current)
         live = self._kinds.get(kind)
         if live is None:
             live = self._kinds[kind] = _KindForecast(Forecast(kind), copy_of(pod, 0))

@@ -9,32 +9,35 @@ leaves a node alone that a more important one could use, and a pod that fits now
 Pods that were released but have no node yet hold room on every node they may go to, so that ten pods are
 never released for one slot; a pod joins them only where all are admitted whichever of them come, and in
 whatever order (``numazones.prediction.arrivals``). Gates of others go first: until ours is the last one, a
-pod holds no room. A pod for which the scheduler still has to find devices (DRA) is not limited to such nodes,
-but prefers them. Pods that no kubelet's managers are concerned with go at once, but not to nodes that place
-pods of every kind and have no room for them (``shared_pool_pods``). A pod that is known to be inadmissible
-waits: released, it would be rejected and replaced, for ever; unless the scheduler would make room for it
-(``preempting_releases``). Where nothing is known for a while, as when exporters are down, it is released as
-it is, but not to nodes that reject it, or would as they were last known. A pod whose gate nobody takes away
-gets an event that says why, and so does one whose release the API server refuses: it is tried again later and
-later, while the others go on (``release_requests``).
+pod holds no room. Where devices (DRA) are foreseen, a pod goes to nodes that have them, near its CPUs if any
+has; where they are not, it is not limited to such nodes, but prefers them. Pods that no kubelet's managers
+are concerned with go at once, but not to nodes that place pods of every kind and have no room for them
+(``shared_pool_pods``). A pod that is known to be inadmissible waits: released, it would be rejected and
+replaced, for ever; unless the scheduler would make room for it (``preempting_releases``). Where nothing is
+known for a while, as when exporters are down, it is released as it is, but not to nodes that reject it, or
+would as they were last known. A pod whose gate nobody takes away gets an event that says why, and so does one
+whose release the API server refuses: it is tried again later and later, while the others go on
+(``release_requests``).
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 from typing import TypeAlias
 
-from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.prediction.device_answer import alignment_rank
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     UNKNOWN,
     NodeAnswer,
+    NodeVerdict,
     PodKind,
+    alignment_of,
     relevant,
 )
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath
@@ -222,8 +225,7 @@ class AdmissionGates:
         Nodes that are known to reject it, or would as they were last known, are left out, and so are those
         whose zones are expected.
         """
-        forecast = self.forecasts.forecast_of(pod.uid)
-        verdicts = {} if forecast is None else forecast.verdicts
+        verdicts = self._verdicts(pod)
         barred = tuple(
             name
             for name, one in verdicts.items()
@@ -246,9 +248,17 @@ class AdmissionGates:
             nodes = self._free_nodes(pod, this, certain=False)
         if not nodes:
             return None
-        if sure := self._with_devices(pod, nodes):
-            return AllowedNodes("admissible", sure, NodeRole.ONLY)
+        verdicts = self._verdicts(pod)
+        known = {name: verdicts[name] for name in nodes if name in verdicts}
+        if sure := [name for name, one in known.items() if one.standing is NodeAnswer.ADMITS]:
+            ranks = {name: alignment_rank(alignment_of(known[name])) for name in sure}
+            nearest = tuple(name for name in sure if ranks[name] == min(ranks.values()))
+            return AllowedNodes("admissible", nearest, NodeRole.ONLY)
         return AllowedNodes("devices", nodes, NodeRole.RATHER)
+
+    def _verdicts(self, pod: ClusterPod) -> Mapping[str, NodeVerdict]:
+        forecast = self.forecasts.forecast_of(pod.uid)
+        return {} if forecast is None else forecast.verdicts
 
     def _has_waited_for_certainty(self, pod: ClusterPod) -> bool:
         """Return whether a pod has waited long enough for a node that admits it whichever pods end.
@@ -379,19 +389,6 @@ class AdmissionGates:
         by_namespace = self.state.namespaces_matter
         arrivals = self._arrivals.at(node, held, others=others, by_namespace=by_namespace)
         return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
-
-    def _with_devices(self, pod: ClusterPod, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the nodes for which no devices of dynamic resource allocation have to be found first.
-
-        Which nodes have devices for a pod is for the scheduler's allocator to say. To be limited to others
-        would have it wait for ever.
-        """
-        if pod.resource_claims:
-            return tuple(name for name in nodes if self.state.node(name) is None)
-        found = ((name, self.state.node(name)) for name in nodes)
-        return tuple(
-            name for name, node in found if node is None or not scheduling.unallocated(pod.requests, node)
-        )
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Return whether a more important pod, which still waits, could use the node."""

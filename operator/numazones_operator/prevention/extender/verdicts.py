@@ -10,8 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.cluster import IMPLICIT_RESOURCE, ClusterNode, ClusterPod
 from numazones.placement import Unknown
+from numazones.prediction.device_answer import DeviceAnswer
 from numazones.prediction.forecast import (
     UNKNOWN_SOURCE,
     UNREADABLE_POD,
@@ -79,6 +80,14 @@ class CurrentVerdicts:
         kind = self._kind(pod)
         if kind is None:
             return dict.fromkeys(names, _unreadable(pod))
+        found = await self._of_kind(kind, pod, names)
+        devices = self._device_kind(pod)
+        if devices is None:
+            return found
+        foreseen = await self._of_kind(devices, pod, names)
+        return {name: _joined(devices, one, foreseen[name]) for name, one in found.items()}
+
+    async def _of_kind(self, kind: PodKind, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
         verdicts = (await self._renewed(kind)).verdicts
         found = {name: verdicts.get(name, _MISSING) for name in names}
         held = self._held.by_node(pod)
@@ -100,9 +109,16 @@ class CurrentVerdicts:
 
     def beside(self, pod: ClusterPod, name: str, held: Sequence[ClusterPod]) -> NodeVerdict:
         """Return the verdict of one node with room held for others, decided now."""
-        kind = self._kind(pod)
-        verdict = self.at(pod, self._state.node(name), held)
-        return verdict if kind is None else self._in_every_state(kind, name, verdict, held)
+        kind, node = self._kind(pod), self._state.node(name)
+        verdict = self.at(pod, node, held)
+        if kind is None:
+            return verdict
+        verdict = self._in_every_state(kind, name, verdict, held)
+        devices = self._device_kind(pod)
+        if node is None or devices is None or not devices.requires_alignment:
+            return verdict
+        foreseen = _beside(devices, node, ask(devices, node), held)
+        return _joined(devices, verdict, self._in_every_state(devices, name, foreseen, held))
 
     def _in_every_state(
         self, kind: PodKind, name: str, verdict: NodeVerdict, held: Sequence[ClusterPod]
@@ -146,6 +162,15 @@ class CurrentVerdicts:
         # It is asked about nodes that the scheduler's own filters, its allocator's too, have left.
         return PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
 
+    def _device_kind(self, pod: ClusterPod) -> PodKind | None:
+        """Return the kind with the devices that the scheduler still allocates; None: the pod needs none."""
+        asked = pod.resource_claims or any(
+            name in self._state.devices.resources or name.startswith(IMPLICIT_RESOURCE)
+            for name in pod.requests
+        )
+        kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter) if asked else None
+        return None if kind is None else kind.settled(self._state.devices.current)
+
     async def _renewed(self, kind: PodKind) -> Forecast:
         """Ask the nodes that changed; those that change while others have their turn, once more."""
         known = self._known(kind)
@@ -178,6 +203,21 @@ class CurrentVerdicts:
                 self._kinds.popitem(last=False)
         self._kinds.move_to_end(kind)
         return known
+
+
+def _joined(kind: PodKind, verdict: NodeVerdict, foreseen: NodeVerdict) -> NodeVerdict:
+    """Return the verdict of a node that the scheduler's allocator has left, with the devices foreseen there.
+
+    That the node has devices is the scheduler's to say, which knows what it allocated a moment ago; that they
+    are not held for others, and where they are, is not.
+    """
+    if verdict.standing in (NodeAnswer.REJECTS, NodeAnswer.EXCLUDED):
+        return verdict
+    if kind.requires_alignment or foreseen is _HELD:
+        return foreseen
+    if verdict.standing is NodeAnswer.UNKNOWN:
+        return verdict
+    return replace(verdict, devices=foreseen.devices or DeviceAnswer(None))
 
 
 def _beside(kind: PodKind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]) -> NodeVerdict:
