@@ -33,6 +33,17 @@ def test_gauges_of_the_leader_are_there_though_no_operator_runs() -> None:
     assert registered["numazones_container_aligned_compute_resources_count_total"].type == "counter"
 
 
+def test_metrics_name_only_blocked_pods_and_those_with_exclusive_cpus() -> None:
+    registered = [*tables.exporter_metrics(), *tables.operator_metrics()]
+    named = {metric.name for metric in registered if "pod" in metric.labels}
+    assert named == {
+        "numazones_container_exclusive_cpu_seconds_total",
+        "numazones_container_exclusive_cpu_busy_seconds_total",
+        "numazones_container_exclusive_cpus",
+        "numazones_blocked_pod_created_timestamp_seconds",
+    }
+
+
 @pytest.mark.parametrize(
     ("pages", "message"),
     [

@@ -195,6 +195,22 @@ def token(server: RealAPIServer, user: str) -> str:
     return server.kubectl("-n", namespace, "create", "token", name).strip()
 
 
+def send(server: RealAPIServer, user: str, method: str, subresource: str, body: Any, media: str) -> str:
+    """Write a subresource of the victim with a stolen token; return what the API server answers."""
+    request = urllib.request.Request(  # noqa: S310 - our own https URL
+        f"{server.url}/api/v1/namespaces/default/pods/victim/{subresource}",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {token(server, user)}", "Content-Type": media},
+        method=method,
+    )
+    context = create_default_context(cafile=str(server.certificate_authority))
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as response:  # noqa: S310
+            return str(response.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
 @pytest.mark.real_apiserver
 def test_real_api_server_denies_each_action_in_every_namespace(
     everything: RealAPIServer, tmp_path: Path
@@ -283,22 +299,31 @@ def test_schedulers_token_writes_only_necessary_status_fields(
     everything: RealAPIServer, patch: Any, said: str
 ) -> None:
     # Not by kubectl: it reads the status first, which a scheduler may not.
-    request = urllib.request.Request(  # noqa: S310 - our own https URL
-        f"{everything.url}/api/v1/namespaces/default/pods/victim/status",
-        json.dumps(patch).encode(),
-        {
-            "Authorization": f"Bearer {token(everything, SCHEDULER)}",
-            "Content-Type": "application/strategic-merge-patch+json",
-        },
-        method="PATCH",
-    )
-    context = create_default_context(cafile=str(everything.certificate_authority))
-    try:
-        with urllib.request.urlopen(request, timeout=30, context=context) as response:  # noqa: S310
-            answer = response.read().decode()
-    except urllib.error.HTTPError as error:
-        answer = error.read().decode()
+    answer = send(everything, SCHEDULER, "PATCH", "status", patch, "application/strategic-merge-patch+json")
     assert said in answer
+
+
+@pytest.mark.real_apiserver
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({}, "schedulingGates"),  # only the victim's gates are in the way
+        ({"labels": {"app": "payments"}}, "numazones may change no annotation of pod victim but its own"),
+        ({"annotations": {"example.com/a": "b"}}, "numazones may change no annotation of pod victim"),
+    ],
+    ids=["bare", "labels", "annotations"],
+)
+@pytest.mark.parametrize("user", [EXTENDER, SCHEDULER])
+def test_a_binding_carries_nothing_into_the_pod(
+    everything: RealAPIServer, user: str, metadata: Any, said: str
+) -> None:
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "victim", **metadata},
+        "target": {"kind": "Node", "name": "anywhere"},
+    }
+    assert said in send(everything, user, "POST", "binding", binding, "application/json")
 
 
 @pytest.mark.real_apiserver

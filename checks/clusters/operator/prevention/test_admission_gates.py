@@ -11,7 +11,7 @@ from numazones.apimachinery import timestamp
 from numazones.cluster.waiting import GATE, RELEASED
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
-from numazones_client.resources import EVENTS, LEASES, PODS, PRIORITY_CLASSES
+from numazones_client.resources import ADMISSION_PREDICTIONS, EVENTS, LEASES, PODS, PRIORITY_CLASSES
 from numazones_operator.prevention import preempting_pods as preempting_releases
 from numazones_operator.prevention.admission_gates import PATIENCE_SECONDS
 from numazones_operator.process import Operator
@@ -117,7 +117,7 @@ async def test_timeout_releases_only_pods_without_known_nodes(tmp_path: Path) ->
         assert counted['numazones_admission_gates_released_total{reason="timeout"}'] >= 1
 
 
-async def test_pod_known_to_fit_nowhere_waits_indefinitely(tmp_path: Path) -> None:
+async def test_pod_known_to_fit_nowhere_waits_whatever_its_prediction_says(tmp_path: Path) -> None:
     async with closed_loop(tmp_path) as loop:
         await loop.start_nodes([node_kinds.single_numa_node("node", "10.0.0.1")])
         await loop.opt_in()
@@ -125,6 +125,10 @@ async def test_pod_known_to_fit_nowhere_waits_indefinitely(tmp_path: Path) -> No
         await eventually(operator.intent.followed.is_set, what="it knows who opts in")
         await loop.create_pod("huge", cpu=200, schedulingGates=[{"name": GATE}])
         await eventually(lambda: loop.verdict("huge"))
+        forged = {"status": {"verdict": "Admissible", "message": "forged"}}
+        await loop.client.patch(
+            ADMISSION_PREDICTIONS, "huge", forged, namespace="default", subresource="status"
+        )
         for now in (4e9, 8e9):
             operator.gates.clock = lambda now=now: now  # type: ignore[misc]
             await operator.gates.release()
@@ -133,6 +137,13 @@ async def test_pod_known_to_fit_nowhere_waits_indefinitely(tmp_path: Path) -> No
         assert counted['numazones_gated_pods{served="true"}'] == 1
         # It never came to a time-out, and one can tell: the series is there.
         assert counted['numazones_admission_gates_released_total{reason="timeout"}'] == 0
+        await loop.create_pod("small", cpu=2, schedulingGates=[{"name": GATE}])
+        await eventually(partial(waits, loop, "huge"), what="others are not delayed")
+
+
+async def waits(loop: Loop, *names: str) -> bool:
+    """Return whether exactly these pods wait at the gate."""
+    return await waiting_pods(loop) == list(names)
 
 
 async def test_pods_without_numa_needs_are_released_at_once(tmp_path: Path) -> None:
