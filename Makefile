@@ -117,7 +117,7 @@ $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
 	test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
 	@touch $@
 
-demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 2 more, 250 MB)
+demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 1 more, 220 MB)
 	exec $(BIN)/numazones-simulator demo
 
 deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=… (5 min; needs docker, podman or buildah)
