@@ -56,12 +56,21 @@ def snapshot_of(observation: Observation) -> NodeSnapshot | None:
     Raises:
         IndescribableNode: something that was read exceeds what NUMAZones may hold.
     """
+    observation = _seen_by_kubelet(observation)
     hardware = observation.hardware
     if hardware is None:
         return None
     observation = _in_own_ids(observation, hardware.machine)
     with _invalid_values_named(observation.node_name):
         return _snapshot(with_partitioning(observation), _with_known_memory(observation, hardware))
+
+
+def _seen_by_kubelet(observation: Observation) -> Observation:
+    """Return the observation with the hardware as the node's kubelet sees it."""
+    hardware, kubelet = observation.hardware, observation.kubelet
+    if hardware is None or kubelet is None:
+        return observation
+    return replace(observation, hardware=hardware.seen_by(kubelet.release))
 
 
 def build(snapshot: NodeSnapshot) -> list[NUMAZone]:
@@ -89,6 +98,7 @@ def _invalid_values_named(node_name: str) -> Iterator[None]:
 
 def problems_of(observation: Observation) -> tuple[Problem, ...]:
     """Everything that could not be read or contradicts, as the zones' conditions sum it up."""
+    observation = _seen_by_kubelet(observation)
     hardware = observation.hardware
     if hardware is None:
         return observation.problems

@@ -135,6 +135,7 @@ _NEEDED_GATES_CHECKED_SINCE = 35
 _SMT_TEXT_BY_CAUSE_SINCE = 32
 _BEST_EFFORT_MEMORY_KNOWN_SINCE = 32
 _MEMORY_GROUPS_CHECKED_SINCE = 32
+_BOOKS_SINCE = 32
 _UNCORE_CACHE_REST_ROUNDED_UP_SINCE = 33
 _TOPOLOGY_TEXTS_LOWER_CASE_SINCE = 33
 _POD_LEVEL_LEFT_ALONE_SINCE = 34
@@ -373,6 +374,11 @@ class Release:
     def device_hints_over_hosting_nodes(self) -> bool:
         """Return whether device hints are made only over NUMA nodes that host a device of the resource."""
         return self.minor >= _HOSTING_NODES_SINCE or self.backports_hosting_nodes
+
+    @property
+    def merges_books(self) -> bool:
+        """Return whether cores of s390x with one id in different books or drawers count as one core."""
+        return self.minor < _BOOKS_SINCE
 
     @property
     def checks_memory_groups(self) -> bool:

@@ -18,15 +18,16 @@ change; memory, hugepages and distances are read every time.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from numazones import cpuset
 from numazones.api.snapshot import KnownCache
 from numazones.cpuset import CPUSet
 from numazones.kubelet.machine import CPU, InvalidMachine, Machine, NUMANode
+from numazones.kubelet.versions import Release
 from numazones_node.problems import Problem, Reading, SourceError
 
 SYSFS = "sysfs"
@@ -108,6 +109,14 @@ class Hardware:
     """L3 caches, and higher levels where there are any."""
     memory_unknown: int = 0
     """Mask of the NUMA nodes whose memory size could not be read (their ``memory`` is 0)."""
+    merged: Machine | None = None
+    """The machine as kubelets see it that know neither books nor drawers; None: they see the same."""
+
+    def seen_by(self, release: Release) -> Self:
+        """Return what the kubelets of a release see."""
+        if self.merged is None or not release.merges_books:
+            return self
+        return replace(self, machine=self.merged)
 
 
 class _Lists(NamedTuple):
@@ -150,6 +159,8 @@ class _CPUTopology(NamedTuple):
     problems: tuple[Problem, ...]
     counted: int | None
     """How many CPUs the kubelet counts, where that is another number."""
+    merged: tuple[CPU, ...]
+    """The same CPUs for kubelets that know neither books nor drawers."""
 
 
 class SysfsReader:
@@ -178,7 +189,9 @@ class SysfsReader:
         problems = [*topology.problems, *problems]
         nodes, unknown = self._read_nodes(lists, problems)
         try:
-            machine = Machine(topology.cpus, nodes, topology.counted)
+            machine = merged = Machine(topology.cpus, nodes, topology.counted)
+            if topology.merged != topology.cpus:
+                merged = Machine(topology.merged, nodes, topology.counted)
         except InvalidMachine as error:
             raise SourceError("InvalidSysfs", f"{self._sysfs}: {error}") from error
         hardware = Hardware(
@@ -187,6 +200,7 @@ class SysfsReader:
             isolated=self._read_list("isolated", problems) & machine.all_cpus,
             caches=topology.caches,
             memory_unknown=unknown,
+            merged=None if merged is machine else merged,
         )
         return Reading(hardware, tuple(problems))
 
@@ -271,17 +285,10 @@ class SysfsReader:
 
     def _read_topology(self, lists: _Lists) -> _CPUTopology:
         problems: list[Problem] = []
-        cpus: list[CPU] = []
         caches: dict[tuple[int, int], KnownCache] = {}
         s390 = self.is_s390() or self._has_books(lists.online)
-        sizes = any(self._has_sizes(cpu) for cpu in cpuset.ids(lists.online))
-        for numa, members in lists.members:
-            threads = self._read_threads(members & lists.online, problems, s390=s390)
-            uncore = self._read_caches(threads, caches, s390=s390, sizes=sizes)
-            core = _core_ids(threads)
-            cpus += [
-                CPU(cpu, core[cpu], at.socket, at.die, numa, uncore.get(cpu)) for cpu, at in threads.items()
-            ]
+        cpus = list(self._read_cpus(lists, caches, problems, s390=s390, books=s390))
+        merged = list(self._read_cpus(lists, {}, [], s390=s390, books=False)) if s390 else cpus
         if not cpus:
             problems = [
                 Problem(
@@ -298,7 +305,26 @@ class SysfsReader:
             tuple(caches[key] for key in sorted(caches)),
             tuple(problems),
             None if counted == len(cpus) else counted,
+            tuple(merged),
         )
+
+    def _read_cpus(
+        self,
+        lists: _Lists,
+        caches: dict[tuple[int, int], KnownCache],
+        problems: list[Problem],
+        *,
+        s390: bool,
+        books: bool,
+    ) -> Iterator[CPU]:
+        """Yield the CPUs by NUMA node; ``books``: whether books and drawers tell cores apart."""
+        sizes = any(self._has_sizes(cpu) for cpu in cpuset.ids(lists.online))
+        for numa, members in lists.members:
+            threads = self._read_threads(members & lists.online, problems, s390=books)
+            uncore = self._read_caches(threads, caches, s390=s390, sizes=sizes)
+            core = _core_ids(threads)
+            for cpu, at in threads.items():
+                yield CPU(cpu, core[cpu], at.socket, at.die, numa, uncore.get(cpu))
 
     def is_s390(self) -> bool:
         """Return whether /proc/cpuinfo names an s390x."""

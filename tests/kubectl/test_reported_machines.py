@@ -92,6 +92,11 @@ def test_cores_of_an_s390x_are_told_apart_by_book(published: Callable[[str, str]
     assert "node-1   0      2-3" in run("fit", "cpu=2,memory=1Gi", "-f", dump).stdout
 
 
+def test_kubelet_1_31_takes_cores_of_all_books_for_fewer(published: Callable[[str, str], Path]) -> None:
+    zone = json.loads(published("s390x-books", "v1.31.4").read_text())["items"][0]
+    assert zone["status"]["topology"]["cores"] == ["0-1,4-5", "2-3,6-7"]
+
+
 def test_cpus_added_to_a_running_vm_are_read(published: Callable[[str, str], Path]) -> None:
     dump = published("cpus-added-to-a-running-vm", "v1.35.2")
     zone = json.loads(dump.read_text())["items"][0]

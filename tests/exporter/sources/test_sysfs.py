@@ -8,6 +8,7 @@ import pytest
 
 from numazones import cpuset
 from numazones.kubelet.cpu_topology import CPUTopology
+from numazones.kubelet.versions import release
 from numazones_node.problems import Problem, SourceError
 from numazones_node.sysfs import Hardware, SysfsReader, may_be_read
 from tests.exporter.sources.sysfs_tree import CPU, NODE, Tree
@@ -408,6 +409,18 @@ def test_cores_of_different_books_or_drawers_are_different(
     machine = read(books(tmp_path, *places))[0].machine
     cores = sorted(cpuset.format(cpus) for cpus in machine.cpus_of_core.values())
     assert cores == [f"{2 * core}-{2 * core + 1}" for core in range(len(places))]
+
+
+@pytest.mark.parametrize(("version", "cores"), [("1.31.9", ["0-5"]), ("1.32.0", ["0-1", "2-3", "4-5"])])
+def test_kubelet_1_31_merges_cores_of_different_books(tmp_path: Path, version: str, cores: list[str]) -> None:
+    machine = read(books(tmp_path, (0, 0), (0, 1), (1, 0)))[0].seen_by(release(version)).machine
+    assert sorted(map(cpuset.format, machine.cpus_of_core.values())) == cores
+
+
+def test_kubelet_1_31_knows_cpus_without_a_book(tmp_path: Path) -> None:
+    tree = books(tmp_path, (0, 0), (0, 1))
+    tree.remove(f"{CPU}/cpu3/topology/book_id")
+    assert read(tree)[0].seen_by(release("1.31.0")).machine.all_cpus == 0b1111
 
 
 @pytest.mark.parametrize("missing", ["book_id", "drawer_id"])
