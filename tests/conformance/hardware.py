@@ -7,6 +7,7 @@ pods that ``SCENARIOS`` and ``pods_of`` make again. A kubelet that crashed, or w
 gave no verdict, and ``admit`` must give none either.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +67,20 @@ def compare_machine(tree: Path, answer: Mapping[str, Any]) -> Result:
     refused = answer.get("Err") or answer.get("TopoErr") or answer.get("Panic")
     if isinstance(machine, SourceError):
         return Result(tree.name, "both refuse" if refused else DIFFERS, (str(machine), str(refused)))
+    if refused and _of_another_tree(tree, answer):
+        return Result(tree.name, "not comparable", (f"recorded without this tree's files: {refused}",))
     if refused:
         knows_cpus = bool(machine.cpus)
         return Result(tree.name, DIFFERS if knows_cpus else "both see no CPU", (str(refused),))
     differing = tuple(_differences(_kubelets_view(answer), _own_view(machine)))
     return Result(tree.name, DIFFERS if differing else SAME, differing)
+
+
+def _of_another_tree(tree: Path, answer: Mapping[str, Any]) -> bool:
+    """Return whether the recorded machine has other memory than the tree: it was recorded of other files."""
+    total = re.search(r"MemTotal:\s+(\d+) kB", (tree / "proc/meminfo").read_text(encoding="utf-8"))
+    recorded = (answer.get("MI") or {}).get("memory_capacity")
+    return total is not None and recorded not in {None, 0, int(total[1]) << 10}
 
 
 def _kubelets_view(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,6 +54,16 @@ def test_a_difference_is_named_and_fails(
     assert "machines: 1 DIFFERS" in shown
 
 
+def test_recording_of_another_tree_is_not_comparable(
+    trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"Err": "no CPU is available", "MI": {"memory_capacity": 68719476736}}
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"name": "numa-id-63", "answer": answer}) + "\n")
+    main(["machines", "--answers", str(file), str(trees / "numa-id-63")])
+    assert "machines: 1 not comparable" in capsys.readouterr().out
+
+
 def machine(trees: Path, name: str) -> Machine:
     read = hardware.read_machine(trees / name)
     assert isinstance(read, Machine)
