@@ -22,6 +22,7 @@ from numazones.advice.other_requests import (
 from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import ALIGNMENT
 from numazones.cluster.scheduling import Lack
 from numazones.cluster.unblocked_node import unblocked
 from numazones.errors import NumazonesError
@@ -141,7 +142,7 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
     """Return whether scheduler and kubelet would both let a new pod onto the node."""
     if node.state is None or pod.admission is None:
         return False
-    if scheduling.obstacles(pod.constraints, pod.requests, node):
+    if scheduling.placement_obstacles(pod.constraints, node) or scheduling.lacks(pod.requests, node):
         return False
     info = PodInfo(pod.admission, pod.constraints, pod.requests)
     try:
@@ -152,8 +153,9 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
 
 
 def _gets_devices(pod: ClusterPod, node: ClusterNode) -> bool:
-    """Return whether the scheduler would allocate what the pod claims, if it claims anything."""
-    if not (pod.resource_claims or scheduling.unallocated(pod.requests, node)):
+    """Return whether the pod would get the devices that it claims, and the alignment that it requires."""
+    required = pod.annotations.get(ALIGNMENT)
+    if not (pod.resource_claims or required or scheduling.unallocated(pod.requests, node)):
         return True
     kind = PodKind.of(pod)
     return kind is not None and ask(kind, node).standing is NodeAnswer.ADMITS

@@ -115,21 +115,7 @@ class ClusterDevices:
             outcome: what is allocated.
             named: NAMESPACE/NAME of the claims in it that other pods may use, too.
         """
-        made = {
-            one.claim: tuple(
-                Allocation(
-                    given.key,
-                    given.request,
-                    _FORESEEN if given.shared else "",
-                    given.admin,
-                    given.consumed,
-                    bool(given.consumed),
-                    one.claim,
-                )
-                for given in one.devices
-            )
-            for one in outcome.claims
-        }
+        made = {one.full_name: one.allocations for one in made_claims(outcome)}
         claims = self.claims or {}
         held = {
             name: replace(claims[name], allocated=True, allocations=made[name])
@@ -140,6 +126,30 @@ class ClusterDevices:
             claims = {**claims, **held}
         more = AllocatedDevices.of_claims(DeviceClaim("", "", allocations=one) for one in made.values())
         return replace(self, claims=claims, allocated=self.allocated.with_more(more))
+
+
+def made_claims(outcome: Allocated) -> tuple[DeviceClaim, ...]:
+    """Return the claims as far as they hold what is allocated."""
+    return tuple(
+        DeviceClaim(
+            one.claim.partition("/")[0],
+            one.claim.partition("/")[2],
+            allocated=True,
+            allocations=tuple(
+                Allocation(
+                    given.key,
+                    given.request,
+                    _FORESEEN if given.shared else "",
+                    given.admin,
+                    given.consumed,
+                    bool(given.consumed),
+                    one.claim,
+                )
+                for given in one.devices
+            ),
+        )
+        for one in outcome.claims
+    )
 
 
 def newest(versions: Iterable[str]) -> str:

@@ -282,6 +282,17 @@ class BoundKubeletDecision(Decision):
         return self.checks.preempted
 
     @property
+    def zones(self) -> tuple[int, ...]:
+        """NUMA nodes, ascending, that an admitted pod gets something of."""
+        return fragmentation.zones_of(self.checks.state, self.uid)
+
+    @property
+    def shares(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return (container, NUMA nodes that it gets something of)."""
+        managers = self.checks.managers
+        return () if managers is None else decision_of(managers).shares
+
+    @property
     def exclusive(self) -> CPUSet:
         """CPUs that an admitted pod has for itself."""
         return self.checks.state.cpus.held_by(self.uid)

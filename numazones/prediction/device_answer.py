@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Self
 from numazones import cpuset
 from numazones.apimachinery.answer import or_left_out
 from numazones.cluster import device_allocation, scheduling
-from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
 from numazones.dra.allocation import Allocated, AllocationFailed, DoesNotFit
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import NO_CLAIMS, ClusterDevices
+from numazones.dra.cluster_devices import NO_CLAIMS, ClusterDevices, made_claims
 from numazones.dra.devices import PublishedDevice
 from numazones.dra.extended_resources import classes_by_resource, extended_claim
 from numazones.dra.slices import Place
@@ -120,6 +120,8 @@ class DeviceAnswer:
     """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
     after: ClusterDevices | None = field(default=None, compare=False, repr=False)
     """The cluster's devices once these are allocated."""
+    made: tuple[DeviceClaim, ...] = field(default=(), compare=False, repr=False)
+    """The pod's claims as far as they would hold devices that are allocated now."""
     elsewhere: bool = field(default=False, compare=False)
     """True if other nodes see the difference, too."""
 
@@ -200,6 +202,16 @@ def device_answer(
     return replace(found, shares=kept, several=len(running) > 1)
 
 
+def pod_devices(
+    pod: ClusterPod, node: ClusterNode, zones: tuple[int, ...] = (), shares: Shares = ()
+) -> DeviceAnswer | None:
+    """Return the same for a pod that may need no devices, as most do, or cannot be read."""
+    if not (pod.resource_claims or scheduling.unallocated(pod.requests, node)):
+        return None
+    kind = PodKind.of(pod)
+    return None if kind is None else device_answer(kind, node, zones, shares)
+
+
 class _NotKnown(Exception):
     """Raised when the allocation is not known; the message says why."""
 
@@ -262,6 +274,7 @@ class _Question:
             devices=(*self._held, *foreseen),
             zones=self._zones,
             after=self._known.after(outcome, named) if given else self._known,
+            made=made_claims(outcome),
             elsewhere=bool(named) or any(not one.device.node for one in given),
         )
 

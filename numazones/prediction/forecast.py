@@ -35,7 +35,7 @@ from numazones.prediction.device_answer import (
     DeviceAnswer,
     Shares,
     alignment_rank,
-    device_answer,
+    pod_devices,
 )
 from numazones.prediction.headline import ReasonGroup, SameVerdict, nearness
 from numazones.prediction.joined_verdict import misspelled, with_devices
@@ -240,11 +240,9 @@ def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
     if not decision.admitted:
         return None
     after = node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
-    needs = node.cluster_devices is not None and (
-        pod.resource_claims or scheduling.unallocated(pod.requests, node)
-    )
-    kind = PodKind.of(pod) if needs else None
-    found = None if kind is None else device_answer(kind, node, decision.zones, decision.shares)
+    found = None
+    if node.cluster_devices is not None:
+        found = pod_devices(pod, node, decision.zones, decision.shares)
     if found is not None and found.fits:
         after = replace(after, cluster_devices=found.after)
     return Placed(after, decision, found)

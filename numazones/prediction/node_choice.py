@@ -21,7 +21,7 @@ from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.node import Node
 from numazones.placement.fragmentation import Shape
-from numazones.prediction.device_answer import alignment_rank
+from numazones.prediction.device_answer import alignment_rank, pod_devices
 from numazones.prediction.forecast import (
     Forecast,
     NodeAnswer,
@@ -196,7 +196,10 @@ class _Asked:
 
 def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
     """Return whether the node passes the default filters, and those of a placement model's own scheduler."""
-    if scheduling.obstacles(pod.constraints, pod.requests, node):
+    if scheduling.placement_obstacles(pod.constraints, node) or scheduling.lacks(pod.requests, node):
+        return False
+    devices = pod_devices(pod, node)
+    if devices is not None and not devices.fits:
         return False
     placement = node.known
     if placement is None or pod.admission is None or not placement.model.filtered_by_scheduler:

@@ -26,8 +26,10 @@ from numazones.kubelet.pod import Pod
 from numazones.kubelet.rejection import KubeletCrash, KubeletHang
 from numazones.placement import Placement
 from numazones.placement.fragmentation import Shape
+from numazones.prediction.device_answer import CANNOT_ALLOCATE, NOT_ALIGNED, pod_devices
 from numazones.prediction.node_choice import Chooser, NodeChoice
 from numazones.prediction.room import FittingPods
+from numazones.whatif.claimed_devices import ClaimedDevices
 from numazones.whatif.workload import Event, Leaving
 
 UNSCHEDULABLE = "Unschedulable"
@@ -51,7 +53,8 @@ class TrialResult:
     rejected: tuple[tuple[str, int], ...]
     """(reason, arrivals), by reason."""
     crossing: int
-    """Admitted arrivals with a container whose CPUs, memory and devices are on several NUMA nodes."""
+    """Admitted arrivals with a container whose CPUs, memory and devices, also claimed ones, are on several
+    NUMA nodes."""
     lopsided: int
     """Exclusive CPUs by which those pods' fullest NUMA nodes exceed their emptiest ones, added up."""
     exclusive: tuple[tuple[int, int], ...]
@@ -162,7 +165,9 @@ class _Trial:
     """A run in progress."""
 
     def __init__(self, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape]) -> None:
+        nodes = list(nodes)
         self._chooser = Chooser(choice, shapes)
+        self._devices = ClaimedDevices(nodes)
         self._hosts: dict[str, _Host] = {}
         self._unknown: set[str] = set()
         """Names of nodes whose placement is not known."""
@@ -170,7 +175,7 @@ class _Trial:
             if node.known is None:
                 self._unknown.add(node.name)
             else:
-                self._hosts[node.name] = _Host(node, node.known)
+                self._hosts[node.name] = _Host(self._devices.on(node), node.known)
         self._placed: dict[str, tuple[ClusterPod, _Host]] = {}
         self._arrived = self._admitted = self._crossing = self._lopsided = 0
         self._rejected: dict[str, int] = {}
@@ -196,6 +201,7 @@ class _Trial:
         if placed is not None:
             pod, host = placed
             host.drop(pod)
+            self._devices.leave(pod)
 
     def _reason_against(self, pod: ClusterPod) -> str:
         """Return why a pod is rejected; if it is not, place it and return ""."""
@@ -205,13 +211,18 @@ class _Trial:
             return UNDECIDED
         host = self._hosts.get(pod.node) if pod.node else self._chosen_host(pod)
         if host is None:
-            return UNSCHEDULABLE
+            return UNDECIDED if self._devices_unknown(pod) else UNSCHEDULABLE
         try:
             return self._ask(host, pod)
         except (KubeletCrash, KubeletHang) as error:
             return type(error).__name__
         except NumazonesError:
             return UNDECIDED
+
+    def _devices_unknown(self, pod: ClusterPod) -> bool:
+        """Return whether it is not known on some node which devices the pod would get."""
+        answers = (pod_devices(pod, host.node) for host in self._hosts.values())
+        return any(found is not None and found.fits is None for found in answers)
 
     def _chosen_host(self, pod: ClusterPod) -> _Host | None:
         node = self._chooser.choose(pod, (host.node for host in self._hosts.values()))
@@ -221,16 +232,24 @@ class _Trial:
         """Return why the decider on the node rejects a pod; if it does not, place it and return ""."""
         if host.placement.kubelet is None:
             # Who else places pods leaves the sums to the scheduler's own filters.
-            lacking = scheduling.resource_obstacles(pod.requests, host.node)
+            lacking = scheduling.lacks(pod.requests, host.node)
             if lacking:
-                return lacking[0]
+                return lacking[0].reason
+        found = pod_devices(pod, host.node)
+        if found is not None and not found.fits:
+            return CANNOT_ALLOCATE if found.fits is False else UNDECIDED
         said = host.placement.admit_bound(pod.info, host.info)
         host.placement = said.placement
         for uid in said.preempted:
             self.leave(uid)
         if not said.admitted:
             return said.reason
-        self._take(host, pod, said.exclusive, crosses=said.spans)
+        crosses = said.spans
+        if found is not None:
+            self._devices.take(pod, found)
+            lying = replace(found, zones=said.zones, shares=said.shares)
+            crosses = crosses or lying.alignment == NOT_ALIGNED
+        self._take(host, pod, said.exclusive, crosses=crosses)
         return ""
 
     def _take(self, host: _Host, pod: ClusterPod, cpus: CPUSet, *, crosses: bool) -> None:
