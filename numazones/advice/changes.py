@@ -26,7 +26,7 @@ from numazones.cluster.pod_kind import ALIGNMENT
 from numazones.cluster.scheduling import Lack
 from numazones.cluster.unblocked_node import unblocked
 from numazones.errors import NumazonesError
-from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import (
     BEST_EFFORT,
     RESTRICTED,
@@ -39,6 +39,7 @@ from numazones.kubelet.explanation import Explanation, explain
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import PodInfo
+from numazones.kubelet.pod import Pod
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask, newcomer
 from numazones.rebalance.moves import Move
 from numazones.rebalance.single_move import Destinations
@@ -152,6 +153,14 @@ def _runs(pod: ClusterPod, node: ClusterNode) -> bool:
     return verdict.admitted and not verdict.preempted and _gets_devices(pod, node)
 
 
+def _decision(state: Node, pod: Pod) -> Admission | None:
+    """Return the kubelet's decision; None where it would crash or hang."""
+    try:
+        return admit(state, pod)
+    except NumazonesError:
+        return None
+
+
 def _gets_devices(pod: ClusterPod, node: ClusterNode) -> bool:
     """Return whether the pod would get the devices that it claims, and the alignment that it requires."""
     required = pod.annotations.get(ALIGNMENT)
@@ -182,8 +191,8 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
     if state is None or pod.admission is None:
         return
     lacks = {lack.resource: lack for lack in scheduling.lacks(pod.requests, node)}
-    decision = admit(state, pod.admission)
-    explanation = None if decision.admitted else explain(decision)
+    decision = _decision(state, pod.admission)
+    explanation = None if decision is None or decision.admitted else explain(decision)
     only = None if explanation is None or lacks else explanation.rejected_container
     found = False
     demands = state.kubelet.reading(pod.admission).demands
@@ -320,8 +329,8 @@ def _held(other: ClusterPod, node: ClusterNode, state: Node, pod: ClusterPod) ->
     """Say what a pod holds or has asked for of what the other one lacks: that first which is missing."""
     if pod.admission is None:
         return ""
-    decision = admit(state, pod.admission)
-    if not decision.admitted:
+    decision = _decision(state, pod.admission)
+    if decision is not None and not decision.admitted:
         found = explain(decision)
         held = dict(found.holders).get(other.kubelet_uid)
         if held is not None:

@@ -19,6 +19,7 @@ from numazones.api.zones import zones_from_node
 from numazones.apimachinery.resources import CPU, MEMORY
 from numazones.cluster import scheduling, topology_match
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.errors import NumazonesError
 from numazones.kubelet.node import Node
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.device_answer import alignment_rank, pod_devices
@@ -204,7 +205,10 @@ def _passes_filters(node: ClusterNode, pod: ClusterPod) -> bool:
     placement = node.known
     if placement is None or pod.admission is None or not placement.model.filtered_by_scheduler:
         return True
-    return placement.admit(pod.admission).admitted
+    try:
+        return placement.admit(pod.admission).admitted
+    except NumazonesError:  # no verdict is no admission
+        return False
 
 
 def _matches(node: ClusterNode, pod: ClusterPod) -> bool:

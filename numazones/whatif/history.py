@@ -174,7 +174,7 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[ReplayedDecision, NodeInf
     try:
         said = admit_to_node(node, info)
     except NumazonesError as error:
-        return ReplayedDecision(arrival.name, (f"the model does not decide: {error}",)), node
+        return _undecided(arrival.name, error), node
     differences = list(_verdicts(said, seen))
     if not differences and seen.admitted and said.managers is not None:
         differences = list(_shares(said.managers, arrival))
@@ -189,12 +189,19 @@ def _arrive(node: NodeInfo, arrival: Arrival) -> tuple[ReplayedDecision, NodeInf
     return ReplayedDecision(arrival.name, tuple(differences)), after
 
 
+def _undecided(name: str, error: NumazonesError) -> ReplayedDecision:
+    return ReplayedDecision(name, (f"the model does not decide: {error}",))
+
+
 def _readmission(node: Node, name: str, pod: PodInfo) -> ReplayedDecision:
     """Check that the kubelet admits its pods again after a restart, and that nothing changes.
 
     Whether init containers still ran, or had given their memory back, makes no difference.
     """
-    again = admit(node, pod.pod)
+    try:
+        again = admit(node, pod.pod)
+    except NumazonesError as error:
+        return _undecided(name, error)
     if not again.admitted:
         return ReplayedDecision(
             name, (f"after a restart: observed admitted, model {again.reason}: {again.message}",)
@@ -206,7 +213,10 @@ def _readmission(node: Node, name: str, pod: PodInfo) -> ReplayedDecision:
 def _held_outcome(node: Node, held: AlreadyRunning) -> ReplayedDecision:
     """Check that the model lets the pod keep what the kubelet says that it holds, as at a restart."""
     uid = held.pod.pod.uid
-    again = admit(node, held.pod.pod)
+    try:
+        again = admit(node, held.pod.pod)
+    except NumazonesError as error:
+        return _undecided(held.name, error)
     at_restart = ""
     if not again.admitted and any(it.kind is ContainerKind.INIT for it in held.pod.pod.containers):
         # They need again what they have given back: kubelets reject and stop such pods when they restart.

@@ -15,6 +15,7 @@ import pytest
 from numazones.advice.changes import Advice, Change, NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
+from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from tests.conformance import scenario as scenarios
@@ -121,6 +122,15 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
     assert [item.sentence for item in protected][-1] == (
         "remove team/small, which holds 3 CPUs (no plan does this: it is bare)"
     )
+
+
+@pytest.mark.parametrize("count", [34, 70])
+def test_kubelet_without_a_verdict_gets_no_advice(count: int) -> None:
+    first, *_ = building.machine().numa_nodes
+    cpus = building.machine(1).cpus
+    machine = Machine(cpus, tuple(NUMANode(numa, first.memory) for numa in range(count)))
+    node = building.node(machine, policy="none")
+    assert advised(node, building.pod("p", building.container("main", 2)), NodeContext()) == []
 
 
 def test_holders_of_the_missing_memory_are_named() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from numazones import cpuset
 from numazones.kubelet.admission import admit
+from numazones.kubelet.machine import Machine, NUMANode
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.whatif.history import (
@@ -150,6 +151,15 @@ def test_pod_that_a_restart_would_reject_is_no_difference() -> None:
     assert list(replay(node, {}, [held], preference=Preference())) == [
         ReplayedDecision("team/first", (), said)
     ]
+
+
+def test_pod_of_a_kubelet_that_would_hang_is_named() -> None:
+    many = tuple(NUMANode(numa, 16 * GI) for numa in range(34))
+    machine = Machine(building.machine(1).cpus, many)
+    state = Node.fresh(machine, building.configuration("none"), {})
+    held = AlreadyRunning("team/p", PodInfo(building.pod("p", building.container("main", 2))), {}, {})
+    (outcome,) = replay(NodeInfo(state), {}, [held], preference=Preference())
+    assert outcome.differences[0].startswith("the model does not decide: the kubelet would hang")
 
 
 def test_failed_device_is_not_assigned_until_it_recovers() -> None:
