@@ -16,6 +16,7 @@ from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import NODES, PODS
 from numazones_simulator import clock
+from numazones_simulator.device_scheduling import DeviceScheduling
 from numazones_simulator.mirror import Body, mirror
 
 NAME = "default-scheduler"
@@ -77,8 +78,16 @@ def free_share(pod: ClusterPod, node: ClusterNode) -> float:
 class SimulatedScheduler:
     """Binds pods of the default scheduler's name as they come; run ``run`` as a task."""
 
-    def __init__(self, client: Client, *, name: str = NAME) -> None:
+    def __init__(self, client: Client, *, name: str = NAME, devices: DeviceScheduling | None = None) -> None:
+        """Know nothing yet.
+
+        Args:
+            client: how to reach the API server.
+            name: of the scheduler, as pods name it.
+            devices: allocates devices to claims; None: pods with claims are bound without them.
+        """
         self._client = client
+        self._devices = devices
         self._name = name
         self._nodes = mirror(client, NODES, self._node_changed)
         self._pods = mirror(client, PODS, self._pod_changed)
@@ -96,9 +105,16 @@ class SimulatedScheduler:
             tasks.create_task(self._nodes.reflector.run())
             tasks.create_task(self._pods.reflector.run())
             tasks.create_task(self._bind_all())
+            if self._devices is not None:
+                tasks.create_task(self._devices.run(self._devices_changed))
+
+    def _devices_changed(self) -> None:
+        self._work.set()
 
     def _node_changed(self, before: Body | None, after: Body | None) -> None:
         self._work.set()
+        if self._devices is not None and (body := after or before) is not None:
+            self._devices.take_version(body["metadata"]["name"], after)
         if after is None:
             if before is not None:
                 self._cluster = self._cluster.without_node(before["metadata"]["name"])
@@ -111,6 +127,8 @@ class SimulatedScheduler:
 
     def _pod_changed(self, before: Body | None, after: Body | None) -> None:
         self._work.set()
+        if self._devices is not None:
+            self._devices.pod_changed(before, after)
         if before is not None:
             self._forget(before["metadata"]["uid"])
         if after is None:
@@ -167,10 +185,18 @@ class SimulatedScheduler:
             self._cluster = self._cluster.with_pod(pod.placed(choice.node))
 
     def _choose(self, pod: ClusterPod) -> Choice:
-        return choose(pod, self._cluster.nodes.values())
+        return choose(
+            pod, self._cluster.nodes.values(), further=lambda node: (0.0, self._no_devices(pod, node))
+        )
+
+    def _no_devices(self, pod: ClusterPod, node: ClusterNode) -> str:
+        """Return why a node has not the devices that a pod claims; empty: it has."""
+        return "" if self._devices is None else self._devices.obstacle(pod, node)
 
     async def _prepare(self, pod: ClusterPod, node: str) -> None:
-        """Prepare the binding of a pod; does nothing by default."""
+        """Prepare the binding of a pod: write which devices it has."""
+        if self._devices is not None:
+            await self._devices.write(pod, node, self._devices.assume(pod, self._cluster.nodes[node]))
 
     async def _tell(self, pod: ClusterPod, message: str) -> None:
         """Say in the pod's status why it is not scheduled, once per reason."""

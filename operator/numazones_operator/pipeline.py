@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.dra.claims import DeviceClaim
 from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
@@ -27,6 +28,7 @@ from numazones_operator.predictions.publisher import PredictionPublisher
 from numazones_operator.predictions.verdict_events import VerdictEvents
 from numazones_operator.prevention.current_ranking import CurrentRanking
 from numazones_operator.rebalance.objects import PolicyObject
+from numazones_operator.verification.device_verifier import DeviceVerifier
 from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
@@ -70,6 +72,16 @@ class Pipeline:
             wall=wall,
         )
         self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
+        self.device_verifier = DeviceVerifier(
+            metrics=metrics,
+            devices=lambda: self.state.devices.current,
+            pod=self.state.pods.get,
+            node=self.state.node,
+            counts=counts,
+            clock=clock,
+        )
+        self.state.devices.claim_changes = self._claim_changes
+        self.state.devices.slice_changes = self.device_verifier.slice_changes
         self.ranking = CurrentRanking(
             options.ranking, self.state, policies, collects=options.collects_shapes, clock=clock
         )
@@ -133,6 +145,15 @@ class Pipeline:
                 self.verifier.forget(pod.uid)
                 self.publisher.forget(pod)
 
+    def _claim_changes(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
+        """Foresee devices when a claim is allocated, and compare them with those that it got."""
+        claim = new or old
+        if claim is None or not self.synced:
+            return
+        about = {"kind": "ResourceClaim", "namespace": claim.namespace, "name": claim.name}
+        with self.faults.of({"apiVersion": "resource.k8s.io/v1", "uid": "", **about}):
+            self.device_verifier.claim_changes(old, new)
+
     def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
         """Predict what the kubelet will do with a pod that just got its node."""
         if not self.synced or not self.state.is_binding(pod):
@@ -150,6 +171,7 @@ class Pipeline:
 
     def explain_misses(self) -> None:
         """Publish why predictions were wrong, where that has become known; call it now and then."""
+        self.device_verifier.judge()
         for pod, verification in self.verifier.judge():
             with self.faults.of(of_pod(pod)):
                 self.publisher.take_outcome(pod, verification)

@@ -14,9 +14,11 @@ from typing import Any
 
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.dra.allocation import ClaimAllocation
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
 from numazones_simulator import clock
+from numazones_simulator.device_scheduling import DeviceScheduling
 from numazones_simulator.kube_scheduler import preemption
 from numazones_simulator.kube_scheduler.configuration import Configuration
 from numazones_simulator.kube_scheduler.extenders import ExtenderClient, ExtenderFailed, scores_of
@@ -59,9 +61,12 @@ class KubeScheduler(SimulatedScheduler):
     Args:
         client: how to reach the API server.
         configuration: profiles and extenders.
+        devices: allocates devices to claims; None: pods with claims are bound without them.
     """
 
-    def __init__(self, client: Client, configuration: Configuration) -> None:
+    def __init__(
+        self, client: Client, configuration: Configuration, *, devices: DeviceScheduling | None = None
+    ) -> None:
         self._configuration = configuration
         self._extenders: list[ExtenderClient] = []
         self._active: set[str] = set()
@@ -76,7 +81,7 @@ class KubeScheduler(SimulatedScheduler):
         """Pods without a node that one was nominated for, whoever schedules them."""
         self._said: dict[str, tuple[str, str, str]] = {}
         self._next_node = 0
-        super().__init__(client)
+        super().__init__(client, devices=devices)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -130,7 +135,7 @@ class KubeScheduler(SimulatedScheduler):
     def _helps_itself(self, uid: str, before: Body, after: Body) -> bool:
         """Return whether a change of a rejected pod makes the scheduler retry it; to extenders any does."""
         by_extender = self._rejected.get(uid)
-        return by_extender is True or (by_extender is False and before["spec"] != after["spec"])
+        return by_extender is True or (by_extender is False and _asks(before) != _asks(after))
 
     def _wake(self, concerns: Callable[[bool], bool]) -> None:
         self._active |= {uid for uid, by_extender in self._rejected.items() if concerns(by_extender)}
@@ -205,7 +210,7 @@ class KubeScheduler(SimulatedScheduler):
             if passing.nodes:
                 node = await self._best(pod, body, passing)
                 self._assume(pod, node)
-                bindings.create_task(self._bind(pod, body, node))
+                bindings.create_task(self._bind(pod, body, node, self._reserve(pod, node)))
                 return
         except ExtenderFailed as error:
             self._retry_later(pod.uid)
@@ -287,7 +292,13 @@ class KubeScheduler(SimulatedScheduler):
             for name, amount in pod.requests.items()
             if name not in self._configuration.ignored_resources
         }
-        return placement or scheduling.resource_obstacles(requests, node)
+        if found := placement or scheduling.resource_obstacles(requests, node):
+            return found
+        lacking = self._no_devices(pod, node)
+        return (lacking,) if lacking else ()
+
+    def _devices_changed(self) -> None:
+        self._wake(lambda _: True)
 
     def _with_nominated(self, pod: ClusterPod, node: ClusterNode) -> ClusterNode:
         """The node with the pods that are nominated to it and matter as much as the pod."""
@@ -321,16 +332,26 @@ class KubeScheduler(SimulatedScheduler):
         self._assumed[pod.uid] = placed
         self._cluster = self._cluster.with_pod(placed)
 
-    async def _bind(self, pod: ClusterPod, body: Body, node: str) -> None:
+    def _reserve(self, pod: ClusterPod, node: str) -> list[ClaimAllocation]:
+        """Allocate devices, before the next pod has its turn."""
+        if self._devices is None or node not in self._cluster.nodes:
+            return []
+        return self._devices.assume(pod, self._cluster.nodes[node])
+
+    async def _bind(self, pod: ClusterPod, body: Body, node: str, given: list[ClaimAllocation]) -> None:
         """Bind through the extender that binds, or else ourselves; a failure is an error of the pod."""
         binders = (one for one in self._extenders if one.config.bind_verb and one.is_interested(body))
         binder = next(binders, None)
         try:
+            if self._devices is not None:
+                await self._devices.write(pod, node, given)
             if binder is None or not await _binds(binder, body, node):
                 await self._client.create(
                     PODS, binding_of(pod, node), namespace=pod.namespace, subresource="binding"
                 )
         except (ExtenderFailed, APIError) as error:
+            if self._devices is not None:
+                await self._devices.free(given)
             with contextlib.suppress(APIError):
                 await self._bind_failed(pod, str(error))
 
@@ -508,6 +529,11 @@ def _of_node(body: Body | None) -> Any:
         status.get("allocatable"),
         {one["type"]: one["status"] for one in status.get("conditions") or ()},
     )
+
+
+def _asks(body: Body) -> Any:
+    """Return what a pod asks for, with the claims that were made for it."""
+    return body["spec"], (body.get("status") or {}).get("resourceClaimStatuses")
 
 
 def _is_over(body: Body) -> bool:

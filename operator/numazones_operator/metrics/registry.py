@@ -87,7 +87,8 @@ class Metrics:
             "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
             "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
             "predicted; and by who places pods on the node: kubelet, another placement model by its name, or "
-            "unknown. Told up to 30 s later.",
+            "unknown. Model dra: pods by whether the devices of their claims were those foreseen. Told up to "
+            "30 s later.",
             ("accuracy", "model"),
         )
         self.gates_released = counter(

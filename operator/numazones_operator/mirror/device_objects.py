@@ -10,15 +10,21 @@ from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
-from numazones_client.table import Table
+from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import DeviceClassUse
+
+
+def _ignore(_old: object, _new: object) -> None:
+    """Take no notice of a change."""
 
 
 class DeviceObjects:
     """Tables that reflectors keep up to date, and what they mean for each node."""
 
     def __init__(
-        self, changed: Callable[[Iterable[str] | None], None], claim_changed: Callable[[str], None]
+        self,
+        changed: Callable[[Iterable[str] | None], None],
+        claim_changed: Callable[[str], None],
     ) -> None:
         """Know nothing yet.
 
@@ -28,6 +34,10 @@ class DeviceObjects:
         """
         self._changed = changed
         self._claim_changed_for_pods = claim_changed
+        self.claim_changes: Change[DeviceClaim] = _ignore
+        """Called with a claim before and after a change, while nothing here knows of it yet."""
+        self.slice_changes: Change[Slice] = _ignore
+        """The same with a slice."""
         self.classes: Table[DeviceClassUse] = Table(lambda one: one.name, self._class_changed)
         self.slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
         self.claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
@@ -69,9 +79,11 @@ class DeviceObjects:
 
     def _slice_changed(self, old: Slice | None, new: Slice | None) -> None:
         if old != new:
+            self.slice_changes(old, new)
             self._tell(self._inventory.take_slice(old, new), self._tables.take_slice(old, new))
 
     def _claim_changed(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
+        self.claim_changes(old, new)
         self._tell(self._inventory.take_claim(old, new), self._tables.take_claim(old, new))
         for one in (new or old,):
             if one is not None:
