@@ -18,7 +18,7 @@ from numazones.kubelet.config import InvalidConfiguration
 from numazones.kubelet.node import InvalidNodeState, Node
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.restart import node_from_checkpoints
-from numazones_simulator.kubelet import state_files
+from numazones_simulator.kubelet import kubelet, state_files
 from tests.conformance import scenario as reading
 from tests.places import DATA
 
@@ -37,10 +37,10 @@ def written(node: Node) -> tuple[CPUManagerCheckpoint, MemoryManagerCheckpoint, 
     """Return the contents of the three files, read from their bytes."""
     return (
         checkpoints.parse_cpu_manager_state(
-            checkpoints.dump_cpu_manager_state(state_files.cpu_manager_state(node))
+            checkpoints.dump_cpu_manager_state(kubelet.cpu_manager_state(node))
         ),
         checkpoints.parse_memory_manager_state(
-            checkpoints.dump_memory_manager_state(state_files.memory_manager_state(node))
+            checkpoints.dump_memory_manager_state(kubelet.memory_manager_state(node))
         ),
         checkpoints.parse_device_manager_state(
             checkpoints.dump_device_manager_state(state_files.device_manager_state(node))
