@@ -13,7 +13,7 @@ from numazones.apimachinery import quantity
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.resources import MEMORY, is_memory
 from numazones.errors import NumazonesError
-from numazones.kubelet import go
+from numazones.kubelet import cures, go
 from numazones.kubelet.demand import PodLevel
 from numazones.kubelet.kept_memory import FIELDS, HARD_EVICTION, KeptMemory
 from numazones.kubelet.versions import (
@@ -48,7 +48,7 @@ class InvalidConfiguration(NumazonesError):
     KubeletConfiguration.cpuManagerPolicy of type string
     """
 
-    def __init__(self, message: str, *, cure: str = "correct the configuration") -> None:
+    def __init__(self, message: str, *, cure: str = cures.CORRECT_CONFIGURATION) -> None:
         """Keep what helps beside the kubelet's message."""
         super().__init__(message)
         self.cure = cure
@@ -289,7 +289,7 @@ def _of_type(name: str, value: Any, wanted: type) -> Any:
     """
     if type(value) is wanted:
         return value
-    cure = f"write {name} as text, in quotes" if wanted is str else "correct the configuration"
+    cure = cures.in_quotes(name) if wanted is str else cures.CORRECT_CONFIGURATION
     raise InvalidConfiguration(
         f"json: cannot unmarshal {_GO_TYPES.get(type(value), type(value).__name__)} into Go struct field "
         f"KubeletConfiguration.{name} of type {_GO_TYPES[wanted]}",

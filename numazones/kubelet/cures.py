@@ -57,6 +57,7 @@ RELEASED_OPTIONS: Final = "remove the option before you install a released kubel
 DAMAGED_FILE: Final = (
     "if the kubelet rejects it as well, drain the node, stop the kubelet, remove the file and start it again"
 )
+CORRECT_CONFIGURATION: Final = "correct the configuration"
 NO_EXCLUSIVE_RESIZE: Final = _on_drained_node(
     "InPlacePodVerticalScalingExclusiveCPUs: false in featureGates", CPU_STATE_FILE
 )
@@ -86,6 +87,11 @@ def fuller_shared_pool(node: str) -> str:
         f"delete a pod of {node} with CPUs of its own before the kubelet is restarted, or "
         + without_state_file(node, CPU_STATE_FILE)
     )
+
+
+def in_quotes(field: str) -> str:
+    """Return what to do about a number or a boolean where the kubelet decodes text."""
+    return f"write {field} as text, in quotes"
 
 
 def allowed_numa_nodes(count: int) -> str:

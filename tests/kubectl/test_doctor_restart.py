@@ -156,6 +156,19 @@ def test_options_written_as_yaml_booleans_are_refused(run: Run, dump: Path, tmp_
     assert finding["cure"] == "write cpuManagerPolicyOptions as text, in quotes"
 
 
+@pytest.mark.parametrize("value", ["5.5.%", "1GiB", "x%"])
+def test_threshold_that_is_no_amount_keeps_the_kubelet_from_starting(
+    run: Run, dump: Path, tmp_path: Path, value: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"kind": "KubeletConfiguration", "evictionHard": {"memory.available": value}}))
+    document = found(run, "--restart", "worker-2", "--kubelet-config", path, "-f", dump)
+    (finding,) = document["findings"]
+    assert finding["message"].startswith("its kubelet would not start: ")
+    assert value in finding["message"]
+    assert finding["cure"] == "correct the configuration"
+
+
 def test_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:
     items = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != "worker-2"]
     path = written(tmp_path / "dump.json", items)

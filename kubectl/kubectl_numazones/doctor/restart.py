@@ -11,9 +11,11 @@ from kubectl_numazones.doctor.contradictions import contradicted
 from kubectl_numazones.doctor.evidence import Evidence
 from kubectl_numazones.doctor.findings import Finding, error, hint, warning
 from numazones import cpuset
+from numazones.apimachinery.quantity import InvalidQuantity
 from numazones.cluster.allocated import as_allocated
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
+from numazones.kubelet import cures
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration, reserved_in_all
 from numazones.kubelet.kept_memory import in_bytes
 from numazones.kubelet.machine import Machine
@@ -128,10 +130,10 @@ def _of_node(
             known = [replace(pod, running=frozenset()) for pod in known]
         config = change.of(state.config)
         said = restart(node.info(state, beside=""), known, config, refused=found.refused if found else ())
-    except InvalidConfiguration as refused:
-        return NodeRestart(
-            node.name, tuple(_refused(node.name, [Refusal(str(refused), cure=refused.cure)])), starts=False
-        )
+    except (InvalidConfiguration, InvalidQuantity) as refused:
+        cure = refused.cure if isinstance(refused, InvalidConfiguration) else cures.CORRECT_CONFIGURATION
+        findings = _refused(node.name, [Refusal(str(refused), cure=cure)])
+        return NodeRestart(node.name, tuple(findings), starts=False)
     except NumazonesError as problem:
         return NodeRestart(node.name, unknown=str(problem))
     findings = [

@@ -163,6 +163,8 @@ def follow(host: Host, text: str) -> None:
     if "driver" in text or "numazones" in text:  # the kubelet knows nothing about them
         return
     host.stop()
+    if text == cures.CORRECT_CONFIGURATION:
+        host.settings = settings()
     if release := re.search(r"upgrade the kubelet to ([\d.]+)", text):
         host.version = f"v{release[1]}.0"
     _configure(host, text)
@@ -173,6 +175,8 @@ def follow(host: Host, text: str) -> None:
 
 
 def _configure(host: Host, text: str) -> None:
+    for name in re.findall(r"write (\w+) as text, in quotes", text):
+        host.settings[name] = {key: str(value).lower() for key, value in host.settings[name].items()}
     for name, value in _SETTING.findall(text):
         _set(host, name, value)
     if "with reservedSystemCPUs" in text:
@@ -491,6 +495,25 @@ TRIALS: dict[str, Trial | tuple[Trial, ...]] = {
         pod=body("new", 1),
         cured=lambda host: bool(host.node.cpus.default),
     ),
+    "in_quotes": Trial(
+        cures.in_quotes("cpuManagerPolicyOptions"),
+        changed(
+            BUSY,
+            settings=settings(
+                cpuManagerPolicyOptions={DISTRIBUTE: True},
+                featureGates={"CPUManagerPolicyAlphaOptions": True},
+            ),
+        ),
+        "cannot unmarshal bool into Go struct field KubeletConfiguration.cpuManagerPolicyOptions",
+        body("new"),
+        cured=lambda host: host.node.config.cpu_manager_policy_options == ((DISTRIBUTE, "true"),),
+    ),
+    "CORRECT_CONFIGURATION": Trial(
+        cures.CORRECT_CONFIGURATION,
+        changed(BUSY, settings=settings(featureGates={"CPUManagerPolicyAlphaOptions": "true"})),
+        "cannot unmarshal string into Go struct field KubeletConfiguration.featureGates of type bool",
+        body("new"),
+    ),
     "allowed_numa_nodes": Trial(
         cures.allowed_numa_nodes(9),
         changed(
@@ -614,6 +637,7 @@ def test_every_cure_has_a_trial() -> None:
     assert printed() == TRIALS.keys()
 
 
+_GIVEN = re.compile(r"\bcure=f?['\"(]")
 _IMPERATIVE = re.compile(
     r"(?:^|[;,:] |\bor )(?:set|switch|drain|remove|restart|take|delete|change|let) [^;]*"
     r"(?:ManagerPolicy|manager_state|(?:the|its) kubelet\b|reserved(?:Memory|SystemCPUs)|-cpu-reservation)"
@@ -628,6 +652,11 @@ def texts(path: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
             yield node.value
+
+
+def test_kubelets_errors_take_their_cures_from_the_list() -> None:
+    modules = (ROOT / "numazones" / "kubelet").glob("*.py")
+    assert [path.name for path in modules if _GIVEN.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_no_cure_for_kubelets_is_written_elsewhere() -> None:
