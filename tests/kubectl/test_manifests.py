@@ -10,6 +10,7 @@ import yaml
 from click.testing import Result
 
 from kubectl_numazones.reading.bad_dump import BadDump
+from numazones import cpuset
 
 Run = Callable[..., Result]
 
@@ -63,6 +64,20 @@ def test_every_document_and_list_item_is_answered(run: Run, dump: Path, tmp_path
         found = json.loads(run("fit", "--pod", manifest, "-f", dump, "-o", "json").stdout)
         assert [(one["name"], one["fitting"]) for one in found["templates"]] == [("a", 1), ("b", 1)]
         assert found["notes"] == []
+
+
+def test_pods_of_several_documents_get_cpus_of_their_own(run: Run, dump: Path, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "pods.yaml",
+        *(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **template(cpu)}
+            for name, cpu in (("p", 2), ("q", 1), ("r", 2))
+        ),
+    )
+    found = json.loads(run("fit", "--pod", file, "-f", dump, "-o", "json").stdout)
+    cpus = [cpuset.parse(place["cpus"]) for place in found["placements"]]
+    assert (found["verdict"], [mask.bit_count() for mask in cpus]) == ("Admissible", [2, 1, 2])
+    assert cpuset.union(cpus).bit_count() == 5
 
 
 def test_replicas_of_one_template_can_be_overridden(run: Run, dump: Path, tmp_path: Path) -> None:

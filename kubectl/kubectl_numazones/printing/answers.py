@@ -313,7 +313,8 @@ def fit_together(asked: Sequence[tuple[ClusterPod, int]], nodes: Mapping[str, Cl
         forecast = forecast_of(pod, nodes)
         first = prediction_of(pod, forecast)
         refusals = refusing(pod, nodes, first, forecast)
-        placed = place(pod, nodes, forecast, most=replicas)
+        before = sum(len(one.placed) for one in found.values())
+        placed = place(pod, nodes, forecast, most=replicas, before=before)
         nodes = {**nodes, **{item.node.name: item.node for item in placed}}
         last = first
         if len(placed) < replicas:
@@ -332,11 +333,17 @@ def best_place(pod: ClusterPod, nodes: Mapping[str, ClusterNode], found: Predict
 
 
 def place(
-    pod: ClusterPod, nodes: Mapping[str, ClusterNode], forecast: Forecast | None, *, most: int
+    pod: ClusterPod,
+    nodes: Mapping[str, ClusterNode],
+    forecast: Forecast | None,
+    *,
+    most: int,
+    before: int = 0,
 ) -> list[Placed]:
     """Place copies of a pod one after the other, each where it costs the least room.
 
-    ``forecast`` is what the nodes said, and is kept up with the copies. Returns at most ``most``.
+    ``forecast`` is what the nodes said, and is kept up with the copies. Returns at most ``most``. ``before``:
+    copies of other pods that the nodes have; models tell pods apart by UID.
     """
     placed: list[Placed] = []
     if forecast is None:
@@ -346,7 +353,7 @@ def place(
         best = forecast.prediction(candidates=1).candidates
         if not best:
             break
-        copy = copy_of(replace(pod, admission=forecast.kind.admission), len(placed))
+        copy = copy_of(replace(pod, admission=forecast.kind.admission), before + len(placed))
         taken = place_beside(copy, now[best[0].node])
         if taken is None:
             break
