@@ -132,8 +132,8 @@ def _of_node(
         said = restart(node.info(state, beside=""), known, config, refused=found.refused if found else ())
     except (InvalidConfiguration, InvalidQuantity) as refused:
         cure = refused.cure if isinstance(refused, InvalidConfiguration) else cures.CORRECT_CONFIGURATION
-        findings = _refused(node.name, [Refusal(str(refused), cure=cure)])
-        return NodeRestart(node.name, tuple(findings), starts=False)
+        why_not = _refused(node.name, [Refusal(str(refused), cure=cure)])
+        return NodeRestart(node.name, tuple(why_not), starts=False)
     except NumazonesError as problem:
         return NodeRestart(node.name, unknown=str(problem))
     findings = [
