@@ -10,6 +10,8 @@ from typing import Final
 CPU_STATE_FILE: Final = "cpu_manager_state"
 MEMORY_STATE_FILE: Final = "memory_manager_state"
 _STATE_FOLDER = "/var/lib/kubelet"
+_FEW_NUMA_NODES = 8
+"""Kubelets start on so many without an option."""
 
 
 def _on_drained_node(setting: str, file: str) -> str:
@@ -43,7 +45,6 @@ STATIC_MEMORY: Final = _on_drained_node(
 STRICT_RESERVATION: Final = "if that is not meant, " + _on_drained_node(
     'strict-cpu-reservation: "true" in cpuManagerPolicyOptions', CPU_STATE_FILE
 )
-ALIGNMENT: Final = "set topologyManagerPolicy: single-numa-node or restricted"
 REQUIRED_ALIGNMENT: Final = "set topologyManagerPolicy: restricted or single-numa-node for pods that must be"
 NOTHING_TO_ALIGN: Final = "leave it, or set topologyManagerPolicy: none"
 EFFECTIVE_DISTRIBUTION: Final = "take the option away, or set topologyManagerPolicy: restricted"
@@ -92,6 +93,13 @@ def fuller_shared_pool(node: str) -> str:
 def in_quotes(field: str) -> str:
     """Return what to do about a number or a boolean where the kubelet decodes text."""
     return f"write {field} as text, in quotes"
+
+
+def alignment(count: int) -> str:
+    """Return what aligns pods on a machine of so many NUMA nodes."""
+    option = f'with topologyManagerPolicyOptions max-allowable-numa-nodes: "{count}"'
+    allowed = f", {option}" if count > _FEW_NUMA_NODES else ""
+    return f"set topologyManagerPolicy: single-numa-node or restricted{allowed}"
 
 
 def allowed_numa_nodes(count: int) -> str:

@@ -21,6 +21,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from numazones.apimachinery.resources import CPU, MEMORY
+from numazones.errors import NumazonesError
 from numazones.kubelet import go
 from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
 from numazones.kubelet.cpu_manager import CPUState
@@ -29,7 +30,7 @@ from numazones.kubelet.device_manager import DeviceState
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import admit_to_node, counted_requests
 from numazones.kubelet.node_info import NodeInfo, PodInfo
-from numazones.kubelet.rejection import UNEXPECTED
+from numazones.kubelet.rejection import UNEXPECTED, KubeletCrash, KubeletHang
 from numazones.kubelet.startup import KubeletManagers
 from numazones.kubelet.state_validation import Refusal, refusals_of_node
 
@@ -76,6 +77,23 @@ class Readmission:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """A pod that a kubelet which starts crashes or hangs on, in each attempt."""
+
+    name: str
+    reason: str
+    """KubeletCrash or KubeletHang."""
+    message: str
+    cure: str
+
+
+class _NoVerdictError(NumazonesError):
+    def __init__(self, stuck: Stuck) -> None:
+        super().__init__(stuck.message)
+        self.stuck = stuck
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """Outcome of a restart."""
 
@@ -84,6 +102,8 @@ class Restart:
     readmissions: tuple[Readmission, ...] = ()
     """Every pod, in the order in which it would be admitted again; where the kubelet refuses a state file,
     as it would be after that file is removed under the running pods. Empty where no kubelet would start."""
+    stuck: "Stuck | None" = None
+    """The pod that the kubelet does not get beyond; then ``readmissions`` are empty."""
 
     @property
     def rejected(self) -> tuple[Readmission, ...]:
@@ -142,9 +162,12 @@ def restart(
         node, state=found, pods={}, ended=frozenset(), pressures=(), allocatable=_allocatable(node, config)
     )
     orders = list(_orders(pods))
-    late = in_time = _agreed(_played(after, state, orders, late=True))
-    if state.kubelet.devices.resources:
-        in_time = _agreed(_played(after, state, orders, late=False))
+    try:
+        late = in_time = _agreed(_played(after, state, orders, late=True))
+        if state.kubelet.devices.resources:
+            in_time = _agreed(_played(after, state, orders, late=False))
+    except _NoVerdictError as error:
+        return Restart(refusals, stuck=error.stuck)
     return Restart(refusals, tuple(_whatever_plugins_do(late, in_time)))
 
 
@@ -230,7 +253,11 @@ def _readmissions(
         node = replace(node, state=replace(node.state, kubelet=kubelet, devices=before.devices))
     for pod in pods:
         uid = pod.info.pod.uid
-        decided = admit_to_node(node, _without_devices(pod.info, managed))
+        try:
+            decided = admit_to_node(node, _without_devices(pod.info, managed))
+        except (KubeletCrash, KubeletHang) as error:
+            message, _, cure = str(error).partition("; ")
+            raise _NoVerdictError(Stuck(pod.name, type(error).__name__, message, cure)) from error
         reason, message = decided.reason, decided.message
         if decided.admitted:
             missing = _devices_that_cannot_be_given(pod, before, managed)

@@ -1,15 +1,20 @@
 """``doctor --restart``: what a restart of a kubelet would do, before it is done."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from numazones.api.zones import zones_from_node
+from numazones.kubelet.admission import admit
+from numazones.kubelet.machine import Machine, NUMANode
+from numazones.kubelet.pod import Pod
 from tests.kubectl.healthy_cluster import healthy
-from tests.kubectl.small_cluster import cluster, written
+from tests.kubectl.small_cluster import cluster, node_body, pod_body, written
+from tests.numazones.kubelet import building
 
 Run = Callable[..., Result]
 
@@ -167,6 +172,29 @@ def test_threshold_that_is_no_amount_keeps_the_kubelet_from_starting(
     assert finding["message"].startswith("its kubelet would not start: ")
     assert value in finding["message"]
     assert finding["cure"] == "correct the configuration"
+
+
+@pytest.mark.parametrize(
+    ("ids", "change", "said"),
+    [
+        (range(34), "memoryManagerPolicy=Static", "KubeletHang: the kubelet would hang: for memory"),
+        ((0, 64), "topologyManagerPolicy=restricted", "KubeletCrash: the kubelet would crash under"),
+    ],
+)
+def test_pod_that_a_starting_kubelet_hangs_on_is_named(
+    run: Run, tmp_path: Path, ids: Iterable[int], change: str, said: str
+) -> None:
+    machine = Machine(building.machine(1).cpus, tuple(NUMANode(numa, 16 << 30) for numa in ids))
+    node = building.node(machine, policy="none", memory="None", reservedMemory=[])
+    body = pod_body("a", 2, spec={"nodeName": "worker-1"})
+    held = admit(node, Pod.from_api(body)).node
+    zones = zones_from_node(held, node_name="worker-1", pods={"a": ("team", "a")}, version="v1.36.2")
+    path = written(tmp_path / "d.json", [node_body("worker-1"), body, *(zone.to_api() for zone in zones)])
+    more = ("--set", "reservedMemory.0.memory=1Gi") if "Static" in change else ()
+    findings = found(run, "--restart", "worker-1", "--set", change, *more, "-f", path)["findings"]
+    (stuck,) = [it for it in findings if "get beyond" in it["message"]]
+    assert stuck["message"].startswith(f"its kubelet would not get beyond team/a: {said}")
+    assert stuck["cure"].startswith("set ")
 
 
 def test_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) -> None:

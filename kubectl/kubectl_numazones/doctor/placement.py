@@ -103,7 +103,7 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
         yield (
             Severity.WARNING,
             "topologyManagerPolicy is none: a pod's CPUs, memory and devices may be on different NUMA nodes",
-            cures.ALIGNMENT,
+            cures.alignment(len(node.machine.numa_nodes)),
         )
     elif policy == BEST_EFFORT:
         yield (

@@ -186,6 +186,9 @@ def _refused(node: str, refusals: Iterable[Refusal]) -> Iterator[Finding]:
 
 def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
     yield from _refused(node, said.refusals)
+    if stuck := said.stuck:
+        message = f"its kubelet would not get beyond {stuck.name}: {stuck.reason}: {stuck.message}"
+        yield error(node, message, stuck.cure or cures.CORRECT_CONFIGURATION)
     cure = "drain the node before" if said.refusals or reboot else _RECREATE
     for one in said.rejected:
         yield error(

@@ -392,11 +392,21 @@ TRIALS: dict[str, Trial | tuple[Trial, ...]] = {
         cured=lambda host: not host.node.cpus.default & 1,
         needs_all=True,
     ),
-    "ALIGNMENT": Trial(
-        cures.ALIGNMENT,
-        running(OLD, settings(**UNPINNED, topologyManagerPolicy="none"), body("a", 3)),
-        pod=body("new", 6),
-        cured=aligned,
+    "alignment": (
+        Trial(
+            cures.alignment(2),
+            running(OLD, settings(**UNPINNED, topologyManagerPolicy="none"), body("a", 3)),
+            pod=body("new", 6),
+            cured=aligned,
+        ),
+        Trial(
+            cures.alignment(9),
+            running(
+                wide(range(9), cpus=16), settings(**UNPINNED, topologyManagerPolicy="none"), body("a", 3)
+            ),
+            pod=body("new", 6),
+            cured=aligned,
+        ),
     ),
     "REQUIRED_ALIGNMENT": Trial(
         cures.REQUIRED_ALIGNMENT,
