@@ -12,7 +12,7 @@ everything else in whole units (bytes, devices).
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.taints import Taint
@@ -171,6 +171,8 @@ class ClusterPod:
     >>> ClusterPod.from_api(build.pod_body("web", cpu=2)).full_name
     'default/web'
     """
+
+    KIND: ClassVar[str] = "Pod"
 
     namespace: str
     name: str
@@ -374,6 +376,8 @@ class ClusterNode:
     >>> node.known is None
     False
     """
+
+    KIND: ClassVar[str] = "Node"
 
     name: str
     uid: str = ""

@@ -6,7 +6,7 @@ one NUMA node: near each other, not near the CPUs, since no part of Kubernetes (
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.quantity import Quantity
@@ -106,6 +106,8 @@ class Configuration:
 @dataclass(frozen=True, slots=True)
 class DeviceClaim:
     """A ResourceClaim, or what a ResourceClaimTemplate makes."""
+
+    KIND: ClassVar[str] = "ResourceClaim"
 
     namespace: str
     name: str

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from numazones import cpuset
 from numazones.apimachinery import quantity
@@ -166,6 +166,8 @@ class PublishedDevice:
 @dataclass(frozen=True, slots=True)
 class Slice:
     """One ResourceSlice: a part of a pool."""
+
+    KIND: ClassVar[str] = "ResourceSlice"
 
     name: str
     driver: str

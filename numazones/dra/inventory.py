@@ -1,10 +1,14 @@
 """All ResourceSlices and ResourceClaims of a cluster, asked node by node; it changes object by object."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from numazones.dra.amounts import NodeDevices, node_devices
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.devices import Slice, pools_of
+from numazones.dra.devices import Pool, Slice, pools_of
+from numazones.object_faults import About, ObjectFault
 
 _PoolKey = tuple[str, str]
 
@@ -12,7 +16,15 @@ _PoolKey = tuple[str, str]
 class Inventory:
     """The cluster's devices, and who has them."""
 
-    def __init__(self, slices: Iterable[Slice] = (), claims: Iterable[DeviceClaim] = ()) -> None:
+    def __init__(
+        self,
+        slices: Iterable[Slice] = (),
+        claims: Iterable[DeviceClaim] = (),
+        *,
+        tell: Callable[[ObjectFault], object] = lambda _fault: None,
+    ) -> None:
+        """``tell`` is called with what is raised about one of them, which is left out."""
+        self._tell = tell
         self._slices: dict[_PoolKey, dict[str, Slice]] = {}
         self._pools: dict[str, set[_PoolKey]] = {}
         """Node → pools that have devices there."""
@@ -28,13 +40,52 @@ class Inventory:
         """Return the devices of a node, and who has them."""
         known = self._known.get(node)
         if known is None:
-            keys = sorted(self._pools.get(node, ()))
-            slices = (one for key in keys for one in self._slices[key].values())
-            claims = {name: claim for key in keys for name, claim in self._claims.get(key, {}).items()}
-            known = self._known[node] = node_devices(
-                node, pools_of(slices), (claims[name] for name in sorted(claims))
-            )
+            known = self._known[node] = self._devices_of(node)
         return known
+
+    def _devices_of(self, node: str) -> NodeDevices:
+        keys = sorted(self._pools.get(node, ()))
+        named = {name: claim for key in keys for name, claim in self._claims.get(key, {}).items()}
+        claims = [claim for _, claim in sorted(named.items())]
+        slices = [list(self._slices[key].values()) for key in keys]
+        try:
+            return node_devices(node, pools_of(chain.from_iterable(slices)), claims)
+        except Exception:  # noqa: BLE001 - found out next about which
+            return self._sound_devices_of(node, slices, claims)
+
+    def _sound_devices_of(
+        self, node: str, slices: Iterable[Sequence[Slice]], claims: Iterable[DeviceClaim]
+    ) -> NodeDevices:
+        """Return the devices of a node without pools, and claims, about which something raises.
+
+        What is left of the devices of such a claim is not known, so all drivers there count as incomplete.
+        """
+        drivers = {of_pool[0].driver for of_pool in slices}
+        incomplete: set[str] = set()
+        sound: list[DeviceClaim] = []
+        for claim in claims:
+            if self._is_sound(claim, partial(node_devices, node, (), (claim,))):
+                sound.append(claim)
+            else:
+                incomplete = drivers
+        pools: list[Pool] = []
+        for of_pool in slices:
+            if self._is_sound(of_pool[0], partial(_devices_of_pool, node, of_pool, sound)):
+                pools += pools_of(of_pool)
+            else:
+                incomplete |= {of_pool[0].driver}
+        found = node_devices(node, pools, sound)
+        return replace(found, incomplete=found.incomplete | incomplete)
+
+    def _is_sound(self, one: Slice | DeviceClaim, work: Callable[[], object]) -> bool:
+        """Return whether some work about an object raises nothing."""
+        try:
+            with About(one):
+                work()
+        except ObjectFault as fault:
+            self._tell(fault)
+            return False
+        return True
 
     def take_slice(self, old: Slice | None, new: Slice | None) -> set[str]:
         """Take in a slice as it was and as it is, None: it is not there; return the nodes concerned."""
@@ -91,3 +142,7 @@ def _nodes(slices: Iterable[Slice]) -> set[str]:
 
 def _pools_of(claim: DeviceClaim | None) -> set[_PoolKey]:
     return set() if claim is None else {one.device[:2] for one in claim.allocations}
+
+
+def _devices_of_pool(node: str, slices: Sequence[Slice], claims: Iterable[DeviceClaim]) -> NodeDevices:
+    return node_devices(node, pools_of(slices), claims)

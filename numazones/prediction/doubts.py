@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from numazones.cluster.cluster import ClusterNode
 from numazones.kubelet.config import KubeletConfiguration
+from numazones.object_faults import About
 from numazones.wording import shorten, some_of
 
 _MOST_NAMED = 3
@@ -25,8 +26,9 @@ def of_nodes(nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
     """
     found: dict[str, list[str]] = {}
     for node in nodes:
-        for doubt in () if node.state is None else node.state.kubelet.doubts:
-            found.setdefault(doubt, []).append(node.name)
+        with About(node):
+            for doubt in () if node.state is None else node.state.kubelet.doubts:
+                found.setdefault(doubt, []).append(node.name)
     return sentences(found)
 
 

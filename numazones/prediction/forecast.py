@@ -27,6 +27,7 @@ from numazones.kubelet.node_admission import operating_system
 from numazones.kubelet.node_info import PodInfo
 from numazones.kubelet.pod import Pod
 from numazones.kubelet.shortfall import name_numas
+from numazones.object_faults import About, NodeName
 from numazones.placement import Decision, Placement, Unknown
 from numazones.placement.kubelet import KUBELET, KubeletPlacement
 from numazones.prediction import doubts, headline
@@ -371,11 +372,12 @@ class Forecast:
         return changed
 
     def leave_open(self, name: str, problem: str) -> bool:
-        """File that nobody knows what a node says; return whether its verdict differs from before."""
+        """File that something raises about a node, so that it gets no pod; return whether that is news."""
         for kept in (self._excluded, self._rejecting):
             kept.pop(name, None)
         obstacles = ((UNDECIDED, problem),)
-        return self._file(name, NodeVerdict(NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, obstacles, model=None))
+        verdict = NodeVerdict(NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, obstacles, model=None, would_reject=True)
+        return self._file(name, verdict)
 
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; return whether it was known."""
@@ -543,7 +545,11 @@ class Forecast:
         return tuple(self._candidates(number, lambda one: one.standing is NodeAnswer.ADMITS))
 
     def _named(self, names: Iterable[str]) -> tuple[Candidate, ...]:
-        return tuple(_candidate(name, self._verdicts[name]) for name in names)
+        found = []
+        for name in names:
+            with About(NodeName(name)):
+                found.append(_candidate(name, self._verdicts[name]))
+        return tuple(found)
 
     def _candidates(self, number: int, suits: Callable[[NodeVerdict], bool]) -> list[Candidate]:
         ranked = sorted(
@@ -552,7 +558,9 @@ class Forecast:
         best: list[Candidate] = []
         for position, one in enumerate(ranked):
             names = nsmallest(number, self._alike[one].names)
-            best.extend(_candidate(name, one) for name in names)
+            for name in names:
+                with About(NodeName(name)):
+                    best.append(_candidate(name, one))
             following = ranked[position + 1] if position + 1 < len(ranked) else None
             if len(best) >= number and following is not None and preference(following) != preference(one):
                 break

@@ -14,6 +14,7 @@ from enum import StrEnum
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.waiting import RELEASED
+from numazones.object_faults import About
 from numazones.prediction.forecast import NodeAnswer, PodKind, Prediction, ask, beside, place_beside, relevant
 from numazones.wording import some_of
 
@@ -113,7 +114,8 @@ def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | No
     for pod in held:
         if pod.admission is None:
             return None
-        node = beside(pod, node) or node.with_pod(pod)
+        with About(pod):
+            node = beside(pod, node) or node.with_pod(pod)
     return node
 
 

@@ -8,10 +8,11 @@ what has not happened yet is not counted on.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numazones.apimachinery.label_selector import InvalidSelector, LabelSelector
 from numazones.cluster.cluster import ClusterPod
+from numazones.object_faults import About
 
 ALWAYS_ALLOW = "AlwaysAllow"
 _MAX_DISRUPTED_PODS = 2000
@@ -20,6 +21,8 @@ _MAX_DISRUPTED_PODS = 2000
 @dataclass(frozen=True, slots=True)
 class Budget:
     """One PodDisruptionBudget."""
+
+    KIND: ClassVar[str] = "PodDisruptionBudget"
 
     namespace: str
     name: str
@@ -103,7 +106,7 @@ class BudgetHeadroom:
 
     def budgets_of(self, pod: ClusterPod) -> tuple[Budget, ...]:
         """Return the budgets that protect the pod."""
-        return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if budget.selects(pod))
+        return tuple(budget for budget in self.budgets.get(pod.namespace, ()) if _selects(budget, pod))
 
     def rejection(self, pod: ClusterPod) -> str:
         """Say why the API server would not evict the pod now; empty if it would."""
@@ -114,8 +117,9 @@ class BudgetHeadroom:
             names = ", ".join(f"{budget.namespace}/{budget.name}" for budget in selecting)
             return f"more than one PodDisruptionBudget selects the pod, which the API server rejects: {names}"
         for budget in selecting:
-            if not budget.ignores(pod):
-                return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
+            with About(budget):
+                if not budget.ignores(pod):
+                    return budget.rejection(used=self.used.get((budget.namespace, budget.name), 0))
         return ""
 
     def after(self, pod: ClusterPod) -> "BudgetHeadroom":
@@ -124,15 +128,21 @@ class BudgetHeadroom:
             return self
         used = dict(self.used)
         for budget in self.budgets_of(pod):
-            if not budget.ignores(pod):
-                key = (budget.namespace, budget.name)
-                used[key] = used.get(key, 0) + 1
+            with About(budget):
+                if not budget.ignores(pod):
+                    key = (budget.namespace, budget.name)
+                    used[key] = used.get(key, 0) + 1
         return BudgetHeadroom(self.budgets, used) if used != self.used else self
 
 
 def _ignores_budgets(pod: ClusterPod) -> bool:
     """Return whether the API server deletes the pod without a look at budgets, as it disrupts nothing."""
     return pod.terminal or pod.phase == "Pending" or pod.deleting
+
+
+def _selects(budget: Budget, pod: ClusterPod) -> bool:
+    with About(budget):
+        return budget.selects(pod)
 
 
 def _selector(spec: Mapping[str, Any]) -> LabelSelector | None:

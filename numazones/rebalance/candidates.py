@@ -6,21 +6,29 @@ limits that forbid even a first eviction are among them; what they allow beside 
 search asks move by move.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from heapq import merge
+from operator import itemgetter
+from typing import TypeVar
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import OTHER_MODEL, Cluster, ClusterPod
+from numazones.object_faults import ObjectFault
 from numazones.rebalance import filter as rules
 from numazones.rebalance.filter import EvictionContext, Objection
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import MoveHistory
+from numazones.rebalance.left_out import UNDECIDED, LeftOut, sound
 from numazones.rebalance.limits import ONLY_REPLICA, PlannedEvictions
 from numazones.rebalance.moves import Disruption, replacement, why_not_known
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
+_T = TypeVar("_T")
+
+_MOST_TIMES = 100
+"""Times that work is begun again for pods or nodes that raise in the middle of it."""
 _SORTED_AT_ONCE = 4096
 """Sorting is one step, in which no other thread has its turn: of so many pods it takes a few milliseconds."""
 
@@ -55,36 +63,84 @@ class Situation:
     history: MoveHistory = field(default_factory=MoveHistory)
     at_any_time: frozenset[str] = frozenset()
     """UIDs of pending pods that may be bound at any time, also before there is room for them."""
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False, repr=False)
+    """Pods and nodes about which something has raised so far."""
+
+    def isolated(self, work: Callable[["Situation"], _T]) -> _T:
+        """Do some work again and again, until it raises about no pod or node that is not left out.
+
+        Raises:
+            ObjectFault: leaving out pods and nodes does not help.
+        """
+        for _ in range(_MOST_TIMES):
+            known = len(self.left_out)
+            try:
+                return work(self.sound())
+            except ObjectFault as fault:
+                # It may be about one that was left out while the work went on.
+                if not self.left_out.take(fault) and len(self.left_out) == known:
+                    raise
+        return work(self.sound())
+
+    def sound(self) -> "Situation":
+        """Return the situation without the nodes that are left out; such pods do not wait."""
+        left_out, cluster = self.left_out, self.cluster
+        for name in left_out.nodes.keys() & cluster.nodes.keys():
+            cluster = cluster.without_node(name)
+        pending = {pod.uid: pod for pod in sound(cluster.pending.values(), left_out)}
+        if len(pending) < len(cluster.pending):
+            cluster = replace(cluster, pending=pending)
+        return self if cluster is self.cluster else replace(self, cluster=cluster)
 
 
 def candidates(situation: Situation, policy: Policy) -> tuple[EvictionCandidate, ...]:
     """Return the pods that no rule keeps, in the order in which they are best evicted."""
-    pods = [
-        pod
-        for node in situation.cluster.nodes.values()
-        for pod in node.pods.values()
-        if not why_not(pod, situation, policy)
-    ]
+    decide = situation.left_out.decide
+    pods: list[_Ordered] = []
+    for node in situation.cluster.nodes.values():
+        for pod in node.pods.values():
+            pods += decide(pod, partial(_ordered, pod, situation, policy), lambda _problem: ())
     return tuple(
         EvictionCandidate(
             pod,
-            Disruption.of(pod),
+            disruption,
             index,
             weight=pod.requests.get("cpu", 0),
             templates=situation.templates,
         )
-        for index, pod in enumerate(_in_order(pods))
+        for index, (_, disruption, pod) in enumerate(_in_order(pods))
     )
 
 
-def _in_order(pods: Sequence[ClusterPod]) -> Iterator[ClusterPod]:
+_Ordered = tuple[tuple[object, ...], Disruption, ClusterPod]
+
+
+def _ordered(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[_Ordered, ...]:
+    """Return a pod with what it is sorted by; nothing for one that some rule keeps."""
+    if why_not(pod, situation, policy):
+        return ()
+    return ((rules.order(pod), Disruption.of(pod), pod),)
+
+
+def _in_order(pods: Sequence[_Ordered]) -> Iterator[_Ordered]:
     """Yield pods in the order in which they are best evicted."""
     parts = (pods[start : start + _SORTED_AT_ONCE] for start in range(0, len(pods), _SORTED_AT_ONCE))
-    return merge(*(sorted(part, key=rules.order) for part in parts), key=rules.order)
+    return merge(*(sorted(part, key=itemgetter(0)) for part in parts), key=itemgetter(0))
 
 
 def why_not(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
-    """Return every objection to moving a pod, those from its node and its past included."""
+    """Return every objection to moving a pod, those from its node and its past included.
+
+    One about which something raises that no rule foresees is left out.
+    """
+    return situation.left_out.decide(
+        pod,
+        lambda: _objections(pod, situation, policy),
+        lambda problem: (Objection(UNDECIDED, f"it cannot be decided whether it may be moved: {problem}"),),
+    )
+
+
+def _objections(pod: ClusterPod, situation: Situation, policy: Policy) -> tuple[Objection, ...]:
     found = rules.objections(pod, policy.protections, situation.surroundings, cluster=situation.cluster)
     return (
         *found,

@@ -23,6 +23,7 @@ from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.demand import QOSClass
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
+from numazones.object_faults import About, Passing
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import PodKind
@@ -32,7 +33,7 @@ Counts = tuple[int, ...]
 _MAX_COUNTED = 256
 
 
-class InvalidGoal(NumazonesError):
+class InvalidGoal(NumazonesError, Passing):
     """A goal is not valid; the message says what is wrong with it."""
 
 
@@ -129,17 +130,23 @@ class FitMore:
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
-        return tuple(
-            _count_that_fits(node, wanted.example, pods, _upper_bound(node, wanted.example, room))
-            for wanted, pods in zip(self.wanted, self._copies, strict=True)
-        )
+        counts = []
+        for wanted, pods in zip(self.wanted, self._copies, strict=True):
+            with About(*wanted.pods[:1], node):
+                most = _upper_bound(node, wanted.example, room)
+                counts.append(_count_that_fits(node, wanted.example, pods, most))
+        return tuple(counts)
 
     def upper_bound(self, node: ClusterNode) -> Counts:
         """Return how many of each kind the node's free resources allow by amount alone."""
         if not is_known(node):
             return (0,) * len(self.wanted)
         room = None if node.state is None else fragmentation.room(node.state)
-        return tuple(_upper_bound(node, wanted.example, room) for wanted in self.wanted)
+        bounds = []
+        for wanted in self.wanted:
+            with About(*wanted.pods[:1], node):
+                bounds.append(_upper_bound(node, wanted.example, room))
+        return tuple(bounds)
 
 
 class _NoneLeft(ABC):
@@ -246,14 +253,16 @@ def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
     """
     groups: dict[tuple[int, PodKind], list[ClusterPod]] = {}
     for pod in sorted(pods, key=lambda pod: (-(pod.priority or 0), pod.created, pod.namespace, pod.name)):
-        kind = PodKind.of(pod)
+        with About(pod):
+            kind = PodKind.of(pod)
         if kind is None:
             raise InvalidGoal(f"pod {pod.full_name} cannot be read: {pod.problem}")
         groups.setdefault((pod.priority or 0, kind), []).append(pod)
-    return tuple(
-        FitMore((Wanted(f"{group[0].namespace}/{group[0].name}", group[0], len(group), tuple(group)),))
-        for group in groups.values()
-    )
+    goals = []
+    for group in groups.values():
+        with About(group[0]):
+            goals.append(FitMore((Wanted(group[0].full_name, group[0], len(group), tuple(group)),)))
+    return tuple(goals)
 
 
 def ungated_pods(pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
@@ -265,7 +274,8 @@ def ungated_pods(pods: Iterable[ClusterPod]) -> tuple[ClusterPod, ...]:
     for pod in pods:
         if pod.deleting or pod.terminal or pod.constraints.scheduling_gates:
             continue
-        kind = PodKind.of(pod)
+        with About(pod):
+            kind = PodKind.of(pod)
         if kind is not None:
             found.setdefault(kind, pod)
     return tuple(found.values())
@@ -276,9 +286,25 @@ def waiting_pods(goal: Goal) -> tuple[ClusterPod, ...]:
     return tuple(pod for wanted in goal.wanted for pod in wanted.pods) if isinstance(goal, FitMore) else ()
 
 
+def without_pods(goal: Goal, uids: Collection[str]) -> Goal:
+    """Return the goal without some of the pods that wait for it."""
+    if not isinstance(goal, FitMore) or not any(pod.uid in uids for pod in waiting_pods(goal)):
+        return goal
+    wanted = []
+    for item in goal.wanted:
+        left = tuple(pod for pod in item.pods if pod.uid not in uids)
+        count = None if item.count is None else item.count - (len(item.pods) - len(left))
+        example = left[0] if left else item.example
+        wanted.append(replace(item, example=example, pods=left, count=count))
+    return FitMore(tuple(wanted))
+
+
 def measure(goal: Goal, cluster: Cluster) -> int:
     """Return the number that a cluster reaches for a goal."""
-    columns = [goal.worth(node) for node in cluster.nodes.values()]
+    columns = []
+    for node in cluster.nodes.values():
+        with About(node):
+            columns.append(goal.worth(node))
     return goal.total(tuple(map(sum, zip(*columns, strict=True))))
 
 

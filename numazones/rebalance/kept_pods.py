@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from numazones.cluster.cluster import OTHER_MODEL
 from numazones.rebalance import protections as names
+from numazones.rebalance.left_out import UNDECIDED
 from numazones.wording import pluralize
 
 RULES: Mapping[str, str] = {
@@ -37,6 +38,7 @@ RULES: Mapping[str, str] = {
     "Unforeseeable": "the node of a replacement cannot be foreseen",
     "Limits": "the policy's limits allow no eviction",
     "PodDisruptionBudget": "a PodDisruptionBudget allows no eviction now",
+    UNDECIDED: "an unforeseen error is raised about them",
     "Cooldown": "a pod of the same owner was moved recently",
 }
 """Rule → why it keeps pods, as the end of "N pods stay: …"."""

@@ -16,6 +16,7 @@ from numazones.cluster import scheduling
 from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
+from numazones.object_faults import About
 from numazones.placement import fragmentation
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
@@ -183,19 +184,30 @@ def relocation(pod: ClusterPod, node: str) -> Relocation | None:
 
 def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     """Return the node without the pod."""
-    without = node.without_pod(pod.uid)
-    return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
+    with About(pod, node):
+        without = node.without_pod(pod.uid)
+        return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
+
+
+def obstacles(node: ClusterNode, pod: ClusterPod) -> tuple[str, ...]:
+    """Return why the scheduler could not choose a node for a pod; none: it could."""
+    with About(pod, node):
+        return scheduling.obstacles(pod.constraints, pod.requests, node)
 
 
 def place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
     """Return the node with the pod, if the scheduler could choose it and the kubelet admits the pod."""
+    with About(pod, node):
+        return _place(node, pod)
+
+
+def _place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
     if not is_known(node) or node.state is None:
         return PlacementResult(None, (why_not_known(node),))
     if pod.admission is None:
         return PlacementResult(None, (pod.problem or "the pod cannot be read",))
-    obstacles = scheduling.obstacles(pod.constraints, pod.requests, node)
-    if obstacles:
-        return PlacementResult(None, obstacles)
+    if found := obstacles(node, pod):
+        return PlacementResult(None, found)
     try:
         admission = admit(node.state, pod.admission)
     except NumazonesError as error:
@@ -215,4 +227,5 @@ def why_not_known(node: ClusterNode) -> str:
 
 def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:
     """Return the NUMA nodes that a pod on the node holds something of."""
-    return () if node.state is None else fragmentation.zones_of(node.state, pod.kubelet_uid)
+    with About(pod, node):
+        return () if node.state is None else fragmentation.zones_of(node.state, pod.kubelet_uid)

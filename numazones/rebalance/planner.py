@@ -14,9 +14,10 @@ from numazones.alignment.pod_alignment import PodAlignment
 from numazones.apimachinery import timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.object_faults import About
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
-from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods
+from numazones.rebalance.goals import Align, Goal, Vacate, waiting_pods, without_pods
 from numazones.rebalance.history import FreedNode
 from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
 from numazones.rebalance.moves import (
@@ -63,8 +64,27 @@ class PlanningResult:
 def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) -> PlanningResult:
     """Return a proven plan towards a goal, or why there is none.
 
-    ``expired`` says whether the time is up; the best plan so far is returned then.
+    Pods and nodes about which something raises that no rule foresees are left out
+    (``situation.left_out``). ``expired`` says whether the time is up; the best plan so far is returned then.
+
+    Raises:
+        ObjectFault: leaving out pods and nodes does not help.
     """
+    waited = waiting_pods(goal)
+
+    def attempt(sound: Situation) -> PlanningResult:
+        left, nodes = without_pods(goal, situation.left_out.pods), situation.left_out.nodes
+        if waited and not waiting_pods(left):
+            return PlanningResult(None, "no pod is left to make room for")
+        if isinstance(goal, Vacate) and goal.node in nodes:
+            return PlanningResult(None, f"nothing can be decided about node {goal.node}: {nodes[goal.node]}")
+        with About(*waiting_pods(left)[:1], otherwise=True):
+            return _plan(left, sound, policy, expired)
+
+    return situation.isolated(attempt)
+
+
+def _plan(goal: Goal, situation: Situation, policy: Policy, expired: Expired) -> PlanningResult:
     outcome = _Planning(goal, situation, policy, expired).outcome()
     closed = {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
     if outcome.plan is not None or outcome.reached or not closed:
@@ -101,7 +121,7 @@ class _Planning:
         self._expired = expired
         movable = candidates(situation, policy)
         highest = highest_victim(waiting_pods(goal))
-        allowed = tuple(one for one in movable if not outranks(one.pod, highest))
+        allowed = tuple(one for one in movable if _may_go_for(one.pod, highest))
         self._spared = len(movable) - len(allowed)
         """How many pods stay since they are more important than those that wait."""
         self._movable = _for_goal(goal, allowed, situation.cluster)
@@ -180,7 +200,8 @@ class _Planning:
         These are hundreds of thousands of values; all at once, no other thread would have its turn meanwhile.
         """
         for state in self._states.values():
-            state.forget_moves()
+            with About(state.node):
+                state.forget_moves()
 
     def _search(self, cluster: Cluster, movable: Sequence[EvictionCandidate]) -> Search:
         self._forget_moves()
@@ -248,27 +269,17 @@ class _Planning:
         moves: list[Move] = []
         placements: list[PlacedPod] = []
         for step in steps:
-            source = cluster.nodes[step.candidate.pod.node]
-            freed = evict(source, step.candidate.pod)
-            cluster = cluster.with_node(freed)
-            if step.after_pending:
-                cluster, placements = _place_pending(pods, cluster, [step.node])
-            target = place(cluster.nodes[step.node], step.candidate.replacement).node
-            if target is None:  # cannot be: the search went the same way
-                break
-            cluster = cluster.with_node(target)
-            moves.append(
-                Move(
-                    pod=step.candidate.pod,
-                    replacement=step.candidate.replacement,
-                    node=step.node,
-                    zones=zones_of(source, step.candidate.pod),
-                    target_zones=zones_of(target, step.candidate.replacement),
-                    affinity=(step.node,),
-                    after_pending=step.after_pending,
-                    why=self._why(step, source, freed),
-                )
-            )
+            with About(step.candidate.pod):
+                source = cluster.nodes[step.candidate.pod.node]
+                freed = evict(source, step.candidate.pod)
+                cluster = cluster.with_node(freed)
+                if step.after_pending:
+                    cluster, placements = _place_pending(pods, cluster, [step.node])
+                target = place(cluster.nodes[step.node], step.candidate.replacement).node
+                if target is None:  # cannot be: the search went the same way
+                    break
+                cluster = cluster.with_node(target)
+                moves.append(self._move(step, source, freed, target))
         after = self._search(cluster, ()).total
         if pods and not placements:
             likely = [move.pod.node for move in moves] + list(cluster.nodes)
@@ -276,6 +287,19 @@ class _Planning:
         if any(move.after_pending for move in moves):
             after = before + 1
         return PlanFound(tuple(moves), before, after, tuple(placements), minimal)
+
+    def _move(self, step: Step, source: ClusterNode, freed: ClusterNode, target: ClusterNode) -> Move:
+        """Return a step as a move of a plan; the nodes are as it leaves them."""
+        return Move(
+            pod=step.candidate.pod,
+            replacement=step.candidate.replacement,
+            node=step.node,
+            zones=zones_of(source, step.candidate.pod),
+            target_zones=zones_of(target, step.candidate.replacement),
+            affinity=(step.node,),
+            after_pending=step.after_pending,
+            why=self._why(step, source, freed),
+        )
 
     def _why(self, step: Step, source: ClusterNode, freed: ClusterNode) -> str:
         pod = step.candidate.pod
@@ -303,6 +327,12 @@ class _Planning:
 
     def _prove(self, draft: PlanFound) -> Proof:
         return prove(draft, self._goal, self._situation, self._policy)
+
+
+def _may_go_for(pod: ClusterPod, highest: int | None) -> bool:
+    """Return whether a pod's priority lets it be evicted for pods that wait."""
+    with About(pod):
+        return not outranks(pod, highest)
 
 
 def _for_goal(

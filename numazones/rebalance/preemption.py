@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from numazones.apimachinery import timestamp
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.object_faults import About
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.rebalance.budgets import Budget
 
@@ -97,10 +98,11 @@ def _protected(pods: Iterable[ClusterPod], budgets: Sequence[Budget]) -> set[str
     found = set()
     for pod in pods:
         for at, budget in enumerate(budgets):
-            if pod.labels and budget.selects(pod):
-                left[at] -= 1
-                if left[at] < 0:
-                    found.add(pod.uid)
+            with About(budget):
+                if pod.labels and pod.namespace == budget.namespace and budget.selects(pod):
+                    left[at] -= 1
+                    if left[at] < 0:
+                        found.add(pod.uid)
     return found
 
 

@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from numazones.apimachinery import timestamp
-from numazones.cluster import scheduling
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
 from numazones.errors import NumazonesError
+from numazones.object_faults import About, Passing
 from numazones.rebalance.beneficiaries import highest_victim, outranks
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import Align, Counts, Goal, ungated_pods, waiting_pods
 from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
-from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, place, relocation
+from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, obstacles, place, relocation
 from numazones.rebalance.policy import Policy, ReplacementTarget
 
 _MAX_SEQUENCES = 256
 """How many sequences of events are played through."""
 
 
-class Disproved(NumazonesError):
+class Disproved(NumazonesError, Passing):
     """A plan does not hold; the message says which move fails and why."""
 
     def __init__(self, message: str, *, hopeless: str = "") -> None:
@@ -64,7 +64,7 @@ def choices(pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...] = ()) -
     """Return the nodes that the scheduler could choose for a pod, confined to some by affinity if given."""
     names = [name for name in affinity if name in cluster.nodes] if affinity else list(cluster.nodes)
     nodes = [cluster.nodes[name] for name in names]
-    return [node for node in nodes if not scheduling.obstacles(pod.constraints, pod.requests, node)]
+    return [node for node in nodes if not obstacles(node, pod)]
 
 
 class _Play:
@@ -98,22 +98,29 @@ class _Play:
             if move.pod.uid in moved:
                 raise Disproved(f"pod {move.pod.full_name} would be moved twice")
             moved.add(move.pod.uid)
-            node = self._base.get(move.pod.node)
-            pod = None if node is None else node.pods.get(move.pod.uid)
-            if pod is None:
-                raise Disproved(f"pod {move.pod.full_name} is not on node {move.pod.node} any more")
-            objections = why_not(pod, self._situation, self._policy)
-            if objections:
-                raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
-            if outranks(pod, highest):
-                raise Disproved(
-                    f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, "
-                    "that of the pod that would get its room"
-                )
-            rejection = allowance.rejection(pod)
-            if rejection:
-                raise Disproved(f"pod {pod.full_name} may not be moved: {rejection}")
-            allowance = allowance.after(pod)
+            with About(move.pod):
+                allowance = self._check_rules_of(move, allowance, highest)
+
+    def _check_rules_of(
+        self, move: Move, allowance: RemainingEvictions, highest: int | None
+    ) -> RemainingEvictions:
+        """Check that a pod may be moved; return the evictions that are left after it."""
+        node = self._base.get(move.pod.node)
+        pod = None if node is None else node.pods.get(move.pod.uid)
+        if pod is None:
+            raise Disproved(f"pod {move.pod.full_name} is not on node {move.pod.node} any more")
+        objections = why_not(pod, self._situation, self._policy)
+        if objections:
+            raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
+        if outranks(pod, highest):
+            raise Disproved(
+                f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, "
+                "that of the pod that would get its room"
+            )
+        rejection = allowance.rejection(pod)
+        if rejection:
+            raise Disproved(f"pod {pod.full_name} may not be moved: {rejection}")
+        return allowance.after(pod)
 
     def _move(self, index: int, cluster: Cluster) -> None:
         if index == len(self._plan.moves):
@@ -123,6 +130,11 @@ class _Play:
                 self._place(0, cluster)
             return
         move = self._plan.moves[index]
+        with About(move.pod):
+            self._make(move, index, cluster)
+
+    def _make(self, move: Move, index: int, cluster: Cluster) -> None:
+        """Play a move through, and then the next ones."""
         for early in self._with_early_pods(cluster):
             self._check_replacement(move, early.with_node(evict(early.nodes[move.pod.node], move.pod)))
         cluster = cluster.with_node(evict(cluster.nodes[move.pod.node], move.pod))
@@ -141,7 +153,7 @@ class _Play:
                     f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                     f"which does not take it: {'; '.join(placed.rejections)}"
                 )
-            if isinstance(self._goal, Align) and self._goal.worth(placed.node) < self._worth(node):
+            if isinstance(self._goal, Align) and self._worth(placed.node) < self._worth(node):
                 raise Disproved(
                     f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
                     "where it would not be aligned"
@@ -175,9 +187,7 @@ class _Play:
         """Check that the replacement ends aligned even if a pod that waits takes what the eviction frees."""
         freed = cluster.nodes[move.pod.node]
         for pod in self._others:
-            taken = (
-                None if scheduling.obstacles(pod.constraints, pod.requests, freed) else place(freed, pod).node
-            )
+            taken = None if obstacles(freed, pod) else place(freed, pod).node
             if taken is None:
                 continue
             nodes = choices(move.replacement, cluster.with_node(taken), move.affinity)
@@ -190,7 +200,7 @@ class _Play:
 
     def _ends_aligned(self, pod: ClusterPod, node: ClusterNode) -> bool:
         placed = place(node, pod).node
-        return placed is not None and self._goal.worth(placed) >= self._worth(node)
+        return placed is not None and self._worth(placed) >= self._worth(node)
 
     def _check_target(self, move: Move, node: ClusterNode) -> None:
         excluded = ReplacementTarget.OTHER if node.name == move.pod.node else ReplacementTarget.SAME
@@ -218,6 +228,12 @@ class _Play:
             raise Disproved(
                 f"where {pod.full_name} will run cannot be foreseen: {', '.join(pod.constraints.beyond)}"
             )
+        unknown = self._situation.left_out.nodes
+        if unknown and not affinity:
+            raise Disproved(
+                f"the scheduler could choose node {next(iter(unknown))} for {pod.full_name}, about which "
+                "nothing can be decided"
+            )
         options = choices(pod, cluster, affinity)
         if not options:
             raise Disproved(f"no node that the scheduler could choose is left for {pod.full_name}")
@@ -239,6 +255,10 @@ class _Play:
             self._finish()
             return
         placement = self._plan.placements[index]
+        with About(placement.pod):
+            self._place_on_each(placement, index, cluster)
+
+    def _place_on_each(self, placement: PlacedPod, index: int, cluster: Cluster) -> None:
         for node in self._options(placement.pod, cluster, placement.affinity):
             placed = place(node, placement.pod)
             if placed.node is None:
@@ -254,17 +274,21 @@ class _Play:
             raise Disproved(f"the goal would reach {total}, not {self._plan.after}")
 
     def _counts_of(self, cluster: Cluster) -> Counts:
-        columns = [self._worth(node) for node in cluster.nodes.values()]
+        columns = []
+        for node in cluster.nodes.values():
+            with About(node):
+                columns.append(self._worth(node))
         return tuple(map(sum, zip(*columns, strict=True)))
 
     def _worth(self, node: ClusterNode) -> Counts:
         """Return what a node contributes; of the nodes as they are now it is worked out once."""
         name = node.name
-        if self._base[name] is not node:
-            return self._goal.worth(node)
-        if name not in self._counts:
-            self._counts[name] = self._goal.worth(node)
-        return self._counts[name]
+        with About(node):
+            if self._base[name] is not node:
+                return self._goal.worth(node)
+            if name not in self._counts:
+                self._counts[name] = self._goal.worth(node)
+            return self._counts[name]
 
     def _finish(self) -> None:
         self.sequences += 1

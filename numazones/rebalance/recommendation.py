@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numazones.api.rebalance import (
     ACTIVE,
@@ -20,6 +20,8 @@ from numazones.apimachinery import timestamp
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A RebalanceRecommendation as it was read."""
+
+    KIND: ClassVar[str] = "RebalanceRecommendation"
 
     name: str
     uid: str

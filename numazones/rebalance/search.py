@@ -23,7 +23,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from numazones.cluster.cluster import Cluster, ClusterNode
+from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+from numazones.object_faults import About, Passing
 from numazones.rebalance.candidates import EvictionCandidate
 from numazones.rebalance.goals import Counts, Goal
 from numazones.rebalance.history import Relocation
@@ -36,7 +37,7 @@ Expired = Callable[[], bool]
 """Says whether the time for a search is up; the library reads no clock."""
 
 
-class _TimeIsUp(Exception):
+class _TimeIsUp(Passing):
     """Ends a search."""
 
 
@@ -73,6 +74,7 @@ class NodeState:
         "_evicted",
         "_free_block",
         "_goal",
+        "_moved",
         "_upper_bound",
         "_with_replacement",
         "_worth",
@@ -80,8 +82,12 @@ class NodeState:
         "node",
     )
 
-    def __init__(self, node: ClusterNode, goal: Goal, key: Hashable) -> None:
+    def __init__(
+        self, node: ClusterNode, goal: Goal, key: Hashable, moved: tuple[ClusterPod, ...] = ()
+    ) -> None:
+        """``moved``: the pod that came or went last."""
         self.node = node
+        self._moved = moved
         self.key = key
         self._goal = goal
         self._worth: Counts | None = None
@@ -94,7 +100,8 @@ class NodeState:
     def worth(self) -> Counts:
         """Return what the node contributes to the goal."""
         if self._worth is None:
-            self._worth = self._goal.worth(self.node)
+            with About(*self._moved, self.node):
+                self._worth = self._goal.worth(self.node)
         return self._worth
 
     @property
@@ -103,21 +110,23 @@ class NodeState:
         if self._worth is not None:
             return self._worth
         if self._upper_bound is None:
-            self._upper_bound = self._goal.upper_bound(self.node)
+            with About(*self._moved, self.node):
+                self._upper_bound = self._goal.upper_bound(self.node)
         return self._upper_bound
 
     @property
     def free_block(self) -> int:
         """The most exclusive CPUs that one zone could still give."""
         if self._free_block is None:
-            self._free_block = free_block(self.node)
+            with About(*self._moved, self.node):
+                self._free_block = free_block(self.node)
         return self._free_block
 
     def without(self, candidate: EvictionCandidate) -> "NodeState":
         """Return the state after an eviction."""
         uid = candidate.pod.uid
         if uid not in self._evicted:
-            self._evicted[uid] = self._with_node(evict(self.node, candidate.pod))
+            self._evicted[uid] = self._with_node(evict(self.node, candidate.pod), candidate.pod)
         return self._evicted[uid]
 
     def with_replacement(self, candidate: EvictionCandidate) -> "NodeState | None":
@@ -125,7 +134,7 @@ class NodeState:
         uid = candidate.pod.uid
         if uid not in self._with_replacement:
             node = place(self.node, candidate.replacement).node
-            self._with_replacement[uid] = None if node is None else self._with_node(node)
+            self._with_replacement[uid] = None if node is None else self._with_node(node, candidate.pod)
         return self._with_replacement[uid]
 
     def forget_moves(self) -> None:
@@ -133,8 +142,9 @@ class NodeState:
         self._evicted.clear()
         self._with_replacement.clear()
 
-    def _with_node(self, node: ClusterNode) -> "NodeState":
-        return NodeState(node, self._goal, state_key(node))
+    def _with_node(self, node: ClusterNode, moved: ClusterPod) -> "NodeState":
+        with About(moved, node):
+            return NodeState(node, self._goal, state_key(node), (moved,))
 
 
 def state_key(node: ClusterNode) -> Hashable:
@@ -213,9 +223,14 @@ class Search:
         for name, node in cluster.nodes.items():
             state = known.get(name)
             if state is None or state.node is not node:
-                state = NodeState(node, goal, state_key(node))
+                with About(node):
+                    state = NodeState(node, goal, state_key(node))
             base[name] = state
-        columns = [state.worth for state in base.values()]
+        columns = []
+        for state in base.values():
+            with About(state.node):
+                columns.append(state.worth)
+                _ = state.free_block
         counts = tuple(map(sum, zip(*columns, strict=True)))
         self._start = SearchState(base, {}, counts)
         self._by_node: dict[str, list[EvictionCandidate]] = {}
@@ -282,18 +297,29 @@ class Search:
         for candidate in sources:
             if self._expired():
                 raise _TimeIsUp
-            if self._is_too_dear(floor, candidate) or allowance.rejection(candidate.pod):
-                continue
-            name = candidate.pod.node
-            state = view[name].without(candidate)
-            if left > 1 or self._reaches(view, name, state):
-                after = allowance.after(candidate.pod)
-                for step, placed in self._placements(view.with_state(name, state), candidate, left):
-                    if left > 1:
-                        self._descend(placed, (*steps, step), left - 1, after)
-                    else:
-                        self._record((*steps, step))
-                        break  # other destinations cost the same
+            with About(candidate.pod):
+                if not self._is_too_dear(floor, candidate) and not allowance.rejection(candidate.pod):
+                    self._evict(candidate, view, steps, left, allowance)
+
+    def _evict(
+        self,
+        candidate: EvictionCandidate,
+        view: SearchState,
+        steps: tuple[Step, ...],
+        left: int,
+        allowance: RemainingEvictions,
+    ) -> None:
+        """Go on with a pod evicted."""
+        name = candidate.pod.node
+        state = view[name].without(candidate)
+        if left > 1 or self._reaches(view, name, state):
+            after = allowance.after(candidate.pod)
+            for step, placed in self._placements(view.with_state(name, state), candidate, left):
+                if left > 1:
+                    self._descend(placed, (*steps, step), left - 1, after)
+                else:
+                    self._record((*steps, step))
+                    break  # other destinations cost the same
 
     def _record(self, steps: tuple[Step, ...]) -> None:
         cost = _cost(steps)
@@ -398,11 +424,9 @@ class Search:
         """Yield where the replacement fits, and the view then; the last one must reach the number."""
         tried = 0
         for name in self._nodes_for(view, candidate, left):
-            state = view[name].with_replacement(candidate)
-            if state is None:
-                continue
-            placed = view.with_state(name, state)
-            if left == 1 and self._goal.total(placed.counts) < self._want:
+            with About(candidate.pod, view.base[name].node):
+                placed = self._placed(view, name, candidate, left)
+            if placed is None:
                 continue
             yield Step(candidate, name), placed
             tried += 1
@@ -410,6 +434,16 @@ class Search:
                 return
         if left == 1 and not tried:
             yield from self._placement_after_pending(view, candidate)
+
+    def _placed(
+        self, view: SearchState, name: str, candidate: EvictionCandidate, left: int
+    ) -> SearchState | None:
+        """Return the view with the replacement on a node; None where it does not fit or brings too little."""
+        state = None if self._is_forbidden(candidate, name) else view[name].with_replacement(candidate)
+        placed = None if state is None else view.with_state(name, state)
+        if placed is None or (left == 1 and self._goal.total(placed.counts) < self._want):
+            return None
+        return placed
 
     def _placement_after_pending(
         self, view: SearchState, candidate: EvictionCandidate
@@ -443,9 +477,7 @@ class Search:
         for name in names:
             if self._expired():
                 raise _TimeIsUp
-            if (name != source or self._target is not ReplacementTarget.OTHER) and not self._is_forbidden(
-                candidate, name
-            ):
+            if name != source or self._target is not ReplacementTarget.OTHER:
                 yield name
 
     def _is_forbidden(self, candidate: EvictionCandidate, node: str) -> bool:
@@ -472,9 +504,13 @@ def _cost_of(candidate: EvictionCandidate) -> _Cost:
 
 
 def _cost(steps: Iterable[Step]) -> _Cost:
-    cost = _Cost()
-    for step in steps:
-        cost = cost.plus(_cost_of(step.candidate))
+    return _sum(_Cost(), (step.candidate for step in steps))
+
+
+def _sum(cost: _Cost, candidates: Iterable[EvictionCandidate]) -> _Cost:
+    for candidate in candidates:
+        with About(candidate.pod):
+            cost = cost.plus(_cost_of(candidate))
     return cost
 
 
@@ -482,12 +518,10 @@ class _Floor:
     """The least that a plan can cost with a number of further evictions among some pods."""
 
     def __init__(self, sources: Sequence[EvictionCandidate], number: int, spent: _Cost) -> None:
-        cheapest = nsmallest(number, sources, key=_cost_of)
+        cheapest = nsmallest(number, sources, key=lambda each: (each.disruption, each.weight))
         self._among_cheapest = {candidate.index for candidate in cheapest}
-        self._others = spent
-        for candidate in cheapest[: number - 1]:
-            self._others = self._others.plus(_cost_of(candidate))
-        self._all = self._others.plus(_cost_of(cheapest[-1])) if cheapest else self._others
+        self._others = _sum(spent, cheapest[: number - 1])
+        self._all = _sum(self._others, cheapest[-1:])
 
     def with_one(self, candidate: EvictionCandidate) -> _Cost:
         """Return the least that it can cost if the candidate is one of them."""

@@ -7,9 +7,11 @@ and plans agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.object_faults import About
 from numazones.placement import fragmentation
 from numazones.prediction.forecast import PodKind
 from numazones.rebalance.goals import is_known
@@ -28,8 +30,12 @@ def fullest_first(
     nodes: Iterable[ClusterNode], block: Callable[[ClusterNode], int] = free_block
 ) -> list[ClusterNode]:
     """Return the nodes that pods may be moved to, in the order in which they are tried."""
-    known = [node for node in nodes if is_known(node)]
-    return sorted(known, key=lambda node: (block(node), node.name))
+    known = []
+    for node in nodes:
+        with About(node):
+            if is_known(node):
+                known.append((block(node), node.name, node))
+    return [node for _, _, node in sorted(known, key=itemgetter(0, 1))]
 
 
 class Destinations:

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from numazones.rebalance.candidates import Situation, candidates, why_not
 from numazones.rebalance.custom_resources import title
-from numazones.rebalance.goals import FitMore, Goal, measure
+from numazones.rebalance.goals import Goal, measure, without_pods
 from numazones.rebalance.moves import PlanFound, evict, place
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
@@ -60,7 +60,8 @@ def what_if(
 ) -> PolicyReport:
     """Say what a policy would do for a goal, plan after plan; ``effort`` bounds the steps of each search."""
     unmovable = unmovable_by_rule(situation, policy)
-    name, before, movable = title(goal), measure(goal, situation.cluster), len(candidates(situation, policy))
+    name, movable = title(goal), len(candidates(situation, policy))
+    before = situation.isolated(lambda sound: measure(goal, sound.cluster))
     plans: list[PlanFound] = []
     settled = 0
     reason = f"after {pluralize(max_plans, 'plan')} no more were sought"
@@ -72,8 +73,10 @@ def what_if(
         plans.append(outcome.plan)
         situation = situation_after(outcome.plan, situation)
         settled += len(outcome.plan.placements)
-        goal = _remaining_goal(goal, outcome.plan)
-    after = settled + measure(goal, situation.cluster)
+        goal = without_pods(goal, {placement.pod.uid for placement in outcome.plan.placements})
+    after = settled + situation.isolated(lambda sound: measure(goal, sound.cluster))
+    if left_out := str(situation.left_out):
+        reason = f"{reason}; {left_out}"
     return PolicyReport(name, before, after, tuple(plans), reason, movable, unmovable)
 
 
@@ -89,19 +92,6 @@ def unmovable_by_rule(situation: Situation, policy: Policy) -> dict[str, int]:
 
 def _plans_text(plans: Sequence[PlanFound]) -> str:
     return "this plan" if len(plans) == 1 else f"these {len(plans)} plans"
-
-
-def _remaining_goal(goal: Goal, made: PlanFound) -> Goal:
-    """Return the goal without the pending pods that a plan places."""
-    if not isinstance(goal, FitMore):
-        return goal
-    placed = {placement.pod.uid for placement in made.placements}
-    wanted = []
-    for item in goal.wanted:
-        left = tuple(pod for pod in item.pods if pod.uid not in placed)
-        count = None if item.count is None else item.count - (len(item.pods) - len(left))
-        wanted.append(replace(item, pods=left, count=count))
-    return FitMore(tuple(wanted))
 
 
 def situation_after(made: PlanFound, situation: Situation) -> Situation:

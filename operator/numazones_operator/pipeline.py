@@ -71,7 +71,9 @@ class Pipeline:
             clock=clock,
             wall=wall,
         )
-        self.verifier = Verifier(metrics=metrics, counts=counts, fates=self.state.fates, clock=clock)
+        self.verifier = Verifier(
+            metrics=metrics, counts=counts, fates=self.state.fates, faults=self.faults, clock=clock
+        )
         self.device_verifier = DeviceVerifier(
             metrics=metrics,
             devices=lambda: self.state.devices.current,
@@ -93,7 +95,7 @@ class Pipeline:
             faults=self.faults,
         )
         self.verdict_events = VerdictEvents(
-            events, interval=options.event_interval, detail=self._detail, clock=clock
+            events, interval=options.event_interval, detail=self._detail, faults=self.faults, clock=clock
         )
         self.publisher = PredictionPublisher(
             client,

@@ -147,10 +147,12 @@ class Operator:
             recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
             policies=lambda: self.intent.policies,
         )
-        self.intent = Intent(self._client, made_for_changed=self.pipeline.publisher.refresh)
+        self.intent = Intent(
+            self._client, made_for_changed=self.pipeline.publisher.refresh, faults=self.faults
+        )
         self.admission_policies = AdmissionPolicies()
-        self.inputs = Inputs(self.intent, injected=self.admission_policies.gates)
-        self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance)
+        self.inputs = Inputs(self.intent, injected=self.admission_policies.gates, faults=self.faults)
+        self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance, faults=self.faults)
         self.steps = self._steps()
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state, proven=self.admission_policies.proves)

@@ -264,8 +264,8 @@ class Reflector(Generic[T]):
         try:
             change(item)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
-            _log.exception("%s: %s could not be taken in", self.name, self._table.key(item))
             self._failed(item, error)
+            _log.debug("%s: an object could not be taken in", self.name, exc_info=error)
 
     def _note(self, message: str, *arguments: object) -> None:
         _log.log(logging.DEBUG if self._quiet else logging.INFO, message, *arguments)

@@ -10,7 +10,10 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit
 from numazones.kubelet.node import Node
 from numazones.prediction.forecast import Prediction
+from numazones_client import NotFound
+from numazones_client.errors import Request
 from numazones_operator.events import EventPoster
+from numazones_operator.faults import Faults
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.options import OperatorOptions
@@ -54,8 +57,11 @@ class Writes:
 
     async def apply(self, _resource: Any, body: dict[str, Any], **_options: Any) -> dict[str, Any]:
         self.verbs["apply"] += 1
-        self.objects[body["metadata"]["name"]] |= {"status": body["status"]}
+        self.objects.setdefault(body["metadata"]["name"], dict(body))["status"] = body["status"]
         return self._versioned(self.objects[body["metadata"]["name"]])
+
+    async def get(self, resource: Any, name: str, **_options: Any) -> dict[str, Any]:
+        raise NotFound(Request("get", f"{resource.plural} {name}"), "no such object", code=404)
 
     def _versioned(self, body: dict[str, Any]) -> dict[str, Any]:
         self._version += 1
@@ -65,7 +71,7 @@ class Writes:
 class OfflinePipeline:
     """A pipeline fed by hand, and what it publishes."""
 
-    def __init__(self, options: OperatorOptions | None = None) -> None:
+    def __init__(self, options: OperatorOptions | None = None, *, faults: Faults | None = None) -> None:
         self.clock = Clock()
         self.options = options or OperatorOptions(settle=SETTLE, debounce=0.0, candidates=3, write_rate=1e6)
         self.metrics = Metrics(CollectorRegistry())
@@ -82,6 +88,7 @@ class OfflinePipeline:
             self.options,
             events=self.events,
             metrics=self.metrics,
+            faults=faults,
             clock=self.clock,
             wall=self.clock,
         )

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones.apimachinery.resources import CPU
-from numazones.cluster.cluster import ClusterNode
+from numazones.cluster.cluster import UNDECIDED, ClusterNode
 from numazones.kubelet.node import Node
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.prediction.room import FittingPods
+from numazones_operator.faults import of_node
 from numazones_operator.mirror.alignment_gauges import NodeAlignment, alignment_families
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges
@@ -94,9 +95,16 @@ class ClusterGauges:
             for name, node in nodes.items():
                 found = known.get(name)
                 if found is None or found[0] is not node:
-                    found = (node, node_gauges(node, self._shapes, self._fitting))
+                    found = (node, self._gauges_of(node))
                 self._known[name] = found
             return {name: gauges for name, (_, gauges) in self._known.items()}
+
+    def _gauges_of(self, node: ClusterNode) -> NodeGauges:
+        try:
+            return node_gauges(node, self._shapes, self._fitting)
+        except Exception as error:  # noqa: BLE001 - it concerns this node alone
+            self._state.faults.take(of_node(node.name), error)
+            return NodeGauges(stale=UNDECIDED)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of the nodes that were taken last."""

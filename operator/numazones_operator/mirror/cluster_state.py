@@ -107,7 +107,9 @@ class ClusterState:
         self.topologies: Table[TopologyReport] = Table(
             lambda report: report.node, self._topology_changed, kept=lambda report: replace(report, body={})
         )
-        self.devices = DeviceObjects(self._devices_changed, self._claim_changed)
+        self.devices = DeviceObjects(
+            self._devices_changed, self._claim_changed, tell=partial(self.faults.take, {})
+        )
         self.model_objects: dict[ObjectKind, Table[ModelObject]] = {
             kind: Table(lambda item: item.key, partial(self._model_object_changed, kind))
             for kind in models.object_kinds()
@@ -228,8 +230,7 @@ class ClusterState:
 
     def all_nodes(self) -> Iterator[ClusterNode]:
         """Yield every node."""
-        for name in list(self._records):
-            node = self.node(name)
+        for _, node in self.faults.over(list(self._records), self.node, of_node):
             if node is not None:
                 yield node
 
@@ -237,7 +238,11 @@ class ClusterState:
         """Return everything as one value."""
         return Cluster(
             nodes={node.name: node for node in self.all_nodes()},
-            pending={pod.uid: pod for pod in self.pods if not pod.node and not pod.terminal},
+            pending={
+                pod.uid: pod
+                for pod, waits in self.faults.over(self.pods, lambda pod: not pod.node and not pod.terminal)
+                if waits
+            },
         )
 
     def name_of(self, node: str, uid: str) -> str:
@@ -286,8 +291,9 @@ class ClusterState:
         """Take in that everything was listed; nobody tells in which order what came and went before."""
         now = self._clock()
         for name, record in list(self._records.items()):
-            if record.since.found(now):
-                self._touch(name)
+            with self.faults.of(of_node(name)):
+                if record.since.found(now):
+                    self._touch(name)
 
     def _record_of(self, name: str) -> NodeRecord:
         record = self._records.get(name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import CPUS_EXCLUSIVE
@@ -160,6 +160,8 @@ class ModelObject:
 @dataclass(frozen=True, slots=True)
 class NamespaceLabels:
     """A namespace's labels."""
+
+    KIND: ClassVar[str] = "Namespace"
 
     name: str
     labels: Mapping[str, str]

@@ -10,6 +10,7 @@ from numazones.dra.device_classes import DeviceClass as SelectingClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
+from numazones.object_faults import ObjectFault
 from numazones_client.table import Change, Table
 from numazones_operator.mirror.decoding import DeviceClassUse
 
@@ -25,12 +26,15 @@ class DeviceObjects:
         self,
         changed: Callable[[Iterable[str] | None], None],
         claim_changed: Callable[[str], None],
+        *,
+        tell: Callable[[ObjectFault], object] = lambda _fault: None,
     ) -> None:
         """Know nothing yet.
 
         Args:
             changed: called with the nodes that a change concerns; None: all.
             claim_changed: called with NAMESPACE/NAME of a claim or a template, for the pods that name it.
+            tell: called with what is raised about a claim or a slice.
         """
         self._changed = changed
         self._claim_changed_for_pods = claim_changed
@@ -46,7 +50,7 @@ class DeviceObjects:
         """Extended resource → DeviceClass."""
         self.selectors: dict[str, SelectingClass] = {}
         """Name of a DeviceClass → which devices it selects."""
-        self._inventory = Inventory()
+        self._inventory = Inventory(tell=tell)
         self._tables = DeviceTables()
 
     @property

@@ -8,6 +8,7 @@ import asyncio
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.shared_cpus import describe, shared_cpus
 from numazones_operator.events import WARNING, EventPoster, pod_reference
+from numazones_operator.faults import of_node
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.node_record import NodeRecord
 
@@ -36,8 +37,9 @@ class SharedCPUEvents:
         told: set[tuple[str, str]] = set()
         for name in sorted({zone.node for zone in self._state.zones if zone.shares_cpus}):
             record = self._state.record(name)
-            if record is not None:
-                told |= self._tell(record)
+            with self._state.faults.of(of_node(name)):
+                if record is not None:
+                    told |= self._tell(record)
         self._told = told
 
     def _tell(self, record: NodeRecord) -> set[tuple[str, str]]:

@@ -20,9 +20,10 @@ from numazones.apimachinery import timestamp
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import LEASES, NUMAZONES
 from numazones_operator.events import COMPONENT
+from numazones_operator.faults import ObjectReference, of_node, of_zone
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
-from numazones_operator.mirror.decoding import Heartbeat
+from numazones_operator.mirror.decoding import Heartbeat, ZoneReport
 from numazones_operator.rate_limit import TokenBucket
 
 _PERIOD = 5.0
@@ -64,18 +65,22 @@ class StaleExporters:
         """Write what has to be written now; writes that fail are tried again the next time."""
         silent: dict[str, list[str]] = {}
         heard: list[str] = []
-        for zone in self._state.zones:
-            if self._state.silent(zone.node):
+        faults = self._state.faults
+        asked = faults.over(self._state.zones, lambda zone: self._state.silent(zone.node), _node_of)
+        for zone, is_silent in asked:
+            if is_silent:
                 silent.setdefault(zone.node, []).extend(() if zone.silent else (zone.name,))
             elif zone.silent:
                 heard.append(zone.name)
         suspects, self._suspects = self._suspects, frozenset(silent)
         for name in heard:
-            await self._write(name, None)
+            with faults.of(of_zone(name)):
+                await self._write(name, None)
         for node, names in silent.items():
-            silence = await self._silence(node) if names and node in suspects else None
-            for name in names if silence is not None else ():
-                await self._write(name, silence)
+            with faults.of(of_node(node)):
+                silence = await self._silence(node) if names and node in suspects else None
+                for name in names if silence is not None else ():
+                    await self._write(name, silence)
 
     async def _silence(self, node: str) -> Silence | None:
         """Return the silence to report of a node; None if the API server has a later Lease than the watch."""
@@ -113,6 +118,10 @@ class StaleExporters:
         except APIError as error:
             self._metrics.count_write(NUMAZONES, error)
             _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
+
+
+def _node_of(zone: ZoneReport) -> ObjectReference:
+    return of_node(zone.node)
 
 
 def _moment(heartbeat: Heartbeat | None) -> datetime | None:

@@ -28,6 +28,7 @@ from numazones.placement.occupancy import ZoneUse
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import NUMAZONES
 from numazones_operator.events import WARNING, EventPoster
+from numazones_operator.faults import of_node
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import ZoneReport
@@ -80,7 +81,8 @@ class ZonePlacements:
         names = self._state.changed_placements.copy()
         self._state.changed_placements.clear()
         for name in sorted(names):
-            await self._write_node(name)
+            with self._state.faults.of(of_node(name)):
+                await self._write_node(name)
             await asyncio.sleep(0)  # a new leader looks at all nodes, and others have work to do, too
         self._records = {name: known for name, known in self._records.items() if self._state.record(name)}
 

@@ -6,7 +6,7 @@ nodes that were looked at stay as they are. Pods of one kind and namespace share
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,6 +15,7 @@ from numazones.advice.helpful_changes import helpful_changes, nodes_looked_at
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import INADMISSIBLE, Forecast, Prediction
 from numazones.rebalance.candidates import Situation
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.pipeline import Pipeline
 from numazones_operator.rebalance.inputs import Inputs
@@ -104,8 +105,12 @@ class PageAdvice:
         key = list(self._open)[self._rounds % len(self._open)]
         question = self._open[key]
         names = [name for name, _ in question.nodes]
-        situation = self._current_situation()
-        advice = await asyncio.to_thread(helpful_changes, question.pod, situation, question.prediction, names)
+        advice: Iterable[Advice] = ()
+        with self._pipeline.faults.of(of_pod(question.pod)):
+            situation = self._current_situation()
+            advice = await asyncio.to_thread(
+                helpful_changes, question.pod, situation, question.prediction, names
+            )
         self._known[key] = _Known(question.nodes, tuple(advice))
 
     def _current_situation(self) -> Situation:

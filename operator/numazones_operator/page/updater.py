@@ -9,9 +9,10 @@ nobody's wait. Advice comes from ``page.advice``.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
+from typing import TypeVar
 
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
@@ -19,10 +20,12 @@ from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.rejected_pods import is_rejected
 from numazones.cluster.usage import Usage
 from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
+from numazones.object_faults import ObjectFault
 from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable
-from numazones.prediction.held_room import in_the_way
+from numazones.prediction.held_room import Hold, by_node, in_the_way, zones_held
 from numazones.rebalance.recommendation import Recommendation
+from numazones_operator.faults import Faults, ObjectReference, of_node, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock
 from numazones_operator.options import OperatorOptions
@@ -53,6 +56,8 @@ _ENDED_PLANS = 10
 
 _NOT_SERVED_EVENT = {"reason": NOT_SERVED, "message": SWITCHED_OFF}
 
+_Shown = TypeVar("_Shown", WaitingPod, Hold)
+
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +80,7 @@ class PageUpdater:
         self.documents = VersionedDocuments()
         self.viewers = 0
         self._pipeline = pipeline
+        self._faults = pipeline.faults
         self._intent = inputs.intent
         self._held = held
         self._advice = PageAdvice(pipeline, inputs, clock=clock)
@@ -146,17 +152,26 @@ class PageUpdater:
                 version=version("numazones"),
                 note=self._note(),
                 reading=not self._pipeline.synced,
-                doubts=doubts.of_nodes(self._pipeline.state.all_nodes()),
+                doubts=self._doubts(),
             )
         )
         await self._show_nodes()
         await self._show_waiting()
-        await self._show_kind("held", held_documents(self._held.on_their_way(), self._pipeline.state.node))
+        await self._show_held()
         await self._show_plans()
         if self._intent.followed.is_set():
             self.documents.put(accuracy_document(self._accuracy(), note="since this replica started"))
         else:
             self.documents.remove(["accuracy/"])
+
+    def _doubts(self) -> tuple[str, ...]:
+        """Return what is not certain about the nodes, without those about which something raises."""
+        nodes = list(self._pipeline.state.all_nodes())
+        try:
+            return doubts.of_nodes(nodes)
+        except ObjectFault:
+            asked = self._faults.over(nodes, lambda node: doubts.of_nodes((node,)))
+            return doubts.of_nodes(node for node, _ in asked)
 
     def _note(self) -> str:
         if not self._pipeline.synced:
@@ -173,13 +188,14 @@ class PageUpdater:
         used: set[str] = set()
         usage = self._usage.current
         for node in self._pipeline.state.all_nodes():
-            present.add(node.name)
-            changed = self._nodes.get(node.name, (None,))[0] is not node
-            if changed:
-                self._show_node(node)
-            if changed or usage is not self._usage_shown:
-                self._show_use(node, usage)
-            used.update(self._nodes[node.name][1])
+            with self._faults.of(of_node(node.name)):
+                changed = self._nodes.get(node.name, (None,))[0] is not node
+                if changed:
+                    self._show_node(node)
+                if changed or usage is not self._usage_shown:
+                    self._show_use(node, usage)
+                present.add(node.name)
+                used.update(self._nodes[node.name][1])
             await self._rest_when_due()
         for name in self._nodes.keys() - present:
             del self._nodes[name]
@@ -205,46 +221,55 @@ class PageUpdater:
     # Waiting pods
 
     async def _show_waiting(self) -> None:
-        waiting = []
+        waiting: list[WaitingPod] = []
         self._advice.begin()
         held_before: dict[tuple[Prediction, int | None], tuple[str, ...]] = {}
         for pod in list(self._pipeline.state.pending.values()):
-            found = self._prediction(pod)
-            if found is None:
-                continue
-            if (found, pod.priority) not in held_before:
-                held_before[found, pod.priority] = tuple(self._held_before(pod, found))
-            held = held_before[found, pod.priority]
-            waiting.append(
-                WaitingPod(
-                    pod,
-                    found,
-                    self._advice.of(pod, found),
-                    self._waits(pod, found, held),
-                    scheduler_says(pod, {}),
-                    held,
-                )
-            )
+            with self._faults.of(of_pod(pod)):
+                waiting += self._waiting(pod, held_before)
             await self._rest_when_due()
         rejected = []
         for pod in list(self._pipeline.state.pods):
-            if is_rejected(pod):
-                rejected.append(pod)
+            with self._faults.of(of_pod(pod)):
+                if is_rejected(pod):
+                    rejected.append(pod)
             await self._rest_when_due()
-        shown = waiting_documents(waiting, ended=rejected, plans=self._plans_of_pods())
-        await self._show_kind("waiting", shown)
+        plans = self._plans_of_pods()
+        await self._show_sound(
+            "waiting", waiting, lambda items: waiting_documents(items, ended=rejected, plans=plans)
+        )
         await self._advice.work_out_one()
+
+    def _waiting(
+        self, pod: ClusterPod, held_before: dict[tuple[Prediction, int | None], tuple[str, ...]]
+    ) -> Iterator[WaitingPod]:
+        """Yield what is shown of a pod that waits, if it is known; ``held_before`` is kept for the round."""
+        found = self._prediction(pod)
+        if found is None:
+            return
+        if (found, pod.priority) not in held_before:
+            held_before[found, pod.priority] = self._held_before(pod, found)
+        held = held_before[found, pod.priority]
+        yield WaitingPod(
+            pod,
+            found,
+            self._advice.of(pod, found),
+            self._waits(pod, found, held),
+            scheduler_says(pod, {}),
+            held,
+        )
 
     def _prediction(self, pod: ClusterPod) -> Prediction | None:
         if pod.admission is None:
             return unreadable(pod)
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
-    def _held_before(self, pod: ClusterPod, found: Prediction) -> Iterable[str]:
-        """Yield for whom room is held that the pod would otherwise have."""
-        if found.verdict != ADMISSIBLE:
-            return ()
-        return in_the_way(pod, found, self._pipeline.state.node, self._held.by_node(pod))
+    def _held_before(self, pod: ClusterPod, found: Prediction) -> tuple[str, ...]:
+        """Return for whom room is held that the pod would otherwise have."""
+        if found.verdict == ADMISSIBLE:
+            with self._faults.of(of_pod(pod)):
+                return tuple(in_the_way(pod, found, self._pipeline.state.node, self._held.by_node(pod)))
+        return ()
 
     def _waits(self, pod: ClusterPod, found: Prediction, held: tuple[str, ...]) -> tuple[Wait, ...]:
         """Return what a pod waits for, whatever the nodes answer."""
@@ -253,13 +278,23 @@ class PageUpdater:
         lost = lost_nodes(pod, self._pipeline.state.all_nodes())
         return waits(pod, around, admissible=found.verdict == ADMISSIBLE, held=bool(held), lost=lost)
 
+    async def _show_held(self) -> None:
+        held = list(self._held.on_their_way())
+        state = self._pipeline.state
+        nodes = ((node, pods) for name, pods in by_node(held).items() if (node := state.node(name)))
+        asked = self._faults.over(
+            nodes, lambda item: list(zones_held(*item)), lambda item: of_node(item[0].name)
+        )
+        known = {node.name: node for (node, _), _ in asked}
+        await self._show_sound("held", held, lambda items: held_documents(items, known.get))
+
     # Plans
 
     async def _show_plans(self) -> None:
-        shown = _plans_to_show(self._intent.recommendations)
+        shown = _plans_to_show(self._intent.recommendations, self._faults)
         uids = {item.uid for item in shown}
         self._plans = {uid: first for uid, first in self._plans.items() if uid in uids}
-        await self._show_kind("plan", map(self._plan, shown))
+        await self._show_kind("plan", (found for _, found in self._faults.over(shown, self._plan)))
 
     def _plan(self, item: Recommendation) -> tuple[str, Document]:
         state = self._pipeline.state
@@ -275,8 +310,8 @@ class PageUpdater:
     def _plans_of_pods(self) -> dict[str, dict[str, str]]:
         """NAMESPACE/NAME of a waiting pod → the plans in force that place it → what is to be said of them."""
         found: dict[str, dict[str, str]] = {}
-        for item in self._intent.recommendations:
-            for placement in item.spec.placements if item.active else ():
+        for item in self._intent.in_force():
+            for placement in item.spec.placements:
                 found.setdefault(placement.pod.full_name, {})[item.name] = plan_made(item.name)
         return found
 
@@ -293,6 +328,23 @@ class PageUpdater:
         return counts
 
     # One slice after the other
+
+    async def _show_sound(
+        self,
+        kind: str,
+        items: Sequence[_Shown],
+        documents: Callable[[Sequence[_Shown]], Iterable[tuple[str, Document]]],
+    ) -> None:
+        """Show the documents of pods, without those about which something raises."""
+        try:
+            await self._show_kind(kind, documents(items))
+        except Exception:  # noqa: BLE001 - found out here about which
+            asked = self._faults.over(items, lambda item: self._put(documents([item])), _of_item)
+            await self._show_kind(kind, documents([item for item, _ in asked]))
+
+    def _put(self, documents: Iterable[tuple[str, Document]]) -> None:
+        for key, document in documents:
+            self.documents.put({key: document})
 
     async def _show_kind(self, kind: str, documents: Iterable[tuple[str, Document]]) -> None:
         """Show the documents of a kind, and no others of it any longer."""
@@ -321,8 +373,13 @@ class PageUpdater:
         self._slice_started = self._clock()
 
 
-def _plans_to_show(items: Iterable[Recommendation]) -> list[Recommendation]:
+def _of_item(item: WaitingPod | Hold) -> ObjectReference:
+    return of_pod(item.pod)
+
+
+def _plans_to_show(items: Iterable[Recommendation], faults: Faults) -> list[Recommendation]:
     """Plans in force, and the latest that have ended."""
     latest = sorted(items, key=lambda item: item.created, reverse=True)
-    ended = [item for item in latest if not item.active]
-    return [*(item for item in latest if item.active), *ended[:_ENDED_PLANS]]
+    asked = list(faults.over(latest, lambda item: item.active))
+    ended = [item for item, active in asked if not active]
+    return [*(item for item, active in asked if active), *ended[:_ENDED_PLANS]]

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.object_faults import About, NodeName, ObjectFault
 from numazones.prediction import forecast as prediction
 from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, Prediction
 from numazones.prediction.node_choice import Ranking
@@ -49,6 +50,21 @@ class _KindForecast:
     """Node whose placement admits the pods → what it is sorted by."""
     order: list[tuple[_Key, str]] = field(default_factory=list)
     """The same, sorted: a change of one node among thousands moves that one only."""
+    left_out: set[str] = field(default_factory=set)
+    """Nodes about which something raised since they changed."""
+    raised: bool = False
+    """True if something raised about the pods themselves the last time."""
+
+    def leave_out(self, name: str, problem: str) -> None:
+        """Name a node no more among those that admit the pods, until it changes."""
+        self.left_out.add(name)
+        old = self.keys.pop(name, None)
+        if old is not None:
+            self.order.remove((old, name))
+        try:
+            self.forecast.leave_open(name, problem)
+        except Exception:  # noqa: BLE001 - it is known that something raises about it
+            self.forecast.forget(name)
 
     def leave(self, nodes: Iterable[str]) -> None:
         """Note nodes that changed while nobody waits; what they were like is not kept."""
@@ -65,7 +81,8 @@ class _KindForecast:
         keys = ranking.keys(self.example, {name: verdicts[name] for name in names}, state.node)
         changed = False
         for name in (*asked, *names):
-            changed |= self._sort_in(name, keys.get(name))
+            with About(NodeName(name)):
+                changed |= name not in self.left_out and self._sort_in(name, keys.get(name))
         return changed
 
     def _sort_in(self, name: str, new: _Key | None) -> bool:
@@ -110,6 +127,8 @@ class LiveForecasts:
         self._kind_of: dict[str, PodKind] = {}
         self._unreadable: dict[str, ClusterPod] = {}
         """UID → pod that cannot be read; its ``problem`` says why."""
+        self._raised: set[str] = set()
+        """Those of them about which something raised."""
         self._slice_started = 0.0
         self._by_namespace = False
 
@@ -122,6 +141,11 @@ class LiveForecasts:
         """Return the latest prediction for a waiting pod; None if it does not wait or is new."""
         kind = self._kind_of.get(uid)
         return None if kind is None else self._kinds[kind].latest
+
+    def raised(self, uid: str) -> bool:
+        """Return whether something raised about a waiting pod, so that nothing may be done on its behalf."""
+        kind = self._kind_of.get(uid)
+        return uid in self._raised or (kind is not None and self._kinds[kind].raised)
 
     def forecast_of(self, uid: str) -> Forecast | None:
         """Return the forecast that a waiting pod shares."""
@@ -195,6 +219,7 @@ class LiveForecasts:
         added: dict[str, float] = {}
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
+            self._raised.discard(uid)
             pod = self._state.pending.get(uid)
             before = self._kind_of.pop(uid, None)
             if before is not None:
@@ -206,6 +231,7 @@ class LiveForecasts:
                 self._put_with_kind(uid, pod)
             except Exception as error:  # noqa: BLE001 - it concerns this pod alone
                 problem = self._faults.take(of_pod(pod), error)
+                self._raised.add(uid)
                 self._unreadable[uid] = replace(pod, problem=problem)
         return added
 
@@ -224,24 +250,42 @@ class LiveForecasts:
 
     async def _renew_isolated(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
         """Do the same as ``_renew_kind``; a kind of pod about which something raises is Unknown."""
+        live.left_out -= nodes.keys()
         try:
-            return await self._renew_kind(live, nodes)
+            changed = await self._renew_without_faulty(live, nodes)
         except Exception as error:  # noqa: BLE001 - it concerns this kind of pod alone
+            live.raised = True
             pod = next((self._state.pending[uid] for uid in live.pods if uid in self._state.pending), None)
             problem = self._faults.take(of_pod(pod or live.example), error)
             latest = prediction.unreadable(replace(live.example, problem=problem))
             changed = latest != live.latest
             live.latest, live.unasked = latest, None
-            return changed
+        else:
+            live.raised = False
+        return changed
 
-    async def _renew_kind(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
+    async def _renew_without_faulty(self, live: _KindForecast, nodes: dict[str, float]) -> bool:
+        """Do the same as ``_renew_kind``, without the nodes about which something raises."""
+        again = False
+        while True:
+            try:
+                return await self._renew_kind(live, nodes, again=again)
+            except ObjectFault as fault:
+                node = fault.objects[0]
+                if node.KIND != "Node" or node.name in live.left_out:
+                    raise
+                live.leave_out(node.name, self._faults.take(of_node(node.name), fault))
+                again = True
+
+    async def _renew_kind(self, live: _KindForecast, nodes: dict[str, float], *, again: bool) -> bool:
         """Ask the nodes that changed; return whether the prediction is another one now."""
         if live.latest is None and live.unasked is None:
-            changed = await self._ask_all(live.forecast)
+            changed = await self._ask_all(live)
             asked = list(live.forecast.verdicts)
         else:
-            asked = list({**(live.unasked or {}), **nodes})
+            asked = [name for name in {**(live.unasked or {}), **nodes} if name not in live.left_out]
             changed = await self._ask(live.forecast, asked)
+        changed |= again
         live.unasked = {}
         changed |= live.rank(asked, self._ranking(), self._state)
         if not changed and live.latest is not None:
@@ -252,9 +296,10 @@ class LiveForecasts:
         live.latest = latest
         return True
 
-    async def _ask_all(self, forecast: Forecast) -> bool:
+    async def _ask_all(self, live: _KindForecast) -> bool:
         for node in self._state.all_nodes():
-            self._renew_node(forecast, node)
+            if node.name not in live.left_out:
+                self._renew_node(live.forecast, node)
             await self._yield_when_due()
         return True
 
@@ -275,7 +320,11 @@ class LiveForecasts:
         try:
             return forecast.renew((node,))
         except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
-            return forecast.leave_open(node.name, self._faults.take(of_pod(forecast.kind.admission), error))
+            problem = self._faults.take(of_pod(forecast.kind.admission), error)
+            try:
+                return forecast.leave_open(node.name, problem)
+            except Exception as another:
+                raise ObjectFault.about(another, NodeName(node.name)) from another
 
     async def _yield_when_due(self) -> None:
         """Let others run if this has gone on for a while."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
 from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference
+from numazones_operator.faults import Faults, of_pod
 
 _REASONS = {
     ADMISSIBLE: "AdmissionPossible",
@@ -44,6 +45,7 @@ class VerdictEvents:
         *,
         interval: float,
         detail: Callable[[ClusterPod, Prediction], str] = lambda _pod, _prediction: "",
+        faults: Faults | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``interval`` in seconds between bad verdicts that are posted on one pod.
@@ -53,6 +55,7 @@ class VerdictEvents:
         self._events = events
         self._interval = interval
         self._detail = detail
+        self._faults = faults or Faults()
         self._clock = clock
         self._last: dict[str, str] = {}
         """UID → the verdict that is known of the pod, by its last event or because none was due."""
@@ -100,7 +103,8 @@ class VerdictEvents:
         for uid, delayed in list(self._delayed.items()):
             if now >= delayed.due:
                 del self._delayed[uid]
-                self._post_verdict(delayed.pod, delayed.prediction)
+                with self._faults.of(of_pod(delayed.pod)):
+                    self._post_verdict(delayed.pod, delayed.prediction)
 
     async def run(self) -> None:
         """Post what becomes due until cancelled."""

@@ -30,6 +30,8 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.object_faults import ObjectFault
+from numazones.prediction.arrivals import Arrivals
 from numazones.prediction.device_answer import alignment_rank
 from numazones.prediction.forecast import (
     ADMISSIBLE,
@@ -223,7 +225,7 @@ class AdmissionGates:
         """Return where a pod may go of which nothing has been known for long; None if nowhere.
 
         Nodes that are known to reject it, or would as they were last known, are left out, and so are those
-        whose zones are expected.
+        whose zones are expected. A pod about which something raised goes nowhere.
         """
         verdicts = self._verdicts(pod)
         barred = tuple(
@@ -232,6 +234,8 @@ class AdmissionGates:
             if one.standing is NodeAnswer.REJECTS
             or (one.standing is NodeAnswer.UNKNOWN and not one.may_admit)
         )
+        if self.forecasts.raised(pod.uid):
+            return None
         if not barred:
             return AllowedNodes("timeout")
         few = tuple(islice((name for name, one in verdicts.items() if one.may_admit), CHOICE))
@@ -282,8 +286,8 @@ class AdmissionGates:
             return None
 
         def has_room(node: ClusterNode) -> bool:
-            free = self.may_go(pod, node.name) and self._has_room(kind, node, this)
-            return free and not self._is_wanted(node, pod, this)
+            found = self.state.faults.over([pod], lambda pod: self._may_take(pod, kind, node, this))
+            return any(free for _, free in found)
 
         asked = [node for name in sorted(this.placing) if (node := self.state.node(name)) is not None]
         others = (node for node in self.state.all_nodes() if node.name not in this.placing)
@@ -292,6 +296,10 @@ class AdmissionGates:
             this.closed.add((kind, _priority(pod), True))
             this.passed_over.setdefault(kind, pod)
         return release
+
+    def _may_take(self, pod: ClusterPod, kind: PodKind, node: ClusterNode, this: _Round) -> bool:
+        free = self.may_go(pod, node.name) and self._has_room(kind, node, this)
+        return free and not self._is_wanted(node, pod, this)
 
     async def _preempt(self, pod: ClusterPod, this: _Round) -> None:
         """Release the pod to where the scheduler makes room for it, if it does so anywhere."""
@@ -368,11 +376,13 @@ class AdmissionGates:
                 still_open.append(name)
                 kept = True  # by a plan, perhaps for another pod of the kind
                 continue
-            node = self.state.node(name)
-            if node is None or not self._has_room(kind, node, this, certain=certain):
+            free = None
+            with self.state.faults.of(of_pod(pod)):
+                free = self._is_free(name, pod, kind, this, certain=certain)
+            if free is None:
                 continue
             still_open.append(name)
-            if not self._is_wanted(node, pod, this):
+            if free:
                 found.append(name)
                 if len(found) == CHOICE:
                     break
@@ -381,14 +391,36 @@ class AdmissionGates:
             this.closed.add((kind, _priority(pod), certain))
         return tuple(found)
 
+    def _is_free(
+        self, name: str, pod: ClusterPod, kind: PodKind, this: _Round, *, certain: bool
+    ) -> bool | None:
+        """Return whether no more important pod could use a node with room for the pod; None: it has none."""
+        node = self.state.node(name)
+        if node is None or not self._has_room(kind, node, this, certain=certain):
+            return None
+        # What raises about it among the pods on their way must raise now, not in the turn of the next one.
+        self._arrivals_at(node, [*this.held.get(name, ()), pod])
+        return not self._is_wanted(node, pod, this)
+
     def _has_room(self, kind: PodKind, node: ClusterNode, this: _Round, *, certain: bool = True) -> bool:
         """Return whether a node admits a pod, whichever of those on their way to it come, in any order."""
-        held, others = this.held.get(node.name, ()), self.state.alternatives(node.name, apart=False)
-        if others is None:
+        arrivals = self._arrivals_at(node, this.held.get(node.name, ()))
+        if arrivals is None:
             return False
-        by_namespace = self.state.namespaces_matter
-        arrivals = self._arrivals.at(node, held, others=others, by_namespace=by_namespace)
         return arrivals.admits(kind) if certain else arrivals.admits_unless_pods_end(kind)
+
+    def _arrivals_at(self, node: ClusterNode, coming: Sequence[ClusterPod]) -> Arrivals | None:
+        """Return a node with the pods on their way to it; None: too many leave it to tell.
+
+        No room is held there for pods on their way about which something raises.
+        """
+        others, by_namespace = self.state.alternatives(node.name, apart=False), self.state.namespaces_matter
+        while others is not None:
+            try:
+                return self._arrivals.at(node, coming, others=others, by_namespace=by_namespace)
+            except ObjectFault as fault:
+                coming = self.held.without_faulty(coming, fault)
+        return None
 
     def _is_wanted(self, node: ClusterNode, pod: ClusterPod, this: _Round) -> bool:
         """Return whether a more important pod, which still waits, could use the node."""

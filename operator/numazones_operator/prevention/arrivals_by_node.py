@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.object_faults import About
 from numazones.prediction.arrivals import Arrivals
 
 
@@ -43,7 +44,8 @@ class ArrivalsByNode:
             known = _Known(node, others, (), Arrivals.of(node, (), others=others))
         arrivals = known.arrivals
         for pod in coming[len(known.coming) :]:
-            arrivals = arrivals.with_pod(pod, by_namespace=by_namespace)
+            with About(pod):
+                arrivals = arrivals.with_pod(pod, by_namespace=by_namespace)
         self._known[node.name] = _Known(node, others, tuple(coming), arrivals)
         return arrivals
 

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Ranking
-from numazones.prediction.wanted_shapes import wanted_shapes
+from numazones.prediction.wanted_shapes import shape_of_pod, wanted_shapes
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.objects import PolicyObject
 
@@ -50,8 +51,14 @@ class CurrentRanking:
             return self._given
         now = self._clock()
         if self._known is None or now - self._collected >= _PERIOD:
-            goals = (policy.spec.goals for policy in self._policies())
-            named = wanted_shapes(goals, self._state.pending.values())
+            over = self._state.faults.over
+            goals = [policy.spec.goals for policy, _ in over(self._policies(), _shapes_of_policy)]
+            waiting = [pod for pod, _ in over(self._state.pending.values(), shape_of_pod)]
+            named = wanted_shapes(goals, waiting)
             self._known = replace(self._given, shapes=named) if named else self._given
             self._collected = now
         return self._known
+
+
+def _shapes_of_policy(policy: PolicyObject) -> tuple[Shape, ...]:
+    return wanted_shapes((policy.spec.goals,), ())

@@ -49,11 +49,8 @@ class WaitingPodsGauges:
 
     def renew(self) -> None:
         """Count."""
-        self._waiting = Counter(
-            pod.constraints.scheduler_name
-            for pod in self._state.pending.values()
-            if not pod.constraints.scheduling_gates
-        )
+        asked = self._state.faults.over(self._state.pending.values(), lambda pod: pod.constraints)
+        self._waiting = Counter(found.scheduler_name for _, found in asked if not found.scheduling_gates)
 
     def families(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauge as it was renewed last."""

@@ -12,12 +12,14 @@ reject even those. Whatever is held ends by itself.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.object_faults import ObjectFault
 from numazones.prediction.held_room import MAX_NODES, ArrivalPath, Hold, by_node, release_ends
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 
 BINDING_SECONDS = 60.0
@@ -72,6 +74,19 @@ class HeldRoom:
         """Hold nothing more for a pod that this process sent on its way."""
         self._own.pop(uid, None)
 
+    def without_faulty(self, coming: Sequence[ClusterPod], fault: ObjectFault) -> list[ClusterPod]:
+        """Return the pods that come without the one at fault, for which no room can be held there.
+
+        Raises:
+            ObjectFault: none of those for which room is held is at fault.
+        """
+        uid = next((one.uid for one in fault.objects[:1] if isinstance(one, ClusterPod)), "")
+        rest = [pod for pod in coming if pod.uid != uid]
+        if len(rest) == len(coming):
+            raise fault
+        self._state.faults.take(of_pod(fault.objects[0]), fault)  # type: ignore[arg-type]
+        return rest
+
     def holds(self, uid: str) -> bool:
         """Return whether this process released the pod, and the mirror does not show yet where it went."""
         return uid in self.uids()
@@ -97,9 +112,16 @@ class HeldRoom:
             if hold is not None:
                 yield Hold(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
                 continue
-            pod = self._state.on_their_way[uid]
-            if found := self._nomination(pod, asking) or self._release(pod):
-                yield found
+            yield from self._shown_by(self._state.on_their_way[uid], asking)
+
+    def _shown_by(self, pod: ClusterPod, asking: ClusterPod | None) -> tuple[Hold, ...]:
+        """Return the room that a pod itself shows to be held; where it raises, that of its nomination."""
+        try:
+            found = self._nomination(pod, asking) or self._release(pod)
+        except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+            self._state.faults.take(of_pod(pod), error)
+            found = Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED) if pod.nominated else None
+        return () if found is None else (found,)
 
     def _nomination(self, pod: ClusterPod, asking: ClusterPod | None) -> Hold | None:
         """Return the room that a pod is nominated for, where that counts for who asks."""

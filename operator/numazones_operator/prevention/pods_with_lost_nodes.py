@@ -18,6 +18,7 @@ from numazones.cluster.waiting import is_replaced, told_of_loss
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference
+from numazones_operator.faults import of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 
@@ -83,17 +84,23 @@ class PodsWithLostNodes:
         now = self._clock()
         lost: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
         for uid, pod in list(self._state.on_their_way.items()):
-            if not pod.nominated and (nodes := lost_nodes(pod, self._state.all_nodes())):
-                lost[uid] = (pod, nodes)
+            with self._state.faults.of(of_pod(pod)):
+                if not pod.nominated and (nodes := lost_nodes(pod, self._state.all_nodes())):
+                    lost[uid] = (pod, nodes)
             await asyncio.sleep(0)
         self._since = {uid: self._since.get(uid, now) for uid in lost}
         self._told &= lost.keys()
         for uid, (pod, nodes) in lost.items():
-            if now - self._since[uid] >= PATIENCE and self._leads():
-                if not (self._replaces and is_replaced(pod)):
-                    self._tell(pod, told_of_loss(pod, nodes))
-                elif problem := await self._replace(pod, nodes):
-                    self._tell(pod, f"{told_of_loss(pod, nodes)}; it could not be evicted: {problem}")
+            with self._state.faults.of(of_pod(pod)):
+                if now - self._since[uid] >= PATIENCE and self._leads():
+                    await self._help(pod, nodes)
+
+    async def _help(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
+        """Evict a pod, or tell what to do about it."""
+        if not (self._replaces and is_replaced(pod)):
+            self._tell(pod, told_of_loss(pod, nodes))
+        elif problem := await self._replace(pod, nodes):
+            self._tell(pod, f"{told_of_loss(pod, nodes)}; it could not be evicted: {problem}")
 
     async def _replace(self, pod: ClusterPod, nodes: tuple[str, ...]) -> str:
         """Evict a pod if it still has never had a node; return why that failed."""

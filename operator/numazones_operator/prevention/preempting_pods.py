@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from numazones.cluster.cluster import ClusterPod
+from numazones.object_faults import About
 from numazones.prediction.forecast import INADMISSIBLE, PodKind, relevant
 from numazones.rebalance.budgets import Budget
 from numazones.rebalance.preemption import Victims, best, useful_victims
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 
@@ -56,8 +58,9 @@ class PreemptingPods:
                 started = time.monotonic()
             barred = name in held or name in self._state.left_by_pods or not self._may_go(pod, name)
             node = None if barred else self._state.node(name)
-            if node is not None and (here := useful_victims(pod, node, budgets)) is not None:
-                found.append(here)
+            with self._state.faults.of(of_pod(pod)), About(pod, otherwise=True):
+                if node is not None and (here := useful_victims(pod, node, budgets)) is not None:
+                    found.append(here)
         choice = best(found)
         node = None if choice is None else self._state.node(choice.node)
         # Others had their turn meanwhile.

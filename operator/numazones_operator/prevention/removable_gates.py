@@ -38,7 +38,7 @@ class RemovableGates:
 
     def counts(self) -> tuple[int, int]:
         """Return how many gated pods wait for a node that admits them, and how many nobody releases."""
-        served = [self.objection(pod) is None for pod in self.pods()]
+        served = [why is None for _, why in self.state.faults.over(self.pods(), self.objection)]
         return served.count(True), served.count(False)
 
     def objection(self, pod: ClusterPod) -> str | None:

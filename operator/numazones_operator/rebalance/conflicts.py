@@ -12,12 +12,15 @@ from numazones.api.rebalance import PlanPhase
 from numazones.apimachinery import timestamp
 from numazones.rebalance.history import FreedNode
 from numazones.rebalance.recommendation import Recommendation
+from numazones_operator.faults import Faults
 from numazones_operator.rebalance.objects import PolicyObject, emptied_nodes
 
 CONFLICTED = "Conflicted"
 _MAX_CONFLICTS = 64
 _MAX_NODES = 64
 """Of one conflict."""
+
+Conflicts = tuple[Mapping[str, Any], ...]
 
 Verdict = tuple[str, str, str]
 """Status, reason and message of a condition."""
@@ -41,24 +44,23 @@ def conflicts_of(undoes: Mapping[str, FreedNode]) -> list[dict[str, Any]] | None
     ] or None
 
 
-def verdict(policy: PolicyObject, followed: Iterable[PolicyObject]) -> Verdict:
+def verdict(policy: str, known: Mapping[str, Conflicts]) -> Verdict:
     """Return the condition Conflicted of a policy, by what searches found for it and for the others.
 
-    ``followed``: all policies that plans are made for.
+    ``known``: the conflicts of all policies that plans are made for.
     """
-    by_name = {item.name: item for item in followed}
     own = [
         f"plans of this policy would move pods to {_nodes(one)}, where plans of policy {one['policy']} made "
         f"room, and are not made before {one['until']}"
-        for one in _conflicts(policy)
-        if one["policy"] in by_name
+        for one in known.get(policy, ())
+        if one["policy"] in known
     ]
     others = [
-        f"plans of policy {other.name} would move pods to {_nodes(one)}, where plans of this policy made "
+        f"plans of policy {other} would move pods to {_nodes(one)}, where plans of this policy made "
         f"room, and are not made before {one['until']}"
-        for other in by_name.values()
-        for one in _conflicts(other)
-        if one["policy"] == policy.name
+        for other, found in known.items()
+        for one in found
+        if one["policy"] == policy
     ]
     found = own + others
     if not found:
@@ -67,20 +69,21 @@ def verdict(policy: PolicyObject, followed: Iterable[PolicyObject]) -> Verdict:
     return "True", reason, f"{'; '.join(found)}. Change the goals of one of the two policies, or suspend it"
 
 
-def last_to_empty(finished: Iterable[Recommendation], since: datetime) -> frozenset[str]:
+def last_to_empty(finished: Iterable[Recommendation], since: datetime, faults: Faults) -> frozenset[str]:
     """Return, by name, the plans that were the last to make room on some node, after a time."""
     last: dict[str, tuple[datetime, str]] = {}
-    for item in finished:
+    for item, emptied in faults.over(finished, emptied_nodes):
         if item.status.phase == PlanPhase.FAILED:
             continue
-        for node, when in emptied_nodes(item).items():
+        for node, when in emptied.items():
             if when > since:
                 last[node] = max(last.get(node, (when, item.name)), (when, item.name))
     return frozenset(name for _, name in last.values())
 
 
-def _conflicts(policy: PolicyObject) -> Iterable[Mapping[str, Any]]:
-    return policy.status.get("conflicts") or ()
+def of_policy(policy: PolicyObject) -> Conflicts:
+    """Return what the last search for a policy left out for plans of others."""
+    return tuple(policy.status.get("conflicts") or ())
 
 
 def _nodes(conflict: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ class Executor:
 
     async def begin(self, item: Recommendation, policy: PolicyObject) -> None:
         """Start an approved plan, unless another one is being carried out."""
-        if any(other.status.phase == PlanPhase.EXECUTING for other in self._intent.recommendations):
+        if any(other.status.phase == PlanPhase.EXECUTING for other in self._intent.in_force()):
             return
         begun = StatusUpdate(item.progress, "the first move comes next", PlanPhase.EXECUTING)
         await self._statuses.write(item, policy, begun)

@@ -19,6 +19,7 @@ from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table
+from numazones_operator.faults import Faults, of_subject
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.objects import GONE, PolicyObject, emptied_nodes
 from numazones_operator.rebalance.rejected_pods import with_next_pods
@@ -123,6 +124,7 @@ class Inputs:
         intent: Intent,
         *,
         injected: Callable[[ClusterPod, Mapping[str, str]], bool] = lambda _pod, _labels: False,
+        faults: Faults | None = None,
     ) -> None:
         """``intent`` is kept up to date by somebody else.
 
@@ -130,6 +132,7 @@ class Inputs:
         """
         self.intent = intent
         self._injected = injected
+        self._faults = faults or Faults()
         self.budgets: Table[Budget] = Table(lambda item: f"{item.namespace}/{item.name}")
         self.limit_ranges = self._defaults()
         self.runtime_classes = self._defaults()
@@ -159,7 +162,8 @@ class Inputs:
     @property
     def classes(self) -> dict[str, int]:
         """Name → value of the priority classes."""
-        return {item.key: int(item.body["value"]) for item in self.priority_classes}
+        asked = self._faults.over(self.priority_classes, lambda item: int(item.body["value"]), _of_class)
+        return {item.key: value for item, value in asked}
 
     @property
     def defaults(self) -> Defaults:
@@ -198,7 +202,7 @@ class Inputs:
 
         ``next_pods``: those of owners in a loop of rejections (``rejected_pods``); they wait like others.
         """
-        cluster = with_next_pods(cluster, next_pods or {})
+        cluster = with_next_pods(cluster, next_pods or {}, self._faults)
         pods = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
         pods += cluster.pending.values()
         return Situation(
@@ -226,39 +230,62 @@ class Inputs:
         for item in self.intent.recommendations:
             if item.name == during:
                 continue
-            for move, progress in zip(item.spec.moves, item.progress, strict=True):
-                since = parse_time(progress.since)
-                rejected = item.spec.rejected and not item.active
-                if move.owner is None or (progress.phase == MovePhase.PENDING and not rejected):
-                    continue
-                if rejected or item.status.phase == PlanPhase.FAILED:
-                    failed[move.owner.uid, move.source.node, move.target.node] = item.ended or now
-                    continue
-                if since is None or progress.phase not in GONE:
-                    continue
-                for node in {move.source.node, progress.node or move.target.node}:
-                    key = (move.owner.uid, node)
-                    moved[key] = max(since, moved.get(key, since))
+            try:
+                self._add_moves(item, now, moved, failed)
+            except Exception as error:  # noqa: BLE001 - it concerns this plan alone
+                self._faults.take(of_subject(item), error)
+                begun = item.status.phase in {PlanPhase.EXECUTING, PlanPhase.SUCCEEDED, PlanPhase.FAILED}
+                for move in item.spec.moves if begun else ():  # as if they had just been made
+                    if move.owner is not None:
+                        moved[move.owner.uid, move.source.node] = now
+                        moved[move.owner.uid, move.target.node] = now
         return MoveHistory(moved, failed)
+
+    @staticmethod
+    def _add_moves(
+        item: Recommendation,
+        now: datetime,
+        moved: dict[tuple[str, str], datetime],
+        failed: dict[Relocation, datetime],
+    ) -> None:
+        """Add the moves of a plan that were made, or failed."""
+        for move, progress in zip(item.spec.moves, item.progress, strict=True):
+            since = parse_time(progress.since)
+            rejected = item.spec.rejected and not item.active
+            if move.owner is None or (progress.phase == MovePhase.PENDING and not rejected):
+                continue
+            if rejected or item.status.phase == PlanPhase.FAILED:
+                failed[move.owner.uid, move.source.node, move.target.node] = item.ended or now
+                continue
+            if since is None or progress.phase not in GONE:
+                continue
+            for node in {move.source.node, progress.node or move.target.node}:
+                key = (move.owner.uid, node)
+                moved[key] = max(since, moved.get(key, since))
 
     def _emptied(self, policy: str) -> dict[str, FreedNode]:
         """Return where plans of other policies have made room that those policies still want."""
         found: dict[str, FreedNode] = {}
-        goals = {
-            item.name: item.goals
-            for item in self.intent.policies
-            if item.name != policy and not item.spec.schedule.suspend
-        }
-        for item in self.intent.recommendations:
-            other = self.intent.policies.get(item.spec.policy)
-            if other is None or other.name not in goals or item.status.phase == PlanPhase.FAILED:
-                continue
-            if not _is_wanted(item, other, goals[other.name]):
-                continue
-            for node, when in emptied_nodes(item).items():
+        others = (
+            item for item in self.intent.policies if item.name != policy and not item.spec.schedule.suspend
+        )
+        goals = {item.name: (item, found) for item, found in self._faults.over(others, lambda one: one.goals)}
+
+        def emptied(item: Recommendation) -> Mapping[str, datetime]:
+            other, wanted = goals.get(item.spec.policy, (None, frozenset()))
+            if other is None or item.status.phase == PlanPhase.FAILED:
+                return {}
+            return emptied_nodes(item) if _is_wanted(item, other, wanted) else {}
+
+        for item, nodes in self._faults.over(self.intent.recommendations, emptied):
+            for node, when in nodes.items():
                 if node not in found or found[node].when < when:
-                    found[node] = FreedNode(other.name, when)
+                    found[node] = FreedNode(item.spec.policy, when)
         return found
+
+
+def _of_class(item: Defaulting) -> dict[str, str]:
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "name": item.key, "uid": ""}
 
 
 def _is_wanted(item: Recommendation, policy: PolicyObject, goals: Collection[str]) -> bool:

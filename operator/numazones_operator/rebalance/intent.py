@@ -10,19 +10,18 @@ strength (``confirm``).
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, Self
 
+from numazones.api.meta import API_VERSION
 from numazones.errors import NumazonesError
 from numazones.rebalance.decisions import approval_problem
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import APIError, Client, Resource, UnknownResource
 from numazones_client.resources import NAMESPACES, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_client.table import Table
-from numazones_operator.faults import in_words
+from numazones_operator.faults import Faults, of_subject
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.objects import PolicyObject
-
-T = TypeVar("T")
 
 WRITTEN = (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS)
 """Kinds of ours that people write."""
@@ -30,20 +29,37 @@ WRITTEN = (REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS)
 _log = logging.getLogger(__name__)
 
 
+class _Read(Protocol):
+    """Kind of objects that are read here."""
+
+    KIND: ClassVar[str]
+
+    @classmethod
+    def from_api(cls, body: Mapping[str, Any], /) -> Self:
+        """Read an object."""
+
+
 class Intent:
     """Policies, recommendations and namespaces as last read; one that cannot be read counts as gone."""
 
     def __init__(
-        self, client: Client, *, made_for_changed: Callable[[str], None] = lambda _uid: None
+        self,
+        client: Client,
+        *,
+        made_for_changed: Callable[[str], None] = lambda _uid: None,
+        faults: Faults | None = None,
     ) -> None:
         """``made_for_changed`` is told the UIDs of pods of which ``made_for`` says something new."""
         self._client = client
+        self._faults = faults or Faults()
+        self._disregarded: set[tuple[str, str]] = set()
+        """UID and version of plans about which something raised."""
         self._made_for_changed = made_for_changed
         self.made_for: dict[str, str] = {}
         """UID of a waiting pod → the recommendation in force that makes room for it."""
         self.policies: Table[PolicyObject] = Table(lambda item: item.name, outdated=_is_older)
         self.recommendations: Table[Recommendation] = Table(
-            lambda item: item.name, self._recommendation_changed, outdated=_is_older
+            lambda item: item.name, self._take_change, outdated=_is_older
         )
         self.namespaces: Table[NamespaceLabels] = Table(lambda item: item.name)
         self.changed = asyncio.Event()
@@ -51,20 +67,32 @@ class Intent:
         self.followed = asyncio.Event()
         """Set while everything is known and changes are reported."""
 
+    def _take_change(self, old: Recommendation | None, new: Recommendation | None) -> None:
+        for item in (new or old,):
+            if item is not None:
+                with self._faults.of(of_subject(item)):
+                    self._recommendation_changed(old, new)
+
     def _recommendation_changed(self, _old: Recommendation | None, _new: Recommendation | None) -> None:
         """Keep ``made_for``; recommendations in force are few."""
         before, self.made_for = (
             self.made_for,
-            {
-                placement.pod.uid: item.name
-                for item in self.recommendations
-                if item.active
-                for placement in item.spec.placements
-            },
+            {placement.pod.uid: item.name for item in self.in_force() for placement in item.spec.placements},
         )
         for uid in before.keys() | self.made_for.keys():
             if before.get(uid) != self.made_for.get(uid):
-                self._made_for_changed(uid)
+                with self._faults.of({"apiVersion": "v1", "kind": "Pod", "name": "", "uid": uid}):
+                    self._made_for_changed(uid)
+
+    def in_force(self) -> list[Recommendation]:
+        """Return the plans that have not ended, without those about which something raised."""
+        known = (one for one in self.recommendations if (one.uid, one.version) not in self._disregarded)
+        return [item for item, active in self._faults.over(known, lambda item: item.active) if active]
+
+    def disregard(self, item: Recommendation) -> None:
+        """Let a plan not count as one in force as long as it stays as it is."""
+        known = {(one.uid, one.version) for one in self.recommendations}
+        self._disregarded = {*(self._disregarded & known), (item.uid, item.version)}
 
     async def read(self) -> frozenset[str]:
         """List everything, when this replica begins to lead; return what ``confirm`` does.
@@ -72,7 +100,7 @@ class Intent:
         Raises:
             APIError: the API server does not give it.
         """
-        await self._list(NAMESPACES, NamespaceLabels.from_api, self.namespaces)
+        await self._list(NAMESPACES, NamespaceLabels, self.namespaces)
         return await self.confirm()
 
     async def confirm(self) -> frozenset[str]:
@@ -83,10 +111,8 @@ class Intent:
         Raises:
             APIError: the API server does not give it.
         """
-        policies = await self._list(REBALANCE_POLICIES, PolicyObject.from_api, self.policies)
-        recommendations = await self._list(
-            REBALANCE_RECOMMENDATIONS, Recommendation.from_api, self.recommendations
-        )
+        policies = await self._list(REBALANCE_POLICIES, PolicyObject, self.policies)
+        recommendations = await self._list(REBALANCE_RECOMMENDATIONS, Recommendation, self.recommendations)
         served = zip(WRITTEN, (policies, recommendations), strict=True)
         return frozenset(resource.full_name for resource, known in served if known)
 
@@ -105,14 +131,12 @@ class Intent:
         found = self.recommendations.get(item.name)
         return found is not None and (found.uid, found.version) == (item.uid, item.version)
 
-    async def _list(
-        self, resource: Resource, read: Callable[[Mapping[str, Any]], T], table: Table[T]
-    ) -> bool:
+    async def _list(self, resource: Resource, kind: type[_Read], table: Table[Any]) -> bool:
         """Replace what a table holds; return whether the cluster knows the resource."""
         seen, known = set(), True
         try:
             for body in await self._client.list(resource):
-                if self._take(table, read, body) == "":
+                if self._take(table, kind, body) == "":
                     seen.add(body["metadata"]["name"])
         except UnknownResource:
             _log.debug("the API server knows no %s", resource.full_name)
@@ -124,15 +148,15 @@ class Intent:
 
     async def take_policy(self, body: Mapping[str, Any]) -> str:
         """Take in a policy; one that cannot be read counts as gone, and the reason is returned."""
-        return self._take(self.policies, PolicyObject.from_api, body)
+        return self._take(self.policies, PolicyObject, body)
 
     async def take_recommendation(self, body: Mapping[str, Any]) -> str:
         """Take in a recommendation; one that cannot be read counts as gone, and the reason is returned."""
-        return self._take(self.recommendations, Recommendation.from_api, body)
+        return self._take(self.recommendations, Recommendation, body)
 
     async def take_namespace(self, body: Mapping[str, Any]) -> None:
         """Take in the labels of a namespace."""
-        self._take(self.namespaces, NamespaceLabels.from_api, body)
+        self._take(self.namespaces, NamespaceLabels, body)
 
     async def approval_problem(self, body: Mapping[str, Any]) -> str:
         """Return why nothing will come of the approval of a recommendation; empty if the plan is next."""
@@ -176,13 +200,12 @@ class Intent:
         except (NumazonesError, ValueError):
             _log.debug("policy %s cannot be read", body["metadata"]["name"])
 
-    def _take(self, table: Table[T], read: Callable[[Mapping[str, Any]], T], body: Mapping[str, Any]) -> str:
+    def _take(self, table: Table[Any], kind: type[_Read], body: Mapping[str, Any]) -> str:
         try:
-            item = read(body)
+            table.put(kind.from_api(body))
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this object alone
             self._drop(table, body["metadata"]["name"])
-            return in_words(error)
-        table.put(item)
+            return self._faults.take(_reference(kind.KIND, body["metadata"]), error)
         self.changed.set()
         return ""
 
@@ -194,10 +217,16 @@ class Intent:
             self.changed.set()
 
     def _drop(self, table: Table[Any], name: str) -> None:
-        known = table.get(name)
-        if known is not None:
-            table.remove(known)
+        if table.get(name) is not None:
+            table.discard(name)
             self.changed.set()
+
+
+def _reference(kind: str, metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the reference to an object that may be unreadable."""
+    version = "v1" if kind == NamespaceLabels.KIND else API_VERSION
+    uid = str(metadata.get("uid") or "")
+    return {"apiVersion": version, "kind": kind, "name": str(metadata["name"]), "uid": uid}
 
 
 def _is_older(known: PolicyObject | Recommendation, item: PolicyObject | Recommendation) -> bool:

@@ -88,8 +88,7 @@ class RebalanceGauges:
         )
         plans = Tally(
             (modes.get(plan.spec.policy) or plan.status.mode, plan.spec.policy, plan.status.phase)
-            for plan in self._intent.recommendations
-            if plan.active
+            for plan in self._intent.in_force()
         )
         none = {(mode, name, str(phase)): 0 for mode, name in self._ready for phase in ACTIVE}
         self._plans = {**none, **plans}

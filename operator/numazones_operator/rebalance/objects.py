@@ -1,9 +1,9 @@
 """Translates between the custom resources and the library's values: policies and recommendations."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from numazones.api.meta import API_VERSION, MAX_LABEL, OwnerReference
 from numazones.api.rebalance import (
@@ -24,6 +24,7 @@ from numazones.apimachinery import duration, timestamp
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.object_faults import About
 from numazones.prediction import doubts
 from numazones.rebalance.custom_resources import standing_goals, title
 from numazones.rebalance.goals import Goal
@@ -40,6 +41,8 @@ GONE = frozenset({MovePhase.EVICTED, MovePhase.PLACED, MovePhase.VERIFIED})
 @dataclass(frozen=True, slots=True)
 class PolicyObject:
     """A RebalancePolicy as it was read."""
+
+    KIND: ClassVar[str] = "RebalancePolicy"
 
     name: str
     uid: str
@@ -96,8 +99,8 @@ def recommendation_body(
         policy=policy.name,
         goal=title(goal),
         goal_key=goal.key,
-        moves=tuple(map(_move, plan.moves)),
-        placements=tuple(map(_placement, plan.placements)),
+        moves=tuple(_each(plan.moves, _move)),
+        placements=tuple(_each(plan.placements, _placement)),
         gain=Gain(before=plan.before, after=plan.after, total=plan.gain, minimal=plan.minimal),
         disruption=DisruptionCost(
             evictions=len(plan.moves),
@@ -143,6 +146,24 @@ def emptied_nodes(item: Recommendation) -> dict[str, datetime]:
         if since is not None and progress.phase in GONE:
             emptied[move.source.node] = max(since, emptied.get(move.source.node, since))
     return emptied
+
+
+class _OfPod(Protocol):
+    """Part of a plan that is about one pod."""
+
+    @property
+    def pod(self) -> ClusterPod:
+        """The pod."""
+
+
+_Part = TypeVar("_Part", bound=_OfPod)
+
+
+def _each(parts: Iterable[_Part], write: Callable[[_Part], Any]) -> Iterator[Any]:
+    for part in parts:
+        with About(part.pod):
+            written = write(part)
+        yield written
 
 
 def _move(move: Move) -> RecommendedMove:

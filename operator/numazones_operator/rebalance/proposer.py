@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numazones.api.rebalance import Mode, PlanPhase
+from numazones.api.rebalance import ENDED, Mode, PlanPhase
 from numazones.apimachinery import duration, timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction import doubts
@@ -29,6 +29,7 @@ from numazones.rebalance.whatif import unmovable_by_rule
 from numazones.wording import pluralize
 from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_RECOMMENDATIONS
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.rebalance.conflicts import conflicts_of, last_to_empty
@@ -124,18 +125,32 @@ class Proposer:
         search.rivals = {}
         await self._forget_old(policy)
         if next_pods:  # a plan may just have ended the loop
-            next_pods = _chosen(self._steps.next_pods(now), settings)
+            next_pods = self._chosen(self._steps.next_pods(now), settings)
         situation = self._inputs.situation(
             self._state.cluster(), now, policy=policy.name, next_pods=next_pods
         )
-        reasons = []
+        try:
+            await self._search(search, policy, settings, situation, stuck)
+        finally:
+            self._state.faults.take_all(situation.left_out.found())
+
+    async def _search(
+        self,
+        search: _Search,
+        policy: PolicyObject,
+        settings: Policy,
+        situation: Situation,
+        stuck: frozenset[str],
+    ) -> None:
+        """Look for a plan for each goal; publish the first one, or say why there is none."""
+        now, reasons = self._statuses.now(), []
         undoes: dict[str, FreedNode] = {}
         for goal in _goals(policy, situation, stuck):
-            outcome = await self._outcome(goal, policy, settings, situation)
+            outcome, body = await self._outcome(goal, policy, settings, situation)
             undoes.update(outcome.undoes)
             search.rivals = {emptied.policy: self._edition_of(emptied.policy) for emptied in undoes.values()}
             if outcome.plan is not None:
-                await self._propose(outcome, goal, policy, undoes, situation)
+                await self._propose(outcome.plan, body, policy, undoes, str(situation.left_out))
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
@@ -143,7 +158,7 @@ class Proposer:
         found = {
             "lastSearch": timestamp.format(now),
             "recommendation": None,
-            "message": nothing[:_MAX_MESSAGE],
+            "message": _with(nothing, str(situation.left_out)),
             "conflicts": conflicts_of(undoes),
         }
         await self._statuses.write_policy(policy, {**found, **counts})
@@ -155,15 +170,19 @@ class Proposer:
     def _is_busy(self) -> bool:
         """Return whether a plan is being executed, which changes the cluster for another one."""
         busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
-        return any(item.status.phase in busy for item in self._intent.recommendations)
+        return any(item.status.phase in busy for item in self._intent.in_force())
 
     def _stuck_pods(self, policy: PolicyObject, settings: Policy) -> frozenset[str]:
         """Return the UIDs of the waiting pods that no node would admit and that the policy is about."""
         if not policy.spec.goals.pending_pods:
             return frozenset()
-        chosen = _chosen(self._state.pending, settings)
-        forecasts = ((uid, self._forecasts.forecast_of(uid)) for uid in chosen)
-        return frozenset(uid for uid, found in forecasts if found is not None and not found.admits_anywhere)
+
+        def is_stuck(pod: ClusterPod) -> bool:
+            found = self._forecasts.forecast_of(pod.uid)
+            return found is not None and not found.admits_anywhere and pod in settings.beneficiaries
+
+        asked = self._state.faults.over(self._state.pending.values(), is_stuck)
+        return frozenset(pod.uid for pod, stuck in asked if stuck)
 
     def _next_pods_for(self, policy: PolicyObject, settings: Policy, now: datetime) -> dict[str, ClusterPod]:
         """Return the next pods of owners in a loop of rejections that the policy is about."""
@@ -172,11 +191,17 @@ class Proposer:
         since, known = self._next_pods
         if not _is_recent(since, now, _JUDGEMENT_INTERVAL):
             since, known = self._next_pods = now, self._steps.next_pods(now)
-        return _chosen(known, settings)
+        return self._chosen(known, settings)
+
+    def _chosen(self, pods: Mapping[str, ClusterPod], settings: Policy) -> dict[str, ClusterPod]:
+        """Return the next pods that a policy makes room for, by their owners' UIDs."""
+        asked = self._state.faults.over(pods.values(), settings.beneficiaries.__contains__)
+        return {pod.uid: pod for pod, chosen in asked if chosen}
 
     async def _outcome(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
-    ) -> PlanningResult:
+    ) -> tuple[PlanningResult, dict[str, Any]]:
+        """Return what planning finds, and a plan as the object that publishes it."""
         started = self._clock()
         end = started + duration.parse(policy.spec.search_time).total_seconds()
         stopped = threading.Event()
@@ -184,10 +209,18 @@ class Proposer:
         def expired() -> bool:
             return stopped.is_set() or self._clock() >= end
 
+        def find(sound: Situation) -> tuple[PlanningResult, dict[str, Any]]:
+            outcome = plan(goal, sound, settings, expired=expired)
+            made, now = outcome.plan, self._statuses.now()
+            if made is None:
+                return outcome, {}
+            uncertain = doubts.of_nodes(sound.cluster.nodes.values())
+            return outcome, recommendation_body(made, goal, policy, now, uncertain)
+
         # The values that a search makes have no circles; walking through so many holds the loop, too.
         gc.disable()
         try:
-            outcome = await asyncio.to_thread(plan, goal, situation, settings, expired=expired)
+            outcome, body = await asyncio.to_thread(situation.isolated, find)
         finally:
             gc.enable()
             stopped.set()  # a thread cannot be cancelled, but it can be told that time is up
@@ -200,22 +233,20 @@ class Proposer:
             outcome.reason
             or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
-        return outcome
+        return outcome, body
 
     # Publishing
 
     async def _propose(
         self,
-        outcome: PlanningResult,
-        goal: Goal,
+        made: PlanFound,
+        body: dict[str, Any],
         policy: PolicyObject,
         undoes: Mapping[str, FreedNode],
-        situation: Situation,
+        left_out: str,
     ) -> None:
-        """Publish a plan, unless it is the one in force."""
-        made, now = outcome.plan, self._statuses.now()
-        if made is None:
-            return
+        """Publish a plan, unless it is the one in force; ``left_out``: who was left out of it."""
+        now = self._statuses.now()
         in_force = [
             item
             for item in self._intent.recommendations
@@ -225,8 +256,6 @@ class Proposer:
         if found is not None:
             await self._prolong(found, policy, now)
         else:
-            uncertain = doubts.of_nodes(situation.cluster.nodes.values())
-            body = recommendation_body(made, goal, policy, now, uncertain)
             found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
             self._intent.recommendations.put(found)
             self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
@@ -236,7 +265,7 @@ class Proposer:
             if item.uid != found.uid:
                 better = StatusUpdate(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
                 await self._statuses.write(item, policy, better, by=found.name)
-        status = _status_with(made, found.name, now) | {"conflicts": conflicts_of(undoes)}
+        status = _status_with(made, found.name, now, left_out) | {"conflicts": conflicts_of(undoes)}
         await self._statuses.write_policy(policy, status)
 
     async def _post_on_stuck_pods(self, made: PlanFound, name: str, policy: PolicyObject) -> None:
@@ -247,13 +276,13 @@ class Proposer:
         }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
-            if is_next_pod(placement.pod):
-                continue  # there is no pod to tell
-            self._statuses.post_event(
-                placement.pod,
-                reason="RebalanceRecommended",
-                message=f"{name} would make room for it by {number}{cure}",
-            )
+            with self._state.faults.of(of_pod(placement.pod)):
+                if not is_next_pod(placement.pod):  # there is a pod to tell
+                    self._statuses.post_event(
+                        placement.pod,
+                        reason="RebalanceRecommended",
+                        message=f"{name} would make room for it by {number}{cure}",
+                    )
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
         """Let a recommendation whose plan was found again expire later."""
@@ -274,17 +303,24 @@ class Proposer:
         """
         cooldown = duration.parse(policy.spec.cooldown)
         finished = sorted(
-            (i for i in self._intent.recommendations if i.spec.policy == policy.name and not i.active),
+            (
+                i
+                for i in self._intent.recommendations
+                if i.spec.policy == policy.name and i.status.phase in ENDED
+            ),
             key=lambda item: (item.created, item.name),
         )
-        needed = last_to_empty(finished, self._statuses.now() - PRECEDENCE)
-        for item in finished[: max(0, len(finished) - _MAX_FINISHED)]:
-            if item.name in needed:
-                continue
+        now, faults = self._statuses.now(), self._state.faults
+        needed = last_to_empty(finished, now - PRECEDENCE, faults)
+
+        def is_history(item: Recommendation) -> bool:
             times = [parse_time(one.since) for one in item.progress]
             barred = item.status.phase == PlanPhase.FAILED or item.spec.rejected
             times.append(item.ended if barred else None)
-            if any(moment is not None and self._statuses.now() - moment < cooldown for moment in times):
+            return any(moment is not None and now - moment < cooldown for moment in times)
+
+        for item, kept in faults.over(finished[: max(0, len(finished) - _MAX_FINISHED)], is_history):
+            if kept or item.name in needed:
                 continue
             try:
                 await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
@@ -346,27 +382,28 @@ def _is_recent(then: datetime, now: datetime, span: timedelta) -> bool:
     return timedelta(0) <= now - then < span
 
 
-def _status_with(made: PlanFound, name: str, now: datetime) -> dict[str, Any]:
+def _status_with(made: PlanFound, name: str, now: datetime, left_out: str) -> dict[str, Any]:
     """Return the status of a policy for which a plan was found."""
     number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
     message = f"{name}: {number} gain {made.gain}"
     return {
         "lastSearch": timestamp.format(now),
         "recommendation": name,
-        "message": message,
+        "message": _with(message, left_out),
         "movable": None,
         "unmovable": None,
     }
 
 
-def _chosen(pods: Mapping[str, ClusterPod], settings: Policy) -> dict[str, ClusterPod]:
-    """Return the waiting pods that a policy makes room for."""
-    return {uid: pod for uid, pod in pods.items() if pod in settings.beneficiaries}
+def _with(message: str, left_out: str) -> str:
+    """Return a policy's message that also says who was left out of a search."""
+    return "; ".join(filter(None, (message, left_out)))[:_MAX_MESSAGE]
 
 
 def _goals(policy: PolicyObject, situation: Situation, stuck: frozenset[str]) -> Iterator[Goal]:
-    waiting = situation.cluster.pending
-    yield from pending_goals(pod for uid, pod in waiting.items() if uid in stuck)
+    yield from situation.isolated(
+        lambda sound: pending_goals(pod for uid, pod in sound.cluster.pending.items() if uid in stuck)
+    )
     yield from standing_goals(policy.spec.goals)
 
 

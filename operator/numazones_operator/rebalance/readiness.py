@@ -18,7 +18,7 @@ from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones_client import APIError, Client, Conflict, Invalid, NotFound
 from numazones_client.resources import REBALANCE_POLICIES
-from numazones_operator.faults import in_words
+from numazones_operator.faults import Faults, in_words, of_subject
 from numazones_operator.rebalance import conflicts
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import PolicyObject
@@ -38,12 +38,14 @@ class Readiness:
         inputs: Inputs,
         *,
         follows: bool = True,
+        faults: Faults | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """``follows``: whether this operator follows policies at all."""
         self._client = client
         self._inputs = inputs
         self._follows = follows
+        self._faults = faults or Faults()
         self._wall = wall
         self._published: tuple[Any, ...] | None = None
         """What conditions depended on when they were published last; None: one was not written."""
@@ -79,27 +81,29 @@ class Readiness:
 
     async def publish_again(self) -> None:
         """Write the conditions that differ for what they depend on, or that could not be written."""
-        policies = list(self._inputs.intent.policies)
-        causes = (
-            self._inputs.classes,
-            [(policy.edition, policy.status.get("conflicts"), _is_searched(policy)) for policy in policies],
-        )
+        asked = list(self._faults.over(self._inputs.intent.policies, _cause))
+        causes = (self._inputs.classes, [cause for _, cause in asked])
         if causes == self._published:
             return
         self._published = causes
-        for policy in policies:
-            await self._publish(policy)
+        for policy, _ in asked:
+            with self._faults.of(of_subject(policy)):
+                await self._publish(policy)
 
     async def _publish(self, policy: PolicyObject) -> None:
         known = policy.status.get("conditions") or ()
         verdicts = {READY: self._verdict(policy)}
         if self._is_followed(policy) and _is_searched(policy):
-            followed = (other for other in self._inputs.intent.policies if self._is_followed(other))
-            verdicts[conflicts.CONFLICTED] = conflicts.verdict(policy, followed)
+            asked = self._faults.over(self._inputs.intent.policies, self._conflicts_of_followed)
+            told = {other.name: found for other, found in asked if found is not None}
+            verdicts[conflicts.CONFLICTED] = conflicts.verdict(policy.name, told)
         await self._write(policy.name, policy.generation, known, verdicts)
 
     def _is_followed(self, policy: PolicyObject) -> bool:
         return not policy.spec.schedule.suspend and self._verdict(policy)[0] == "True"
+
+    def _conflicts_of_followed(self, policy: PolicyObject) -> conflicts.Conflicts | None:
+        return conflicts.of_policy(policy) if self._is_followed(policy) else None
 
     def _verdict(self, policy: PolicyObject) -> conflicts.Verdict:
         """Return the condition Ready of a policy that could be read."""
@@ -145,6 +149,11 @@ class Readiness:
             _log.warning("the conditions of policy %s were not written: %s", name, error)
             return
         self._inputs.intent.take_own_policy(body)
+
+
+def _cause(policy: PolicyObject) -> tuple[Any, ...]:
+    """Return the parts of a policy that conditions depend on."""
+    return policy.edition, policy.status.get("conflicts"), _is_searched(policy)
 
 
 def _is_searched(policy: PolicyObject) -> bool:

@@ -6,13 +6,14 @@ on the version that was read. Only the leader runs it.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
-from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import PlanPhase
 from numazones.errors import NumazonesError
 from numazones.rebalance.policy import InvalidPolicy, Policy
 from numazones.rebalance.recommendation import Recommendation
-from numazones_operator.faults import Faults
+from numazones_client import APIError
+from numazones_operator.faults import Faults, of_subject
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
@@ -71,27 +72,46 @@ class Rebalancing:
         usable: dict[str, Policy] = {}
         problems: dict[str, str] = {}
         for name, policy in policies.items():
-            self._metrics.expect(policy.spec.mode, name)
             try:
+                self._metrics.expect(policy.spec.mode, name)
                 usable[name] = self._readiness.settings(policy)
             except InvalidPolicy as error:
                 problems[name] = str(error)
-        for item in sorted(self._intent.recommendations, key=lambda item: (item.created, item.name)):
-            name = item.spec.policy
-            if not item.active:
-                continue
-            if name in usable:
-                about = {"kind": "RebalanceRecommendation", "name": item.name, "uid": item.uid}
-                with self._faults.of({"apiVersion": API_VERSION, **about}):
-                    await self._advance(item, policies[name], usable[name])
-            else:
-                why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
-                await self.statuses.give_up(item, policies.get(name), f"policy {name} {why}")
+            except Exception as error:  # noqa: BLE001 - it concerns this policy alone
+                problems[name] = self._faults.take(of_subject(policy), error)
+        for item in sorted(self._intent.in_force(), key=lambda item: (item.created, item.name)):
+            try:
+                await self._step(item, policies.get(item.spec.policy), usable, problems)
+            except APIError:
+                raise
+            except Exception as error:  # noqa: BLE001 - it concerns this plan alone
+                problem = self._faults.take(of_subject(item), error)
+                await self._end(item, policies.get(item.spec.policy), problem)
         for name, settings in usable.items():
-            if not policies[name].spec.schedule.suspend:
-                about = {"kind": "RebalancePolicy", "name": name, "uid": policies[name].edition[0]}
-                with self._faults.of({"apiVersion": API_VERSION, **about}):
+            with self._faults.of(of_subject(policies[name])):
+                if not policies[name].spec.schedule.suspend:
                     await self._proposer.search(policies[name], settings)
+
+    async def _step(
+        self,
+        item: Recommendation,
+        policy: PolicyObject | None,
+        usable: Mapping[str, Policy],
+        problems: Mapping[str, str],
+    ) -> None:
+        """Take the next step of a recommendation, or end it where its policy cannot be followed."""
+        name = item.spec.policy
+        if policy is not None and name in usable:
+            await self._advance(item, policy, usable[name])
+            return
+        why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
+        await self.statuses.give_up(item, policy, f"policy {name} {why}")
+
+    async def _end(self, item: Recommendation, policy: PolicyObject | None, problem: str) -> None:
+        """End a plan about which something raised: it would keep all others from being executed."""
+        self._intent.disregard(item)
+        with self._faults.of(of_subject(item)):
+            await self.statuses.give_up(item, policy, f"an error ended it: {problem}")
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""

@@ -11,9 +11,10 @@ waited for; anything else that differs from the plan ends it as Failed, with the
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
@@ -23,16 +24,19 @@ from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
 from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import BudgetHeadroom
+from numazones.rebalance.candidates import Situation
 from numazones.rebalance.moves import PlanFound
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.recommendation import Recommendation, parse_time
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound, TooManyRequests
+from numazones_operator.faults import of_subject
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.rebalance.freshness import Freshness
 from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import GONE, PolicyObject
 from numazones_operator.rebalance.rejected_pods import is_next_pod, next_pods
 from numazones_operator.rebalance.remaining_plan import (
+    RemainingPlan,
     current_count,
     goal_of,
     objection,
@@ -95,7 +99,7 @@ class Steps:
 
     def next_pods(self, now: datetime) -> dict[str, ClusterPod]:
         """Return the next pods of owners whose pods are rejected in a loop, by the owners' UIDs."""
-        return next_pods(self._state.pods, self._inputs.template, now)
+        return next_pods(self._state.pods, self._inputs.template, now, self._state.faults)
 
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
@@ -108,19 +112,41 @@ class Steps:
             during=item.name,
             next_pods=self.next_pods(now),
         )
+        try:
+            return await self._judge(item, policy, situation, settings)
+        finally:
+            self._state.faults.take_all(situation.left_out.found())
+
+    async def _judge(
+        self, item: Recommendation, policy: PolicyObject, situation: Situation, settings: Policy
+    ) -> PlanCheck:
         rest = remaining_plan(item, policy, situation, settings)
-        if await asyncio.to_thread(current_count, item, rest.goal, situation.cluster) >= item.spec.gain.after:
+
+        def own_fault() -> str:
+            pods = filter(None, map(situation.left_out.pods.get, _pods_in(item)))
+            nodes = filter(None, map(situation.left_out.nodes.get, sorted(_nodes_in(item))))
+            return next(chain(pods, nodes), "")
+
+        def is_reached(sound: Situation) -> bool:
+            unknown = own_fault() or situation.left_out.nodes
+            return not unknown and current_count(item, rest.goal, sound.cluster) >= item.spec.gain.after
+
+        async def problem_of(rest: RemainingPlan) -> str:
+            def find(sound: Situation) -> str:
+                return own_fault() or objection(rest, sound, settings)
+
+            return await asyncio.to_thread(situation.isolated, find)
+
+        if await asyncio.to_thread(situation.isolated, is_reached):
             return PlanCheck(reached=True)
         if rest.plan is None:
             return PlanCheck(problem=rest.problem)
         enforceable = self._enforceable(rest.plan)
         ungated = self._ungated_pods(rest.plan)
-        problem = ungated or await asyncio.to_thread(
-            objection, replace(rest, plan=enforceable), situation, settings
-        )
+        problem = ungated or await problem_of(replace(rest, plan=enforceable))
         if not problem or (enforceable == rest.plan and not ungated):
             return PlanCheck(problem=problem)
-        other = await asyncio.to_thread(objection, rest, situation, settings)
+        other = await problem_of(rest)
         if other:
             return PlanCheck(problem=other)
         cure = "" if ungated else " or the node affinity of the plan"
@@ -159,10 +185,11 @@ class Steps:
 
         Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
         """
-        for item in self._inputs.intent.recommendations:
-            if item.status.phase != PlanPhase.EXECUTING:
-                continue
-            place = self._place_of(pod, item)
+        executing = (one for one in self._inputs.intent.in_force() if one.status.phase == PlanPhase.EXECUTING)
+        for item in executing:
+            place = None
+            with self._state.faults.of(of_subject(item)):
+                place = self._place_of(pod, item)
             if place is None:
                 if node in _nodes_in(item):
                     return False
@@ -290,7 +317,10 @@ class Steps:
     def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until the owner has made another pod and it has a node."""
         move, progress = item.spec.moves[index], item.progress[index]
-        candidates = [pod for pod in self._state.pods if self._replaces(pod, move, progress, item)]
+        asked = self._state.faults.over(
+            self._state.pods, lambda pod: self._replaces(pod, move, progress, item)
+        )
+        candidates = [pod for pod, replaces in asked if replaces]
         for pod in sorted(candidates, key=lambda pod: (pod.terminal, pod.created, pod.name)):
             where = PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
             if pod.terminal:
@@ -406,6 +436,12 @@ def _nodes_in(item: Recommendation) -> set[str]:
     places = [placement.target for placement in item.spec.placements]
     places += [place for move in item.spec.moves for place in (move.source, move.target)]
     return {place.node for place in places}
+
+
+def _pods_in(item: Recommendation) -> Iterator[str]:
+    """Yield the UIDs of the pods that a plan moves or places."""
+    yield from (move.pod.uid for move in item.spec.moves)
+    yield from (placement.pod.uid for placement in item.spec.placements)
 
 
 def _end(pod: ClusterPod | None) -> str:

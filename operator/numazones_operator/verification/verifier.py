@@ -23,6 +23,7 @@ from numazones.placement import ADMITTED, Decision, Placement, Unknown, models
 from numazones.placement.kubelet import KUBELET
 from numazones.placement.model import Model, kubelet_verdict
 from numazones.prediction import forecast as prediction
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.verification import causes
@@ -121,6 +122,7 @@ class Verifier:
         metrics: Metrics,
         counts: Callable[[], bool] = lambda: True,
         fates: Callable[[str, Iterable[str]], PodOutcomes] = lambda _node, _uids: PodOutcomes(),
+        faults: Faults | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without expectations.
@@ -132,6 +134,7 @@ class Verifier:
         metrics.expect_accuracies(Accuracy)
         self._counts = counts
         self._fates = fates
+        self._faults = faults or Faults()
         self._clock = clock
         self._expectations: dict[str, Expectation] = {}
         self._wrong: dict[str, tuple[ClusterPod, Verification, float]] = {}
@@ -201,17 +204,28 @@ class Verifier:
         """Yield the wrong predictions whose reason has become known, or never will."""
         now = self._clock()
         for uid, (pod, verification, until) in list(self._wrong.items()):
-            expectation = verification.expectation
-            why = self._cause(expectation, verification)
-            if why is Accuracy.MODEL and now < until:
-                continue
-            del self._wrong[uid]
-            judged = replace(verification, accuracy=why)
-            self._metrics.count_accuracy(why, expectation.model)
-            level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
-            fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
-            _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
-            yield pod, judged
+            judged = None
+            try:
+                judged = self._judge(pod, verification, is_last=now >= until)
+            except Exception as error:  # noqa: BLE001 - it concerns this pod alone
+                self._faults.take(of_pod(pod), error)
+                del self._wrong[uid]
+            if judged is not None:
+                del self._wrong[uid]
+                yield pod, judged
+
+    def _judge(self, pod: ClusterPod, verification: Verification, *, is_last: bool) -> Verification | None:
+        """Return a wrong prediction with its reason; None while that may still become known."""
+        expectation = verification.expectation
+        why = self._cause(expectation, verification)
+        if why is Accuracy.MODEL and not is_last:
+            return None
+        judged = replace(verification, accuracy=why)
+        self._metrics.count_accuracy(why, expectation.model)
+        level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
+        fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
+        _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
+        return judged
 
     def _cause(self, expectation: Expectation, verification: Verification) -> Accuracy:
         pod = expectation.pod

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster.waiting import GATE
+from numazones.prediction.forecast import Forecast
+from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.prevention.admission_gates import AdmissionGates
 from tests.operator.prevention.extender.cluster import Cluster
 from tests.operator.prevention.offline_gates import offline_gates
@@ -81,3 +83,22 @@ async def test_a_release_by_timeout_waits_for_exporters_that_run() -> None:
         await gates.release()
         cluster.offline.clock.now += 50
     assert cluster.server.patches == []
+
+
+def raises(*_: Any, **__: Any) -> Any:
+    raise ValueError("no digits")
+
+
+async def test_pod_that_raises_is_not_released_by_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a", "b")
+    gated(cluster, "p", 8)
+    monkeypatch.setattr(LiveForecasts, "_renew_kind", raises)
+    assert await after_the_timeout(cluster, offline_gates(cluster)) == []
+    assert not cluster.server.patches
+
+
+async def test_extender_takes_no_node_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a")
+    body = cluster.pod("p", cpu=8)
+    monkeypatch.setattr(Forecast, "_ask", raises)
+    assert (await cluster.filter(body, ["a"]))["NodeNames"] == []

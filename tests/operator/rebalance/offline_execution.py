@@ -28,12 +28,16 @@ from numazones_client.resources import (
     REBALANCE_RECOMMENDATIONS,
     REPLICA_SETS,
 )
+from numazones_operator.faults import Faults
 from numazones_operator.mirror.decoding import NamespaceLabels
 from numazones_operator.rebalance.executor import Executor
 from numazones_operator.rebalance.inputs import Inputs, OwnerTemplate
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject
+from numazones_operator.rebalance.proposer import Proposer
+from numazones_operator.rebalance.readiness import Readiness
+from numazones_operator.rebalance.rebalancing import Rebalancing
 from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import PlanCheck, Steps
 from numazones_simulator import node_kinds
@@ -76,6 +80,15 @@ class Server:
             if _at(body, field) == value and (body["metadata"].get("labels") or {}).get(label, "") == text
         ]
 
+    async def create(self, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        prefix = body["metadata"].pop("generateName")
+        name = f"{prefix}{len(self.objects.get(resource, {})) + 1}"
+        metadata = {"uid": f"r-{name}", "resourceVersion": "1", "creationTimestamp": AT_NOON}
+        created = deepcopy(body)
+        created["metadata"] |= {"name": name, **metadata}
+        self.put(resource, created)
+        return created
+
     async def evict(self, name: str, *, namespace: str, uid: str) -> None:
         self.evictions.append((namespace, name, uid))
         if self.rejection is not None:
@@ -83,13 +96,14 @@ class Server:
         self.answering()
 
     async def patch(
-        self, resource: Resource, name: str, patch: Mapping[str, Any], *, subresource: str
+        self, resource: Resource, name: str, patch: Mapping[str, Any], *, subresource: str = ""
     ) -> dict[str, Any]:
-        assert subresource == "status"
+        part = subresource or "spec"
         if self.conflicts:
             raise Conflict(Request("patch", name), "the object has been modified", code=409)
         body = deepcopy(self.objects[resource][name])
-        body["status"] = {**body.get("status", {}), **patch["status"]}
+        merged = {**body.get(part, {}), **patch[part]}
+        body[part] = {key: value for key, value in merged.items() if value is not None}
         body["metadata"]["resourceVersion"] = str(int(body["metadata"]["resourceVersion"]) + 1)
         self.put(resource, body)
         return body
@@ -116,14 +130,23 @@ def _at(body: Mapping[str, Any], path: str) -> Any:
 class Execution:
     """The cluster, the plan, and who carries it out."""
 
-    def __init__(self, *, gated: bool = True, gates: bool = True, opted_in: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        gated: bool = True,
+        gates: bool = True,
+        opted_in: bool = True,
+        faults: Faults | None = None,
+    ) -> None:
         """``gated``: whether the owner makes pods with a gate; ``gates``: whether the operator opens them."""
-        self.offline = OfflinePipeline()
+        self.faults = faults or Faults()
+        self.offline = OfflinePipeline(faults=self.faults)
         self.state = self.offline.state
         self.server = Server()
         client: Any = self.server
-        self.intent = Intent(client)
-        self.inputs = Inputs(self.intent)
+        self.client = client
+        self.intent = Intent(client, faults=self.faults)
+        self.inputs = Inputs(self.intent, faults=self.faults)
         self.leads = True
         self.steps = Steps(
             client, self.state, self.inputs, gates=gates, patience=PATIENCE, leads=lambda: self.leads
@@ -150,13 +173,35 @@ class Execution:
         self.policy()
         self.plan("Pending")
 
-    def node(self, node: str, *names: str) -> None:
-        """Let there be a node on which pods run."""
+    def rebalancing(self) -> Rebalancing:
+        """Return the loop that looks for plans and executes them."""
+        proposer = Proposer(
+            self.client,
+            self.state,
+            self.offline.pipeline.forecasts,
+            self.inputs,
+            self.steps,
+            statuses=self.statuses,
+            metrics=self.metrics,
+        )
+        self.executor._search_early = proposer.search_early
+        return Rebalancing(
+            self.intent,
+            Readiness(self.client, self.inputs, faults=self.faults),
+            proposer,
+            self.executor,
+            statuses=self.statuses,
+            metrics=self.metrics,
+            faults=self.faults,
+        )
+
+    def node(self, node: str, *names: str, cpu: int | None = None) -> None:
+        """Let there be a node on which pods run; ``cpu``: of each of them."""
         self.offline.add_node(node)
         self.server.put(NODES, {"metadata": {"name": node}})
         for name in names:
-            self.pod(name, node=node, **RUNS)
-        self.zones(node, *names)
+            self.pod(name, node=node, cpu=cpu, **RUNS)
+        self.zones(node, *names, cpu=cpu)
 
     def lose(self, node: str) -> None:
         """Let a node be gone, with its zones."""
@@ -180,11 +225,11 @@ class Execution:
         del self.server.objects[PODS][name]
         self.state.pods.discard(f"uid-{name}")
 
-    def zones(self, node: str, *names: str) -> None:
+    def zones(self, node: str, *names: str, cpu: int | None = None) -> None:
         """Publish zones that show pods as what they were given when they came."""
         held = node_kinds.single_numa_node(node, "10.0.0.1").empty_node()
         for name in names:
-            wanted = ClusterPod.from_api(pod_manifest(name)).admission
+            wanted = ClusterPod.from_api(pod_manifest(name, cpu=cpu)).admission
             assert wanted is not None
             held = admit(held, wanted).node
         for body in self.offline.publish(node, held):
@@ -202,7 +247,10 @@ class Execution:
 
     def policy(self, **spec: Any) -> None:
         """Let people want something."""
-        body = policy_manifest(**spec)
+        self.put_policy(policy_manifest(**spec))
+
+    def put_policy(self, body: dict[str, Any]) -> None:
+        """Let API server and mirror have a policy."""
         self.server.put(REBALANCE_POLICIES, body)
         self.intent.policies.put(PolicyObject.from_api(body))
 
@@ -289,10 +337,15 @@ def placement(name: str, node: str) -> dict[str, Any]:
     }
 
 
-def policy_manifest(**spec: Any) -> dict[str, Any]:
+def policy_manifest(*, name: str = "p", **spec: Any) -> dict[str, Any]:
     """A policy that keeps room for a large pod."""
     return {
-        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "metadata": {
+            "name": name,
+            "uid": "u" if name == "p" else f"u-{name}",
+            "resourceVersion": "1",
+            "generation": 1,
+        },
         "spec": {
             "mode": "Auto",
             "goals": {"shapes": [LARGE]},

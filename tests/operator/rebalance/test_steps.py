@@ -494,7 +494,7 @@ async def test_plan_for_a_rejection_loop_ends_with_the_loop() -> None:
 # Plans for a pod that waits: n1 takes it once the mover is gone, n3 never does, whatever the scheduler thinks
 
 
-def for_stuck_pod(*, stuck_gated: bool = True, after_pending: bool = False, **parts: bool) -> Execution:
+def for_stuck_pod(*, stuck_gated: bool = True, after_pending: bool = False, **parts: Any) -> Execution:
     here = Execution(**parts)
     here.node("n3", "fill-4", "fill-5")
     here.pod("stuck", gated=stuck_gated)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from numazones.cluster.cluster import IMPLICIT_RESOURCE, ClusterNode, ClusterPod
+from numazones.object_faults import ObjectFault
 from numazones.placement import Unknown
 from numazones.prediction.device_answer import DeviceAnswer
 from numazones.prediction.forecast import (
@@ -24,7 +25,7 @@ from numazones.prediction.forecast import (
 )
 from numazones.prediction.held_room import with_held
 from numazones.prediction.scheduler_reasons import HELD_ROOM, NOT_MIRRORED, PODS_LEAVE
-from numazones_operator.faults import of_pod
+from numazones_operator.faults import of_node, of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.held_room import HeldRoom
 
@@ -44,6 +45,8 @@ _UNSETTLED = NodeVerdict(
 )
 _HELD = NodeVerdict(NodeAnswer.REJECTS, HELD_ROOM, ((HELD_ROOM, ""),), model=None)
 
+
+_UNREAD = NodeVerdict(NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, model=None, would_reject=True)
 
 NEVER = -(1 << 62)
 """Before all versions."""
@@ -74,7 +77,7 @@ class CurrentVerdicts:
             return await self._of(pod, names)
         except Exception as error:  # noqa: BLE001 - it concerns this pod alone
             problem = self._state.faults.take(of_pod(pod), error)
-            return dict.fromkeys(names, _unreadable(replace(pod, problem=problem)))
+            return dict.fromkeys(names, _raised(problem))
 
     async def _of(self, pod: ClusterPod, names: Iterable[str]) -> dict[str, NodeVerdict]:
         kind = self._kind(pod)
@@ -94,13 +97,15 @@ class CurrentVerdicts:
         for name, pods in held.items():
             if name in found and (node := self._state.node(name)) is not None:
                 try:
-                    found[name] = _beside(kind, node, found[name], pods)
+                    found[name] = self._beside_sound(kind, node, found[name], pods)
                 except Exception as error:  # noqa: BLE001 - it concerns this node alone
-                    problem = self._state.faults.take(of_pod(pods[0]), error)
-                    found[name] = _unreadable(replace(pod, problem=problem))
+                    found[name] = _raised(self._state.faults.take(of_pod(pods[0]), error))
         for name in self._state.left_by_pods:
             if name in found:
-                found[name] = self._in_every_state(kind, name, found[name], held.get(name, ()))
+                try:
+                    found[name] = self._in_every_state(kind, name, found[name], held.get(name, ()))
+                except Exception as error:  # noqa: BLE001 - it concerns this node alone
+                    found[name] = _raised(self._state.faults.take(of_node(name), error))
         return found
 
     def on(self, pod: ClusterPod, name: str) -> NodeVerdict:
@@ -138,7 +143,8 @@ class CurrentVerdicts:
         asked = self._known(kind).alternatives
         if name not in asked or asked[name][0] is not nodes:
             asked[name] = (nodes, [ask(kind, node) for node in nodes])
-        verdicts = [_beside(kind, *pair, held) for pair in zip(nodes, asked[name][1], strict=True)]
+        pairs = zip(nodes, asked[name][1], strict=True)
+        verdicts = [self._beside_sound(kind, *pair, held) for pair in pairs]
         if verdict.standing is NodeAnswer.UNKNOWN:
             return replace(verdict, would_reject=any(one.would_reject for one in verdicts))
         return next((one for one in verdicts if one.standing is not NodeAnswer.ADMITS), verdict)
@@ -148,7 +154,17 @@ class CurrentVerdicts:
         kind = self._kind(pod)
         if node is None or kind is None:
             return _MISSING if node is None else _unreadable(pod)
-        return _beside(kind, node, ask(kind, node), held)
+        return self._beside_sound(kind, node, ask(kind, node), held)
+
+    def _beside_sound(
+        self, kind: PodKind, node: ClusterNode, alone: NodeVerdict, held: Sequence[ClusterPod]
+    ) -> NodeVerdict:
+        """Return the verdict of a node that room is held on; pods about which something raises hold none."""
+        while True:
+            try:
+                return _beside(kind, node, alone, held)
+            except ObjectFault as fault:
+                held = self._held.without_faulty(held, fault)
 
     async def passing(self, pod: ClusterPod, passes: Callable[[NodeVerdict], bool]) -> list[str]:
         """Return the nodes of the whole cluster whose verdicts pass, whatever is held there."""
@@ -193,7 +209,11 @@ class CurrentVerdicts:
         try:
             forecast.renew((node,))
         except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
-            forecast.leave_open(node.name, self._state.faults.take(of_pod(forecast.kind.admission), error))
+            problem = self._state.faults.take(of_pod(forecast.kind.admission), error)
+            try:
+                forecast.leave_open(node.name, problem)
+            except Exception:  # noqa: BLE001 - it is known that something raises about it
+                forecast.forget(node.name)
 
     def _known(self, kind: PodKind) -> _Known:
         known = self._kinds.get(kind)
@@ -243,6 +263,11 @@ def _beside_unknown(
     believed = node.with_placement(unknown.believed)
     beside = _beside(kind, believed, ask(kind, believed), held)
     return replace(alone, would_reject=beside.standing is NodeAnswer.REJECTS)
+
+
+def _raised(problem: str) -> NodeVerdict:
+    """Return the verdict where something raises: Unknown, and no pod goes there."""
+    return replace(_UNREAD, obstacles=((UNREADABLE_POD, problem),))
 
 
 def _unreadable(pod: ClusterPod) -> NodeVerdict:

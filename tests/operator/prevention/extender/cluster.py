@@ -12,6 +12,7 @@ from numazones.prediction.node_choice import Ranking
 from numazones_client import APIError, NotFound
 from numazones_client.errors import Conflict, Request
 from numazones_client.resources import PODS
+from numazones_operator.faults import Faults
 from numazones_operator.prevention.extender import messages
 from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
@@ -79,8 +80,13 @@ class Server:
 class Cluster:
     """Nodes of two zones with 30 CPUs each, pods, and the extender."""
 
-    def __init__(self, *nodes: str, unknown: UnknownNodes = UnknownNodes.LAST_RESORT) -> None:
-        self.offline = OfflinePipeline()
+    def __init__(
+        self,
+        *nodes: str,
+        unknown: UnknownNodes = UnknownNodes.LAST_RESORT,
+        faults: Faults | None = None,
+    ) -> None:
+        self.offline = OfflinePipeline(faults=faults)
         for name in nodes:
             self.offline.add_node(name)
         self.state = self.offline.state
