@@ -6,18 +6,19 @@ claim whose devices must be together. Each is tried on a copy: the scheduler's a
 asked again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from numazones.advice.changes import MAX_EVICTIONS, Advice, Change, ChangeCost, NodeContext, removal_advice
+from numazones.advice.changes import MAX_EVICTIONS, Advice, Change, ChangeCost, NodeContext
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.dra.claims import ALL, Constraint, DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.devices import NUMA_NODE, PCIE_ROOT
 from numazones.kubelet.admission import remove
 from numazones.prediction.device_answer import ALIGNED, NOT_ALIGNED, DeviceAnswer
-from numazones.prediction.forecast import Candidate, newcomer, place_beside
+from numazones.prediction.forecast import ADMISSIBLE, Prediction, newcomer, place_beside
+from numazones.prediction.joined_verdict import APART
 from numazones.wording import enumeration
 
 _MATCHED: Final = (NUMA_NODE, PCIE_ROOT)
@@ -25,23 +26,34 @@ _MAX_NODES: Final = 12
 """Trying changes on copies takes time."""
 
 
+def nodes_apart(prediction: Prediction, looked_at: Iterable[str]) -> list[str]:
+    """Return the nodes that would take a pod if only its devices were near its CPUs, the best first.
+
+    That is, those that admit it, but not aligned; or those that fail its own condition. Otherwise none.
+    """
+    if prediction.verdict == ADMISSIBLE:
+        best = prediction.candidates
+        return [one.node for one in best] if best and best[0].alignment == NOT_ALIGNED else []
+    return list(looked_at) if prediction.reason == APART else []
+
+
 def aligning_changes(
-    pod: ClusterPod, nodes: Mapping[str, ClusterNode], candidates: Sequence[Candidate], around: NodeContext
+    pod: ClusterPod, nodes: Mapping[str, ClusterNode], names: Sequence[str], around: NodeContext
 ) -> list[Advice]:
-    """Return what would bring a pod's devices to its CPUs; nothing where they are together on the best node.
+    """Return what would bring a pod's devices to its CPUs.
 
     Args:
         pod: one that has no node yet.
         nodes: of the cluster.
-        candidates: the nodes that would admit it, the best first.
+        names: of those to look at, the best first.
         around: what is around the nodes.
     """
-    if not candidates or candidates[0].alignment != NOT_ALIGNED or pod.admission is None:
+    if not names or pod.admission is None:
         return []
     coming = replace(pod, admission=newcomer(pod.admission), uid="", node="", phase="Pending")
-    tried = (next(_matched(coming, nodes[one.node]), None) for one in candidates[:_MAX_NODES])
+    tried = (next(_matched(coming, nodes[name]), None) for name in names[:_MAX_NODES])
     matched = next(filter(None, tried), None)
-    return [*([matched] if matched else []), *_freed(coming, nodes[candidates[0].node], around)]
+    return [*([matched] if matched else []), *_freed(coming, nodes[names[0]], around)]
 
 
 def _answer(pod: ClusterPod, node: ClusterNode) -> DeviceAnswer | None:
@@ -101,8 +113,15 @@ def _freed(pod: ClusterPod, node: ClusterNode, around: NodeContext) -> Iterator[
         left = node.without_pod(other.uid).with_state(remove(state, other.kubelet_uid))
         found = _answer(pod, left)
         if found is not None and found.alignment == ALIGNED:
-            advice = removal_advice(pod, other, node, state, around)
-            yield replace(advice, sentence=f"{advice.sentence}; it would have {found.sentence}")
+            yield _freed_by(other, node, found, around)
             given += 1
         if given == MAX_EVICTIONS:
             return
+
+
+def _freed_by(other: ClusterPod, node: ClusterNode, found: DeviceAnswer, around: NodeContext) -> Advice:
+    objection = around.objection(other)
+    cost = ChangeCost.PROTECTED if objection else ChangeCost.REMOVAL
+    note = f" (no plan does this: {objection})" if objection else ""
+    sentence = f"free the CPUs of {other.full_name}{note}; it would have {found.sentence}"
+    return Advice(Change.EVICTION, cost, node.name, sentence)

@@ -289,13 +289,13 @@ def _evictions(pod: ClusterPod, node: ClusterNode, around: NodeContext) -> Itera
             return
         if not _runs(pod, left):
             continue
-        advice = removal_advice(pod, other, node, state, around)
+        advice = _without(pod, other, node, state, around)
         if given.get(advice.cost, 0) < MAX_EVICTIONS:
             given[advice.cost] = given.get(advice.cost, 0) + 1
             yield advice
 
 
-def removal_advice(
+def _without(
     pod: ClusterPod, other: ClusterPod, node: ClusterNode, state: Node, around: NodeContext
 ) -> Advice:
     """Return the advice to have a pod go from the node."""

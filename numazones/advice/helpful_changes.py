@@ -7,7 +7,7 @@ which pods may be moved.
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from numazones.advice.aligning_changes import aligning_changes
+from numazones.advice.aligning_changes import aligning_changes, nodes_apart
 from numazones.advice.changes import Advice, NodeContext, advise_on, in_order
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, Forecast, Prediction
@@ -25,7 +25,8 @@ def helpful_changes(
 ) -> list[Advice]:
     """Return what would let a pod in, on the nearest nodes where something would, the cheapest first.
 
-    Of a pod that would be admitted: what would bring the devices that it claims to its CPUs.
+    If a pod would be admitted, or only not as aligned as it requires: what would bring the devices that it
+    claims to its CPUs.
 
     Args:
         pod: the pod, which some node is to admit.
@@ -38,9 +39,10 @@ def helpful_changes(
         Destinations(nodes.values(), situation.templates),
         lambda other: objection_to_move(other, situation),
     )
-    if prediction.verdict == ADMISSIBLE:
-        return list(in_order(aligning_changes(pod, nodes, prediction.candidates, around)))
-    found: list[Advice] = []
+    looked_at = list(looked_at)
+    found = aligning_changes(pod, nodes, nodes_apart(prediction, looked_at), around)
+    if found or prediction.verdict == ADMISSIBLE:
+        return list(in_order(found))
     told: set[str] = set()
     advised = 0
     for name in looked_at:

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from numazones import build
-from numazones.advice.aligning_changes import aligning_changes
+from numazones.advice.aligning_changes import aligning_changes, nodes_apart
 from numazones.advice.changes import NodeContext, advise_on
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import ALIGNMENT, REQUIRED
 from numazones.kubelet.admission import admit
 from numazones.prediction.forecast import predict
 from tests.numazones.dra.building import GPU, NODE, claim, device, resource_slice
@@ -17,10 +18,8 @@ MINE = pod(2, resourceClaimName="claim")
 
 def advised(found: list[ClusterNode], wanted: ClusterPod = MINE) -> list[str]:
     known = {node.name: node for node in found}
-    return [
-        item.line
-        for item in aligning_changes(wanted, known, predict(wanted, found).candidates, NodeContext())
-    ]
+    names = nodes_apart(predict(wanted, found), known)
+    return [item.line for item in aligning_changes(wanted, known, names, NodeContext())]
 
 
 def several(count: int) -> dict[str, Any]:
@@ -34,6 +33,8 @@ def test_a_constraint_on_the_claim_is_named_if_it_helps() -> None:
         "add matchAttribute: resource.kubernetes.io/numaNode to ResourceClaim team/claim; it would have "
         f"{GPU}/gpu-1 and {GPU}/gpu-2 on NUMA node 0, CPUs and memory on NUMA node 0: aligned ({NODE})"
     )
+    required = replace(MINE, annotations={ALIGNMENT: REQUIRED})
+    assert advised(nodes(CLASS, several(2), resource_slice(*devices)), required) == [line]
     assert advised(nodes(CLASS, several(2), resource_slice(*devices[:2]))) == []
 
 
@@ -48,8 +49,8 @@ def test_a_pod_with_cpus_near_the_device_is_named() -> None:
     taken = node.with_pod(near).with_state(state)
     (line,) = advised([taken])
     assert line == (
-        "remove team/near, which holds 2 CPUs (no node seen here would take its replacement then); it would "
-        f"have {GPU}/gpu-0 on NUMA node 0, CPUs and memory on NUMA node 0: aligned ({NODE})"
+        f"free the CPUs of team/near; it would have {GPU}/gpu-0 on NUMA node 0, "
+        f"CPUs and memory on NUMA node 0: aligned ({NODE})"
     )
 
 
