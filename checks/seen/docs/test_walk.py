@@ -21,7 +21,7 @@ from checks.seen.docs.test_examples import EXIT, FOLDED, notes
 from tests.places import ROOT
 from tools.site import FENCE, commands
 
-PAGES = ("walk", "alignment")
+PAGES = ("walk", "alignment", "dra")
 PATIENCE = 120.0
 ASKS = re.compile(r"^kubectl (get|numazones) ")
 """Commands that may be asked again."""
