@@ -202,8 +202,7 @@ def of_node(node: ClusterNode, *, claims: bool = True) -> list[tuple[ClusterPod,
 
     Args:
         node: with its pods.
-        claims: whether devices count that pods hold through claims (DRA): where they are is known, but
-            nobody can tell what the scheduler's allocator would choose for a pod in its place.
+        claims: whether devices count that pods hold through claims (DRA).
     """
     if node.approximate or (occupancy := node.occupancy) is None:
         return None

@@ -62,6 +62,10 @@ class AllocatedDevices:
             _overlaid(self.capacity, capacity) if capacity else self.capacity,
         )
 
+    def without(self, devices: Iterable[Key]) -> "AllocatedDevices":
+        """Return the same with devices given back; ``self`` is not copied."""
+        return AllocatedDevices(_without(self.devices, frozenset(devices)), self.shared, self.capacity)
+
     def holds(self, device: Key) -> bool:
         """Return whether any claim holds a device or a part of it."""
         return device in self.devices or device in self.shared or device in self.capacity
@@ -111,17 +115,19 @@ class AllocatedTable:
 
 
 class _Layers(AbstractSet[Key]):
-    """A large set that is not copied, and a small one on top."""
+    """A large set that is not copied, with a few elements more and a few less."""
 
-    def __init__(self, base: AbstractSet[Key], more: frozenset[Key]) -> None:
-        self.base, self.more = base, more
+    def __init__(
+        self, base: AbstractSet[Key], more: frozenset[Key] = frozenset(), less: frozenset[Key] = frozenset()
+    ) -> None:
+        self.base, self.more, self.less = base, more, less
 
     def __contains__(self, key: object) -> bool:
-        return key in self.more or key in self.base
+        return key in self.more or (key in self.base and key not in self.less)
 
     def __iter__(self) -> Iterator[Key]:
         yield from self.more
-        yield from (key for key in self.base if key not in self.more)
+        yield from (key for key in self.base if key not in self.more and key not in self.less)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -130,12 +136,20 @@ class _Layers(AbstractSet[Key]):
         return bool(self.more) or bool(self.base)
 
 
+def _layers(base: AbstractSet[Key]) -> _Layers:
+    return base if isinstance(base, _Layers) else _Layers(base)
+
+
 def _with(base: AbstractSet[Key], more: AbstractSet[Key]) -> AbstractSet[Key]:
     if not more:
         return base
-    if isinstance(base, _Layers):
-        return _Layers(base.base, base.more | more)
-    return _Layers(base, frozenset(more))
+    known = _layers(base)
+    return _Layers(known.base, known.more | more, known.less - more)
+
+
+def _without(base: AbstractSet[Key], less: frozenset[Key]) -> AbstractSet[Key]:
+    known = _layers(base)
+    return _Layers(known.base, known.more - less, known.less | less)
 
 
 def _overlaid(

@@ -108,6 +108,18 @@ class ClusterDevices:
         )
         return one._replace(claim="") if same else one
 
+    def without(self, names: Iterable[str]) -> "ClusterDevices":
+        """Return the same once claims are deleted; shares of devices stay taken.
+
+        Args:
+            names: NAMESPACE/NAME of the claims; those that are not known are left out.
+        """
+        known = self.claims or {}
+        gone = {name: known[name] for name in names if name in known}
+        held = [one for claim in gone.values() for one in claim.allocations if not (one.share or one.admin)]
+        left = {name: claim for name, claim in known.items() if name not in gone} if gone else self.claims
+        return replace(self, claims=left, allocated=self.allocated.without(one.device for one in held))
+
     def after(self, outcome: Allocated, named: Iterable[str] = ()) -> "ClusterDevices":
         """Return the same with devices allocated.
 

@@ -26,6 +26,7 @@ from numazones.kubelet.pod import Pod
 from numazones.object_faults import About, Passing
 from numazones.placement import fragmentation
 from numazones.placement.fragmentation import Shape
+from numazones.prediction.device_answer import device_answer
 from numazones.prediction.forecast import PodKind
 from numazones.prediction.room import pod_of_shape
 
@@ -240,9 +241,9 @@ class Align(_NoneLeft):
         """Return UID → how it lies, of the pods that are not aligned; none where the node is not known."""
         if not is_known(node):
             return {}
-        return {
-            pod.uid: found for pod, found in alignment.of_node(node, claims=False) or () if not found.aligned
-        }
+        foreseen = node.cluster_devices is not None
+        lying = alignment.of_node(node, claims=foreseen) or ()
+        return {pod.uid: found for pod, found in lying if not found.aligned}
 
 
 def pending_goals(pods: Iterable[ClusterPod]) -> tuple[FitMore, ...]:
@@ -328,8 +329,13 @@ def _copies(wanted: Wanted) -> tuple[Pod, ...]:
 def _count_that_fits(node: ClusterNode, example: ClusterPod, pods: tuple[Pod, ...], most: int) -> int:
     if most <= 0 or node.state is None or scheduling.placement_obstacles(example.constraints, node):
         return 0
-    state = node.state
+    state, kind = node.state, PodKind.of(example) if example.resource_claims else None
     for number, pod in enumerate(pods[:most]):
+        devices = None if kind is None else device_answer(kind, node, ())
+        if devices is not None and not devices.fits:
+            return number
+        if devices is not None:
+            node = replace(node, cluster_devices=devices.after)
         try:
             admission = admit(state, pod)
         except NumazonesError:  # the kubelet would get to no verdict: nothing to rely on

@@ -14,10 +14,16 @@ from numazones.apimachinery.answer import Named
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import PodKind
+from numazones.dra.devices import Key
+from numazones.dra.uses import PodClaim
 from numazones.errors import NumazonesError
 from numazones.kubelet.admission import admit, remove
 from numazones.object_faults import About
-from numazones.placement import fragmentation
+from numazones.placement import Decision, fragmentation
+from numazones.placement.kubelet import decision_of
+from numazones.prediction.forecast import NodeAnswer, verdict_of
+from numazones.prediction.joined_verdict import with_devices
 from numazones.rebalance.filter import PREFER_NO_EVICTION, eviction_cost, qos_rank
 from numazones.rebalance.goals import is_known
 from numazones.rebalance.history import Relocation
@@ -172,8 +178,16 @@ def replacement(pod: ClusterPod, templates: Mapping[str, ClusterPod]) -> Cluster
         ready=False,
         acknowledged=False,
         owners=pod.owners,
+        claims=tuple(_claim_made_again(one, pod.namespace) for one in model.claims),
+        claim_uses={},
         admission=None if model.admission is None else replace(model.admission, uid=uid),
     )
+
+
+def _claim_made_again(one: PodClaim, namespace: str) -> PodClaim:
+    """The claim of a replacement: another one of its template, or the same if pods use it by its name."""
+    claim, template = (f"{namespace}/{name.partition('/')[2]}" for name in (one.claim, one.template))
+    return one._replace(claim="", template=template) if one.template else one._replace(claim=claim)
 
 
 def relocation(pod: ClusterPod, node: str) -> Relocation | None:
@@ -185,7 +199,7 @@ def relocation(pod: ClusterPod, node: str) -> Relocation | None:
 def evict(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
     """Return the node without the pod."""
     with About(pod, node):
-        without = node.without_pod(pod.uid)
+        without = _without_devices(node.without_pod(pod.uid), pod)
         return without if node.state is None else without.with_state(remove(node.state, pod.kubelet_uid))
 
 
@@ -193,6 +207,17 @@ def obstacles(node: ClusterNode, pod: ClusterPod) -> tuple[str, ...]:
     """Return why the scheduler could not choose a node for a pod; none: it could."""
     with About(pod, node):
         return scheduling.obstacles(pod.constraints, pod.requests, node)
+
+
+def _without_devices(node: ClusterNode, pod: ClusterPod) -> ClusterNode:
+    """The node with the devices of claims that are deleted with the pod; those of others stay allocated."""
+    used = {claim for uses in pod.claim_uses.values() for claim, _ in uses}
+    kept = {one.claim for one in pod.claims if not one.template}
+    own = ({one.claim for one in pod.claims} | used) - kept
+    if node.cluster_devices is None or not own:
+        return node
+    claimed = {uid: held for uid, held in node.claimed.items() if uid != pod.kubelet_uid}
+    return replace(node, claimed=claimed, cluster_devices=node.cluster_devices.without(own))
 
 
 def place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
@@ -214,7 +239,33 @@ def _place(node: ClusterNode, pod: ClusterPod) -> PlacementResult:
         return PlacementResult(None, (str(error),))
     if not admission.admitted:
         return PlacementResult(None, (f"{admission.reason}: {admission.message}",))
-    return PlacementResult(node.with_state(admission.node).with_pod(pod.placed(node.name)))
+    placed = node.with_state(admission.node).with_pod(pod.placed(node.name))
+    return _with_devices(node, placed, pod, decision_of(admission))
+
+
+def _with_devices(
+    node: ClusterNode, placed: ClusterNode, pod: ClusterPod, decision: Decision
+) -> PlacementResult:
+    """Return a node that the kubelet has placed a pod on, with the devices that its claims would get."""
+    kind = PodKind.of(pod)
+    if kind is None or not (kind.claims or kind.requires_alignment):
+        return PlacementResult(placed)
+    verdict = with_devices(kind, node, verdict_of(decision, decision.shares))
+    if verdict.standing is not NodeAnswer.ADMITS:
+        reason, message = verdict.obstacles[0]
+        return PlacementResult(None, (verdict.sentence or f"{reason}: {message}",))
+    found = verdict.devices
+    if found is None:
+        return PlacementResult(placed)
+    if found.elsewhere:
+        return PlacementResult(None, ("its claims are about devices that other nodes or pods share",))
+    held: dict[str, set[Key]] = {}
+    for one in found.devices:
+        for container in one.containers:
+            held.setdefault(container, set()).add((one.driver, one.pool, one.device))
+    own = {container: frozenset(keys) for container, keys in held.items()}
+    claimed = {**placed.claimed, pod.kubelet_uid: own}
+    return PlacementResult(replace(placed, claimed=claimed, cluster_devices=found.after))
 
 
 def why_not_known(node: ClusterNode) -> str:
