@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.devices import Slice
 from numazones.prediction.forecast import Prediction
 from numazones_client import Client
 from numazones_operator.events import EventPoster
-from numazones_operator.faults import Faults, of_pod
+from numazones_operator.faults import Faults, of_pod, of_subject
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import Clock, ClusterState
 from numazones_operator.options import OperatorOptions
@@ -80,10 +81,11 @@ class Pipeline:
             pod=self.state.pods.get,
             node=self.state.node,
             counts=counts,
+            faults=self.faults,
             clock=clock,
         )
         self.state.devices.claim_changes = self._claim_changes
-        self.state.devices.slice_changes = self.device_verifier.slice_changes
+        self.state.devices.slice_changes = self._slice_changes
         self.ranking = CurrentRanking(
             options.ranking, self.state, policies, collects=options.collects_shapes, clock=clock
         )
@@ -109,7 +111,7 @@ class Pipeline:
             faults=self.faults,
             clock=clock,
         )
-        self.misses = Misses(client, namespace=options.namespace, wall=wall)
+        self.misses = Misses(client, namespace=options.namespace, faults=self.faults, wall=wall)
         self.synced = False
         """Whether everything was listed; bindings that were not seen to happen are not predicted."""
         self.idle = asyncio.Event()
@@ -150,11 +152,15 @@ class Pipeline:
     def _claim_changes(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
         """Foresee devices when a claim is allocated, and compare them with those that it got."""
         claim = new or old
-        if claim is None or not self.synced:
-            return
-        about = {"kind": "ResourceClaim", "namespace": claim.namespace, "name": claim.name}
-        with self.faults.of({"apiVersion": "resource.k8s.io/v1", "uid": "", **about}):
-            self.device_verifier.claim_changes(old, new)
+        if claim is not None and self.synced:
+            with self.faults.of(of_subject(claim)):
+                self.device_verifier.claim_changes(old, new)
+
+    def _slice_changes(self, old: Slice | None, new: Slice | None) -> None:
+        for one in (new or old,):
+            if one is not None:
+                with self.faults.of(of_subject(one)):
+                    self.device_verifier.slice_changes(old, new)
 
     def _predict_binding(self, pod: ClusterPod) -> Expectation | None:
         """Predict what the kubelet will do with a pod that just got its node."""

@@ -519,7 +519,9 @@ class Operator:
             GaugeCollector(ClusterGauges(pipeline.state, self.options.target_shapes), visible=self._leads),
             GaugeCollector(
                 PredictionGauges(
-                    pipeline.forecasts, recommendation_for=lambda uid: self.intent.made_for.get(uid, "")
+                    pipeline.forecasts,
+                    recommendation_for=lambda uid: self.intent.made_for.get(uid, ""),
+                    faults=self.faults,
                 ),
                 visible=self._leads,
             ),

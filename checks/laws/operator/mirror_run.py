@@ -80,7 +80,8 @@ class Mirrors:
         self.pipeline.synced = True
         self.faults = faults
         self.names = names
-        self.marked = names if kind == "pod" else []
+        self.marked = names if kind in {"pod", "blocked_pod"} else []
+        self.cpus = 31 if kind == "blocked_pod" else 1
         pods = Decoder(self.state.sharing.pod, key=by_uid)
         devices = self.state.devices
         tables: list[tuple[Resource, Decoder[Any], Any]] = [
@@ -123,6 +124,9 @@ class Mirrors:
 
     def _put_pod(self) -> None:
         """The marked pods come with the others."""
+
+    def _put_blocked_pod(self) -> None:
+        """The same, too large for any NUMA node."""
 
     def _put_node(self) -> None:
         for name in self.names:
@@ -179,7 +183,7 @@ class Mirrors:
         self.event("ADDED", building.device_class(_GPU, "true"), DEVICE_CLASSES)
         publishing = asyncio.create_task(self.pipeline.publisher.run())
         await asyncio.sleep(0)
-        self.bodies = {name: self.body(name, 1) for name in self.marked}
+        self.bodies = {name: self.body(name, self.cpus) for name in self.marked}
         self.bodies |= {"good": self.body("good", 5), "other": self.body("other", 7)}
         await self._wait_at_the_gate()
         await self._ask_the_extender()
@@ -217,6 +221,8 @@ class Mirrors:
                         {"a", "b"} & set(json.loads(text).get("NodeNames") or ())
                     )
 
+        await self.cluster.extender.rejected.wake()
+
     def _nodes(self) -> list[str]:
         return [node.name for node in self.state.nodes if node.name in self.names]
 
@@ -244,7 +250,7 @@ class Mirrors:
         shapes = (Shape.parse("cpu=4"),)
         for gauges in (
             ClusterGauges(self.state, shapes),
-            PredictionGauges(self.pipeline.forecasts),
+            PredictionGauges(self.pipeline.forecasts, faults=self.faults),
             GateGauges(self.gates, lost),
             WaitingPodsGauges(self.state),
             HeldRoomGauges(self.cluster.held),
@@ -273,7 +279,9 @@ class Mirrors:
             spec = {**body["spec"], "nodeName": "a"}
             self.event("MODIFIED", {**body, "spec": spec, "status": RUNNING})
         self.pipeline.explain_misses()
-        self.cluster.offline.let_pass(1.0)
+        self.cluster.offline.let_pass(31.0)
+        self.pipeline.explain_misses()
+        await self.pipeline.misses.write()
         node = self.state.node("a")
         self.seen["node"] = node is not None and {*GOOD} <= {pod.name for pod in node.pods.values()}
         for name in self.marked:

@@ -22,6 +22,7 @@ SEAMS = frozenset(
         "CurrentVerdicts._beside_sound",
         "CurrentVerdicts._renew_node",
         "CurrentVerdicts.of",
+        "HeldRoom._shown_by",
         "Intent._take",
         "Intent._take_change",
         "LiveForecasts._changes_isolated",
@@ -69,7 +70,14 @@ OF_SEVERAL = frozenset(
 
 @pytest.mark.parametrize(
     ("kind", "at_once", "least"),
-    [("pod", 3, 180), ("node", 8, 160), ("slice", 8, 9), ("claim", 8, 7), ("device_class", 8, 9)],
+    [
+        ("pod", 3, 180),
+        ("blocked_pod", 8, 200),
+        ("node", 8, 160),
+        ("slice", 8, 9),
+        ("claim", 8, 7),
+        ("device_class", 8, 9),
+    ],
 )
 def test_exception_in_any_step_about_an_object_ends_nothing_else(kind: str, at_once: int, least: int) -> None:
     wrong = wrong_steps(partial(Mirrors, kind), at_once=at_once, seams=SEAMS | OF_SEVERAL, least=least)

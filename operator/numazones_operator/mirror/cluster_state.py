@@ -187,9 +187,13 @@ class ClusterState:
         room or not. ``apart``: take any of those that have not ended for gone; else all or none.
         """
         record, current, now = self._records.get(name), self.node(name), self._clock()
-        if record is None or current is None or not record.since.may_be_ambiguous:
+        if record is None or current is None or name not in self._left:
             return ()
-        gone = record.gone(now)
+        try:
+            gone = record.gone(now)
+        except Exception as error:  # noqa: BLE001 - it concerns this node alone
+            self.faults.take(of_node(name), error)
+            return None
         known = self._alternatives.get((name, apart))
         if known is None or known.current is not current or known.gone != gone:
             nodes = None
@@ -283,7 +287,9 @@ class ClusterState:
                     self._touch(name)
             if number % _AT_ONCE == 0:
                 yield
-        self._waiting.expire()
+        for uid in self._waiting.released_long_ago():
+            with self.faults.of({"apiVersion": "v1", "kind": "Pod", "name": "", "uid": uid}):
+                self._waiting.note(uid)
 
     # Taking in
 
@@ -325,7 +331,10 @@ class ClusterState:
     def _note_departures(self, name: str) -> None:
         """Note whether pods leave a node; whoever asks about thousands looks at these nodes only."""
         record = self._records.get(name)
-        if record is not None and record.since.may_be_ambiguous:
+        ambiguous = record is not None
+        with self.faults.of(of_node(name)):
+            ambiguous = record is not None and record.since.may_be_ambiguous
+        if ambiguous:
             self._left.add(name)
         else:
             self._left.discard(name)

@@ -58,11 +58,10 @@ class WaitingPods:
         elif old is None or _asks_differently(old, new):
             self.note(new.uid)
 
-    def expire(self) -> None:
-        """Note the pods that were released a while ago and still have no node."""
+    def released_long_ago(self) -> list[str]:
+        """Return the UIDs of pods that were released a while ago, have no node, and are not noted yet."""
         now = self._clock()
-        for uid in [uid for uid, since in self._released.items() if now - since >= RELEASED_SECONDS]:
-            self.note(uid)
+        return [uid for uid, since in self._released.items() if now - since >= RELEASED_SECONDS]
 
     def note(self, uid: str) -> None:
         """Note that the prediction for a pod may change."""

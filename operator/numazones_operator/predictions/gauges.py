@@ -3,11 +3,14 @@
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 
 from numazones.apimachinery import timestamp
+from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.owners import owner_of
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.predictions.live_forecasts import LiveForecasts
 from numazones_operator.predictions.publisher import PredictionPublisher
 from numazones_program.gauges import gauge
@@ -18,15 +21,36 @@ _MAX_PODS = 50
 """Blocked pods that are shown by name: the oldest."""
 
 
+class _Blocked(NamedTuple):
+    """A pod that no node would take, as it is shown."""
+
+    pod: ClusterPod
+    full_name: str
+    reason: str
+    owner: tuple[str, ...]
+    created: float
+
+
+def _described(item: tuple[ClusterPod, str]) -> _Blocked:
+    pod, reason = item
+    created = timestamp.parse(pod.created).timestamp() if pod.created else 0.0
+    return _Blocked(pod, pod.full_name, reason, (pod.namespace, *owner_of(pod), reason), created)
+
+
 class PredictionGauges:
     """Gauges of the predictions for waiting pods."""
 
     def __init__(
-        self, forecasts: LiveForecasts, *, recommendation_for: Callable[[str], str] = lambda _uid: ""
+        self,
+        forecasts: LiveForecasts,
+        *,
+        recommendation_for: Callable[[str], str] = lambda _uid: "",
+        faults: Faults | None = None,
     ) -> None:
         """``recommendation_for`` names the recommendation in force that makes room for the pod of a UID."""
         self._forecasts = forecasts
         self._recommendation_for = recommendation_for
+        self._faults = faults or Faults()
         self._verdicts: Mapping[str, int] = {}
         self._blocked: Mapping[tuple[str, str], int] = {}
         self._owners: Sequence[tuple[tuple[str, ...], int]] = ()
@@ -36,17 +60,17 @@ class PredictionGauges:
         """Count."""
         self._verdicts = self._forecasts.verdicts()
         self._blocked = self._forecasts.blocked_by()
-        blocked = list(self._forecasts.blocked_pods())
-        owners = Counter((pod.namespace, *owner_of(pod), reason) for pod, reason in blocked)
-        self._owners = owners.most_common(_MAX_OWNERS)
-        dated = ((pod, reason) for pod, reason in blocked if pod.created)
-        oldest = heapq.nsmallest(_MAX_PODS, dated, key=lambda item: (item[0].created, item[0].full_name))
+        asked = self._faults.over(self._forecasts.blocked_pods(), _described, lambda item: of_pod(item[0]))
+        blocked = [found for _, found in asked]
+        self._owners = Counter(one.owner for one in blocked).most_common(_MAX_OWNERS)
+        dated = (one for one in blocked if one.created)
+        oldest = heapq.nsmallest(_MAX_PODS, dated, key=lambda one: (one.created, one.full_name))
         self._pods = [
             (
-                (pod.namespace, pod.name, reason, self._recommendation_for(pod.uid)),
-                timestamp.parse(pod.created).timestamp(),
+                (one.pod.namespace, one.pod.name, one.reason, self._recommendation_for(one.pod.uid)),
+                one.created,
             )
-            for pod, reason in oldest
+            for one in oldest
         ]
 
     def families(self) -> Iterator[GaugeMetricFamily]:

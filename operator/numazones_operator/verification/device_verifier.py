@@ -18,6 +18,7 @@ from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.devices import Key, Slice
 from numazones.prediction.device_answer import DeviceAnswer, device_answer
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.verification.causes import Accuracy
 
@@ -71,6 +72,7 @@ class DeviceVerifier:
         pod: Callable[[str], ClusterPod | None],
         node: Callable[[str], ClusterNode | None],
         counts: Callable[[], bool] = lambda: True,
+        faults: Faults | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin without expectations.
@@ -81,11 +83,13 @@ class DeviceVerifier:
             pod: finds a pod by its UID.
             node: finds a node by its name.
             counts: whether this replica is the one that counts; all of them expect.
+            faults: takes what is raised about a pod.
             clock: monotonic seconds.
         """
         self._metrics = metrics
         self._devices, self._pod, self._node = devices, pod, node
         self._counts = counts
+        self._faults = faults or Faults()
         self._clock = clock
         self._expected: dict[str, _Expectation] = {}
         self._wrong: list[_Expectation] = []
@@ -114,16 +118,19 @@ class DeviceVerifier:
     def judge(self) -> None:
         """Count wrong predictions whose reason has become known, or never will; call it now and then."""
         now = self._clock()
-        for uid in [uid for uid, one in self._expected.items() if now >= one.until]:
-            self._compare(uid, self._expected[uid])
+        for uid, one in list(self._expected.items()):
+            if now >= one.until:
+                with self._faults.of(of_pod(one.pod)):
+                    self._compare(uid, one)
         self._compared = {uid: until for uid, until in self._compared.items() if now < until}
         waiting, self._wrong = self._wrong, []
         for one in waiting:
-            raced = self._raced(one)
-            if raced or now >= one.until:
-                self._count(one, Accuracy.RACE if raced else Accuracy.MODEL)
-            else:
-                self._wrong.append(one)
+            with self._faults.of(of_pod(one.pod)):
+                raced = self._raced(one)
+                if raced or now >= one.until:
+                    self._count(one, Accuracy.RACE if raced else Accuracy.MODEL)
+                else:
+                    self._wrong.append(one)
 
     def _note_change(self, keys: Iterable[Key | tuple[str, str]]) -> None:
         now = self._clock()

@@ -20,6 +20,7 @@ from numazones.whatif import wrong_prediction
 from numazones.whatif.wrong_prediction import Answer, WrongPrediction
 from numazones_client import APIError, Client, Forbidden, NotFound
 from numazones_client.resources import CONFIG_MAPS
+from numazones_operator.faults import Faults, of_pod
 from numazones_operator.verification.causes import Accuracy
 from numazones_operator.verification.verifier import Verification
 
@@ -36,10 +37,13 @@ _log = logging.getLogger(__name__)
 class Misses:
     """Takes wrong predictions that nothing explains, and writes them one by one."""
 
-    def __init__(self, client: Client, *, namespace: str, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, client: Client, *, namespace: str, wall: Callable[[], float], faults: Faults | None = None
+    ) -> None:
         self._client = client
         self._namespace = namespace
         self._wall = wall
+        self._faults = faults or Faults()
         self._waiting: deque[WrongPrediction] = deque(maxlen=_MOST)
         self._any = asyncio.Event()
 
@@ -65,8 +69,14 @@ class Misses:
         while True:
             await self._any.wait()
             self._any.clear()
-            while self._waiting:
-                await self._keep(self._waiting.popleft())
+            await self.write()
+
+    async def write(self) -> None:
+        """Write those that wait."""
+        while self._waiting:
+            one = self._waiting.popleft()
+            with self._faults.of(of_pod(one.pod.pod)):
+                await self._keep(one)
 
     async def _keep(self, one: WrongPrediction) -> None:
         data = base64.b64encode(wrong_prediction.write(one)).decode()

@@ -10,12 +10,14 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from operator import itemgetter
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import NodeVerdict, PodKind
 from numazones_client import APIError, Client, NotFound
 from numazones_client.resources import PODS
+from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.extender.decisions import may_take
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
@@ -101,32 +103,47 @@ class RejectedPods:
 
     async def wake(self) -> None:
         """Wake the pods that a node would take now, the more important first, then the older ones."""
-        pods = sorted(self._waiting(), key=lambda pod: (-(pod.priority or 0), pod.created, pod.full_name))
+        faults = self._state.faults
+        asked = faults.over(self._waiting(), lambda pod: (-(pod.priority or 0), pod.created, pod.full_name))
         nodes_of: dict[PodKind | None, list[str]] = {}
         promised = self._held.by_node()
-        for pod in pods:
-            kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
-            if kind not in nodes_of:
-                nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
-            node = self._first(pod, nodes_of[kind], promised)
-            if node is None:
-                self._woken.discard(pod.uid)
-                continue
-            promised.setdefault(node, []).append(pod)
-            if pod.uid not in self._woken:
-                await self._annotate(pod)
+        for pod, _ in sorted(asked, key=itemgetter(1)):
+            with faults.of(of_pod(pod)):
+                await self._wake(pod, nodes_of, promised)
+
+    async def _wake(
+        self,
+        pod: ClusterPod,
+        nodes_of: dict[PodKind | None, list[str]],
+        promised: dict[str, list[ClusterPod]],
+    ) -> None:
+        kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+        if kind not in nodes_of:
+            nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
+        node = self._first(pod, nodes_of[kind], promised)
+        if node is None:
+            self._woken.discard(pod.uid)
+            return
+        promised.setdefault(node, []).append(pod)
+        if pod.uid not in self._woken:
+            await self._annotate(pod)
 
     def _waiting(self) -> Iterable[ClusterPod]:
         now = self._clock()
-        for uid, rejected in list(self._rejected.items()):
-            pod = self._state.pods.get(uid)
-            if pod is None:
-                if now - rejected > _UNSEEN_SECONDS:
-                    self.discard(uid)
-            elif pod.node or pod.terminal or pod.deleting:
-                self.discard(uid)
+        known = {uid: self._state.pods.get(uid) for uid in self._rejected}
+        for uid in [uid for uid, pod in known.items() if pod is None and self._is_unseen(uid, now)]:
+            self.discard(uid)
+        pods = (pod for pod in known.values() if pod is not None)
+        for pod, over in self._state.faults.over(
+            pods, lambda pod: bool(pod.node) or pod.terminal or pod.deleting
+        ):
+            if over:
+                self.discard(pod.uid)
             else:
                 yield pod
+
+    def _is_unseen(self, uid: str, now: float) -> bool:
+        return now - self._rejected[uid] > _UNSEEN_SECONDS
 
     def _first(
         self, pod: ClusterPod, names: Iterable[str], promised: dict[str, list[ClusterPod]]
