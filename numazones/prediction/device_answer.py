@@ -100,6 +100,16 @@ def _places(devices: Iterable[ForeseenDevice]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """Allocation of a pod's claims that have none yet, and what it was made from."""
+
+    known: ClusterDevices
+    allocated: Allocated
+    named: tuple[str, ...]
+    """NAMESPACE/NAME of the claims that other pods may use, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceAnswer:
     """Devices that a pod would get on a node, or why it gets none there, or why that is not known."""
 
@@ -118,12 +128,21 @@ class DeviceAnswer:
     """True if it has several containers that run at a time."""
     aborts: bool = False
     """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
-    after: ClusterDevices | None = field(default=None, compare=False, repr=False)
-    """The cluster's devices once these are allocated."""
-    made: tuple[DeviceClaim, ...] = field(default=(), compare=False, repr=False)
-    """The pod's claims as far as they would hold devices that are allocated now."""
+    outcome: "Outcome | None" = field(default=None, compare=False, repr=False)
+    """What the allocator gives; None: nothing is known, or it does not fit."""
     elsewhere: bool = field(default=False, compare=False)
     """True if other nodes see the difference, too."""
+
+    @property
+    def after(self) -> ClusterDevices | None:
+        """The cluster's devices once these are allocated; None if they do not fit."""
+        found = self.outcome
+        return None if found is None else found.known.after(found.allocated, found.named)
+
+    @property
+    def made(self) -> tuple[DeviceClaim, ...]:
+        """The pod's claims as far as they would hold devices that are allocated now."""
+        return () if self.outcome is None else made_claims(self.outcome.allocated)
 
     @property
     def containers(self) -> tuple[ContainerPlace, ...]:
@@ -273,8 +292,7 @@ class _Question:
             True,
             devices=(*self._held, *foreseen),
             zones=self._zones,
-            after=self._known.after(outcome, named) if given else self._known,
-            made=made_claims(outcome),
+            outcome=Outcome(self._known, outcome, tuple(named)),
             elsewhere=bool(named) or any(not one.device.node for one in given),
         )
 
