@@ -122,7 +122,7 @@ def serve(address: str, answer: Answer, *, name: str = "metrics") -> Iterator[in
         return
     host, port = parse_address(address)
     try:
-        listener = _listen(host, port)
+        listener = listen(host, port)
     except OSError as error:
         raise InvalidSetting(
             f"cannot serve {name} on {address!r}: {error.strerror or error}; choose another address"
@@ -198,7 +198,7 @@ async def _call(function: Callable[[], _T], loop: asyncio.AbstractEventLoop | No
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(called(), loop))
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Listen on one address; without a host on all, IPv6 and IPv4."""
     if not host and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

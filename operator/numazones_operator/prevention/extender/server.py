@@ -14,13 +14,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
 from numazones.errors import NumazonesError
 from numazones_operator.prevention.extender.allowance import Allowance, Share, TooMuch
 from numazones_operator.prevention.extender.certificates import Certificates
+from numazones_operator.prevention.extender.entrance import accept
 from numazones_operator.prevention.extender.extender import Extender
 from numazones_operator.prevention.extender.messages import (
     UnreadableRequest,
@@ -30,6 +31,7 @@ from numazones_operator.prevention.extender.messages import (
 )
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_program.addresses import parse_address
+from numazones_program.probes import listen
 from numazones_program.settings import InvalidSetting
 
 KEEP_ALIVE = 300.0
@@ -82,19 +84,25 @@ class ExtenderServer:
             keepalive_timeout=KEEP_ALIVE,
             shutdown_timeout=_PATIENCE,
         )
-        await runner.setup()
-        reload = asyncio.create_task(self._renew_certificates(context))
         try:
-            try:
-                await web.TCPSite(runner, host or None, port, ssl_context=context).start()
-            except OSError as error:
-                raise InvalidSetting(
-                    f"cannot serve the extender on {address!r}: {error.strerror or error}; "
-                    "choose another address"
-                ) from error
-            yield runner.addresses[0][1]
+            listener = listen(host, port)
+        except OSError as error:
+            raise InvalidSetting(
+                f"cannot serve the extender on {address!r}: {error.strerror or error}; choose another address"
+            ) from error
+        await runner.setup()
+        server = cast("web.Server", runner.server)  # there is one after setup
+        tasks = [
+            asyncio.create_task(self._renew_certificates(context)),
+            asyncio.create_task(accept(listener, server, context)),
+        ]
+        try:
+            yield listener.getsockname()[1]
         finally:
-            reload.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            listener.close()
             await runner.cleanup()
 
     def application(self) -> web.Application:

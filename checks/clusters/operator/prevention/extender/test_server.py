@@ -1,9 +1,10 @@
 """The extender's server: who may call it, what it refuses, and the whole of it in a running operator."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones_client.resources import PODS
+from numazones_operator.prevention.extender import entrance
 from numazones_operator.prevention.extender import server as server_module
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.extender import MAX_NAMES
@@ -164,6 +166,42 @@ async def test_only_a_scheduler_with_the_cas_certificate_gets_answers(
             except aiohttp.ClientError:
                 answers[name] = None
     assert answers == {"none": None, "stranger": None, "scheduler": (200, '{"Error":""}')}
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "half a hello"])
+async def test_few_connections_without_certificate_are_kept(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    cluster = Cluster("a")
+    cluster.pod("p")
+    ca = authority.write(tmp_path)
+    context = ssl.create_default_context(cafile=str(ca))
+    context.load_cert_chain(*authority.issue(tmp_path, "scheduler"))
+    certificates = Certificates(*authority.issue(tmp_path, "extender"), ca)
+    connect, now, most = entrance._connect, 0, 0
+
+    async def counted(*arguments: Any) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            await connect(*arguments)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(entrance, "_connect", counted)
+    with ExitStack() as held:
+        async with serving(cluster, certificates) as port:
+            clients = [
+                held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(entrance.MAX_HANDSHAKES + 60)
+            ]  # all at once: the server has no turn meanwhile
+            for client in clients:
+                client.sendall(sent)
+            answer = await post(f"https://127.0.0.1:{port}/bind", json=bind_body(), ssl=context)
+            assert answer == (200, '{"Error":""}')
+            assert entrance.MAX_HANDSHAKES <= most <= entrance.MAX_HANDSHAKES + 3
+        assert now == 0
 
 
 def test_certificates_that_cannot_be_used_are_named_at_the_start(tmp_path: Path) -> None:
