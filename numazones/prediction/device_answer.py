@@ -129,7 +129,7 @@ class DeviceAnswer:
     aborts: bool = False
     """True if an error here makes the scheduler give up on the pod, whatever other nodes have."""
     outcome: "Outcome | None" = field(default=None, compare=False, repr=False)
-    """What the allocator gives; None: nothing is known, or it does not fit."""
+    """Allocation; None: nothing is known, or the pod does not fit."""
     elsewhere: bool = field(default=False, compare=False)
     """True if other nodes see the difference, too."""
 
