@@ -4,6 +4,7 @@ The scheduler is at least as new as the newest kubelet, so that one names the al
 gates are taken to be the defaults.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
@@ -135,7 +136,7 @@ class ClusterDevices:
             if name in made and name in claims
         }
         if held:
-            claims = {**claims, **held}
+            claims = ChainMap(held, *(claims.maps if isinstance(claims, ChainMap) else (claims,)))
         more = AllocatedDevices.of_claims(DeviceClaim("", "", allocations=one) for one in made.values())
         return replace(self, claims=claims, allocated=self.allocated.with_more(more))
 

@@ -473,7 +473,11 @@ class Forecast:
         uncertain = () if placement.kubelet is None else placement.kubelet.kubelet.doubts
         if uncertain and verdict.standing is not NodeAnswer.UNKNOWN:
             verdict = replace(verdict, doubts=uncertain)
-        return with_devices(self.kind, node, verdict)
+        joined = with_devices(self.kind, node, verdict)
+        if joined.devices is None:
+            return joined
+        # Thousands of verdicts are kept, so none keeps what the cluster would be like afterwards.
+        return replace(joined, devices=replace(joined.devices, outcome=None))
 
     def _verdict_of(self, node: ClusterNode, placement: Placement) -> NodeVerdict:
         if not isinstance(placement, KubeletPlacement):

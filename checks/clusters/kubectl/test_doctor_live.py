@@ -27,9 +27,10 @@ async def test_a_cluster_is_examined_with_what_its_api_server_knows(tmp_path: Pa
 
 
 async def test_missing_rights_are_reported_and_their_checks_skipped(tmp_path: Path) -> None:
-    async with serving(tmp_path, {"leases", "pods/proxy"}) as kubeconfig:
+    async with serving(tmp_path, {"leases", "resourceslices", "pods/proxy"}) as kubeconfig:
         report, code = await doctor(kubeconfig)
     assert [(severity, subjects) for severity, subjects, _ in of(report, "access")] == [
+        ("warning", ["list resourceslices.resource.k8s.io"]),
         ("warning", ["list leases.coordination.k8s.io"]),
     ]
     assert set(report["notChecked"]) == {"leases", "clocks"}

@@ -60,6 +60,13 @@ DOCTORS = (
     NeededKind("Lease", resources.LEASES, selector=NODE_LABEL),
 )
 """What is looked at besides when the installation is in question."""
+_FORESEEING = (
+    resources.DEVICE_CLASSES,
+    resources.RESOURCE_SLICES,
+    resources.RESOURCE_CLAIMS,
+    resources.RESOURCE_CLAIM_TEMPLATES,
+)
+"""Without these it is not known which devices the scheduler would allocate."""
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)
 
 
@@ -70,7 +77,7 @@ def rights() -> Iterator[tuple[str, Resource, str]]:
     their user may not change.
     """
     for kind in DOCTORS:
-        if not kind.foreign:
+        if not kind.foreign or kind.resource in _FORESEEING:
             yield "list", kind.resource, ""
     yield "list", resources.NODE_RESOURCE_TOPOLOGIES, ""
     yield "get", resources.DEFINITIONS, ""

@@ -7,7 +7,15 @@ import pytest
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.pod_kind import ALIGNMENT, PodKind, relevant
 from numazones.prediction.arrivals import Arrivals
-from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Forecast, ask, predict
+from numazones.prediction.forecast import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    UNKNOWN,
+    Forecast,
+    ask,
+    place_beside,
+    predict,
+)
 from numazones.prediction.node_choice import ASKING, Ranking
 from numazones.prediction.scheduler_reasons import scheduler_reason
 from numazones.prediction.verdict import NodeAnswer
@@ -148,3 +156,17 @@ def test_kinds_follow_their_claims() -> None:
     assert before != after
     assert before.settled(free) == after.settled(free)
     assert after.settled(free) != after.settled(taken.cluster_devices)
+
+
+def test_verdicts_that_are_kept_hold_no_copy_of_the_cluster() -> None:
+    (node,) = nodes(CLASS, claim(), gpus("a", 1), names=("a",))
+    kind = PodKind.of(MINE)
+    assert kind is not None
+    devices = ask(kind, node).devices
+    assert devices is not None
+    assert devices.after is None
+    placed = place_beside(MINE, node)
+    assert placed is not None
+    assert placed.node.cluster_devices is not None
+    assert placed.node.cluster_devices.claims is not None
+    assert placed.node.cluster_devices.claims["team/claim"].allocated
