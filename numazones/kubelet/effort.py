@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import comb, prod
 
 from numazones import cpuset
+from numazones.apimachinery.resources import hugepage_type
 from numazones.kubelet import cures
 from numazones.kubelet.config import (
     BEST_EFFORT,
@@ -204,7 +205,7 @@ def _lists(
         yield "memory", (nodes, memory_walk(nodes), cures.NO_MEMORY_MANAGER)
         sizes = {size for node in machine.numa_nodes for size, pages in node.hugepages if pages}
         for size in sorted(sizes) if aligned else ():
-            yield f"hugepages of {size} KiB", (nodes, 0.0, cures.NO_MEMORY_MANAGER)
+            yield hugepage_type(size), (nodes, 0.0, cures.NO_MEMORY_MANAGER)
     for name, (hosting, count) in sorted(devices.items()) if aligned else ():
         if hosting:
             own = hosting & machine.numa_mask if config.release.device_hints_over_hosting_nodes else 0

@@ -679,3 +679,15 @@ def test_no_cure_for_kubelets_is_written_elsewhere() -> None:
         if _IMPERATIVE.search(text)
     ]
     assert found == []
+
+
+def test_docs_remove_state_files_of_drained_nodes_only() -> None:
+    removal = re.compile(r"\b(?:remove|delete|rm)\b[^.]*\w+_manager_state")
+    told = [
+        line
+        for path in (ROOT / "docs").rglob("*.md")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if removal.search(line)
+    ]
+    assert len(told) > 1
+    assert [line for line in told if "drain" not in line] == []
