@@ -309,7 +309,7 @@ class ClusterPod:
             ),
             resource_claims=bool(spec.get("resourceClaims")),
             claims=claims_of(metadata.get("namespace") or "default", spec, status)
-            if spec.get("resourceClaims")
+            if spec.get("resourceClaims") or status.get("extendedResourceClaimStatus")
             else (),
             claim_uses=_claim_uses(metadata, spec, status),
             scheduled=None if spec.get("nodeName") else _scheduled(status),

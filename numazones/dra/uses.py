@@ -19,7 +19,7 @@ class PodClaim(NamedTuple):
     """A claim of a pod."""
 
     name: str
-    """Within the pod."""
+    """Within the pod; empty: the scheduler made it of extended resources."""
     claim: str
     """NAMESPACE/NAME of the ResourceClaim; empty: it has not been made yet."""
     template: str = ""
@@ -30,6 +30,8 @@ class PodClaim(NamedTuple):
 
 def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodClaim, ...]:
     """Return a pod's claims in its order, without those that its status shows as not needed.
+
+    The claim that the scheduler has made of its extended resources comes last.
 
     Args:
         namespace: the pod's.
@@ -60,6 +62,11 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
         if claim or name not in made:
             claim, template = (f"{namespace}/{part}" if part else "" for part in (claim, template))
             found.append(PodClaim(name, claim, template, tuple(users.get(name, ()))))
+    extended = fields.part(status, "extendedResourceClaimStatus")
+    if claim := fields.text(extended, "resourceClaimName"):
+        mappings = fields.parts(extended, "requestMappings")
+        using = ((fields.text(one, "containerName"), fields.text(one, "requestName")) for one in mappings)
+        found.append(PodClaim("", f"{namespace}/{claim}", users=tuple(using)))
     return tuple(found)
 
 

@@ -326,7 +326,8 @@ class _Question:
 
     def _extended(self) -> list[tuple[DeviceClaim, Users]]:
         """The claim that the scheduler makes of extended resources, and who uses it; or none."""
-        if not scheduling.unallocated(self._requests, self._node):
+        made = any(not one.name for one in self._kind.claimed)
+        if made or not scheduling.unallocated(self._requests, self._node):
             return []
         minor, problem = _EXTENDED_SINCE
         if self._known.minor < minor:

@@ -225,3 +225,19 @@ def test_pods_of_one_claim_share_its_device() -> None:
 def test_an_extended_resource_is_answered_like_a_claim() -> None:
     found = predict(asking(), nodes(CLASS, claim(), resource_slice(device("gpu-0", 0))))
     assert found.sentence == f"{WEB_ON_1}: gpu.example/gpu-0 on NUMA node 0, {REST}: not aligned"
+
+
+def test_extended_resource_whose_claim_is_made_takes_no_second_device() -> None:
+    body = build.pod_body("web", cpu=4, memory="1Gi")
+    for amounts in body["spec"]["containers"][0]["resources"].values():
+        amounts["gpu.example/gpu"] = "1"
+    body["metadata"]["namespace"] = "team"
+    mapping = {"containerName": "main", "resourceName": "gpu.example/gpu", "requestName": "one"}
+    made = {"resourceClaimName": "claim", "requestMappings": [mapping]}
+    body["status"] = {"extendedResourceClaimStatus": made}
+    (node,) = nodes(CLASS, claim(result("gpu-0")), resource_slice(device("gpu-0", 1)))
+    placed = place_beside(ClusterPod.from_api(body), node)
+    assert placed is not None
+    assert placed.devices is not None
+    assert [(one.device, one.containers) for one in placed.devices.devices] == [("gpu-0", ("main",))]
+    assert placed.devices.alignment == "aligned"
