@@ -17,6 +17,8 @@ from numazones_exporter.sources.cpu_times import MODES, CPUTimes
 
 EXCLUSIVE, SHARED, RESERVED, UNKNOWN, OFFLINE = "exclusive", "shared", "reserved", "unknown", "offline"
 _IDLE = MODES.index("idle")
+_LONGEST = 1e7
+"""Seconds between two readings; stolen time can jump to centuries when a virtual machine moves."""
 
 
 class ContainerName(NamedTuple):
@@ -37,6 +39,8 @@ class CPUKinds:
     containers: Mapping[tuple[ContainerName, str], CPUSet] = field(default_factory=dict)
     """(container, uid of its pod) → its exclusive CPUs."""
     online: CPUSet = 0
+    numas: tuple[int, ...] = ()
+    """All NUMA nodes, those without CPUs too."""
 
     @classmethod
     def of(cls, snapshot: NodeSnapshot) -> "CPUKinds":
@@ -48,7 +52,14 @@ class CPUKinds:
                     found[numa, kind] = cpus & own
             if offline := snapshot.offline.get(numa, 0):
                 found[numa, OFFLINE] = offline
-        return cls(snapshot.node_name, found, _holders(snapshot.holders), snapshot.machine.all_cpus)
+        numas = {*snapshot.machine.by_numa, *snapshot.offline}
+        return cls(
+            snapshot.node_name,
+            found,
+            _holders(snapshot.holders),
+            snapshot.machine.all_cpus,
+            tuple(sorted(numas)),
+        )
 
     @property
     def exclusive(self) -> CPUSet:
@@ -74,6 +85,11 @@ def _holders(holders: Iterable[ContainerHolding]) -> dict[tuple[ContainerName, s
             key = ContainerName(one.namespace, one.pod, one.container), one.uid
             found[key] = found.get(key, 0) | one.cpus
     return found
+
+
+def _spent(old: float, new: float) -> float:
+    """Return the seconds between two counts; none where they went backwards, or too far."""
+    return new - old if 0 <= new - old <= _LONGEST else 0.0
 
 
 @dataclass(slots=True)
@@ -112,7 +128,7 @@ class CPUUsage:
     def add(self, times: Mapping[int, CPUTimes]) -> None:
         """Add what came since the last reading; a CPU that was away then begins again."""
         spent = {
-            cpu: [max(0.0, new - old) for new, old in zip(now, self._last[cpu], strict=True)]
+            cpu: [_spent(old, new) for new, old in zip(now, self._last[cpu], strict=True)]
             for cpu, now in times.items()
             if cpu in self._last
         }

@@ -80,7 +80,7 @@ class Usage:
         with self._lock:
             kinds, memory, problems = self._cpus.kinds, NUMAUsage(), []
             if kinds.node:
-                memory = numa_usage.read(self._sysfs, sorted({numa for numa, _ in kinds.cpus}))
+                memory = numa_usage.read(self._sysfs, kinds.numas)
                 problems = [*self._read_times(kinds), *memory.problems, *self._read_interrupts()]
             families = (
                 *_cpu_families(kinds, self._cpus),
@@ -127,9 +127,9 @@ class Usage:
             for source in (DEVICE, PROCESSOR, TIMER):
                 self._came.setdefault((numa, source), 0)
         for interrupt, counts in came.items():
-            source = interrupt.kind
-            for cpu in counts.keys() & numas.keys():
-                self._came[numas[cpu], source] += counts[cpu]
+            for cpu, count in counts.items():
+                if cpu in numas:
+                    self._came[numas[cpu], interrupt.kind] += count
 
 
 class UsageCollector(Collector):

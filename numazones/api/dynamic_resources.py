@@ -5,7 +5,7 @@ the node has none, counts for the node alone (NUMA node None).
 """
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -14,8 +14,10 @@ from numazones.apimachinery.quantity import ZERO
 from numazones.apimachinery.quantity import Quantity as Amount
 from numazones.dra.amounts import NodeDevices, consumed
 from numazones.dra.conflicts import cpu_conflict
-from numazones.dra.device_classes import DeviceClass
-from numazones.dra.devices import PublishedDevice
+
+if TYPE_CHECKING:  # exporters evaluate no expressions, and need no memory for it
+    from numazones.dra.device_classes import DeviceClass
+    from numazones.dra.devices import PublishedDevice
 
 
 class DynamicClass(APIModel):
@@ -70,7 +72,7 @@ class DynamicResources(APIModel):
 
 
 def dynamic_resources(
-    devices: NodeDevices, numas: Iterable[int], classes: Iterable[DeviceClass], cpu_manager_policy: str
+    devices: NodeDevices, numas: Iterable[int], classes: "Iterable[DeviceClass]", cpu_manager_policy: str
 ) -> Mapping[int, DynamicResources]:
     """Return NUMA id → what its zone has to say; zones that have nothing to say are missing.
 
@@ -92,7 +94,7 @@ def dynamic_resources(
 
 
 def by_numa(
-    devices: NodeDevices, classes: Iterable[DeviceClass], numas: Container[int]
+    devices: NodeDevices, classes: "Iterable[DeviceClass]", numas: Container[int]
 ) -> dict[int | None, tuple[DynamicDriver, ...]]:
     """Return NUMA node → the amounts of its devices by driver; None: devices of an unknown NUMA node.
 
@@ -115,7 +117,7 @@ def by_numa(
 
 
 def _amounts(
-    known: NodeDevices, devices: list[PublishedDevice], classes: Iterable[DeviceClass]
+    known: NodeDevices, devices: "list[PublishedDevice]", classes: "Iterable[DeviceClass]"
 ) -> dict[str, Any]:
     return {
         **_counts(known, devices),
@@ -125,13 +127,15 @@ def _amounts(
     }
 
 
-def _counts(known: NodeDevices, devices: Iterable[PublishedDevice]) -> dict[str, int]:
+def _counts(known: NodeDevices, devices: "Iterable[PublishedDevice]") -> dict[str, int]:
     keys = {device.key for device in devices}
     allocated, available = keys & known.allocated.keys(), keys & known.available
     return {"devices": len(keys), "allocated": len(allocated), "available": len(available)}
 
 
-def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[PublishedDevice]) -> DynamicClass | None:
+def _class(
+    known: NodeDevices, one: "DeviceClass", devices: "Iterable[PublishedDevice]"
+) -> DynamicClass | None:
     answers = [(one.selects(device), device) for device in devices]
     if any(answer is None for answer, _ in answers):
         return DynamicClass(name=one.name)
@@ -139,7 +143,7 @@ def _class(known: NodeDevices, one: DeviceClass, devices: Iterable[PublishedDevi
     return DynamicClass(name=one.name, **_counts(known, meant)) if meant else None
 
 
-def _shared(known: NodeDevices, devices: list[PublishedDevice]) -> Iterable[DynamicCapacity]:
+def _shared(known: NodeDevices, devices: "list[PublishedDevice]") -> Iterable[DynamicCapacity]:
     for name in sorted({name for device in devices for name in device.capacity}):
         total, taken, left = ZERO, ZERO, ZERO
         for device in devices:

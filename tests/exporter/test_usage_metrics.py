@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +14,7 @@ from numazones import cpuset
 from numazones.api.snapshot import ContainerHolding, NodeSnapshot
 from numazones.kubelet.machine import CPU, Machine, NUMANode
 from numazones_exporter.metrics import ExporterMetrics
+from numazones_exporter.sources.interrupts import InterruptsReader
 from numazones_exporter.usage_metrics import Usage
 
 LABELS = (
@@ -36,6 +39,10 @@ HOSTILE = (
     "Node 0 MemFree: lots kB\n",
     "Node 0 MemFree: 99999999999999999999 kB\n",
     "numa_miss -1\nnuma_foreign 1e9\n",
+    "Node 0 MemFree:   400 kB\nNode 0 MemUsed: 60",
+    " CPU0 CPU1 CPU2 CPU3\n 1: 1 2 3\0 4 x\n\0 2: 1 2 3 4 x\n",
+    " CPU0 CPU1 CPU2 CPU3\n 1: 1 2 3 4 x\n 2: 1 2",
+    " CPU0 CPU1 CPU2 CPU3\n 1: " + "1 " * 600_000 + "\n",
     'evil{label="x"} 1\n# TYPE evil gauge\n' * 3,
 )
 
@@ -391,3 +398,92 @@ def test_a_thousand_cpus_are_read_in_full(tmp_path: Path) -> None:
         assert seconds[f"numa_cpu_seconds_total {numa} exclusive user"] == pytest.approx(want)
     assert len(node.scrape(BUSY + "_busy")) == 128
     assert max(node.scrape("numazones_exclusive_cpu_interrupts").values()) == 1023 / 60
+
+
+def test_memory_of_numa_nodes_without_cpus_is_shown(node: Node) -> None:
+    machine = Machine(
+        (CPU(0, 0, 0, 0, 0),), (NUMANode(0, 2**20, (), (10, 20)), NUMANode(1, 2**20, (), (20, 10)))
+    )
+    node.usage.follow(NodeSnapshot("worker", machine, reserved_cpus=1, exclusive_cpus=0))
+    assert node.scrape("numazones_numa_memory_free")["numa_memory_free_bytes 1"] == 400 * 1024
+
+
+def test_huge_pages_of_impossible_sizes_are_left_out(node: Node) -> None:
+    for name in (
+        "hugepages-0kB",
+        "hugepages-02048kB",
+        "hugepages-3000kB",
+        "hugepages-kB",
+        "hugepages-4kB.old",
+    ):
+        node.put(f"sys/devices/system/node/node0/hugepages/{name}/free_hugepages", "9\n")
+    found = node.scrape("numazones_numa_hugepages_free_bytes")
+    assert found["numa_hugepages_free_bytes 0 hugepages-2Mi"] == 3 * 2**21
+    assert len(found) == 2
+
+
+def test_stolen_time_that_jumps_by_centuries_does_not_count(node: Node) -> None:
+    row = "cpu{} 100 0 0 100 0 0 0 {} 0 0"
+    for steal in (0, 2**64 // 10, 2**64 // 10 + 5):
+        node.put("proc/stat", "\n".join(["cpu  1", *(row.format(cpu, steal) for cpu in range(4)), ""]))
+        found = node.scrape(CPU_SECONDS)
+    assert max(value for key, value in found.items() if key.endswith("steal")) < 100
+
+
+def test_interrupts_begin_again_after_a_failed_reading(node: Node) -> None:
+    node.interrupts("0-3", {"24": "0 0 0 0 MSI nic"})
+    node.scrape()
+    (node.proc / "interrupts").unlink()
+    node.now = 60.0
+    node.scrape()
+    for now, count in ((120.0, 12000), (180.0, 12600)):
+        node.interrupts("0-3", {"24": f"0 0 {count} 0 MSI nic"})
+        node.now = now
+        found = node.scrape("numazones_exclusive_cpu_interrupts")
+        assert list(found.values()) == ([] if now == 120.0 else [10.0])
+
+
+def test_interrupt_classes_of_s390x_have_names_with_slashes(node: Node) -> None:
+    for now, count in ((0.0, 0), (60.0, 600)):
+        node.now = now
+        node.interrupts("0-3", {"I/O": f"0 0 {count} 0 [I/O] I/O interrupts"})
+        found = node.scrape("numazones_exclusive_cpu_interrupts")
+    assert found == {"exclusive_cpu_interrupts_per_second 1 2 I/O [I/O] I/O interrupts ": 10.0}
+
+
+COUNTS = st.lists(st.sampled_from([0, 0, 0, 7, 10, 4294967295]), min_size=20, max_size=20)
+READINGS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(["24", "25", "RES"]), COUNTS),
+        st.sampled_from(["MSI nic", "MSI nic", "MSI nic", "gpio 7 8"]),
+        st.sampled_from(["{:>10}", "{:>10}", "{:>10}", "{}", "{:>12}"]),
+    ),
+    max_size=6,
+)
+
+
+@given(readings=READINGS)
+@settings(deadline=None)
+def test_repeated_readings_equal_differences_of_whole_files(
+    readings: list[tuple[dict[str, list[int]], str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.getbasetemp()
+    reader = InterruptsReader(directory)
+    head = " ".join(f"CPU{cpu}" for cpu in range(20))
+    before: dict[tuple[str, str], list[int]] = {}
+    for rows, text, width in readings:
+        lines = [f"{name:>4}: {' '.join(map(width.format, counts))}  {text}" for name, counts in rows.items()]
+        (directory / "interrupts").write_text("\n".join([head, *lines, "ERR:  0", ""]))
+        now = {(name, text): counts for name, counts in rows.items()}
+        expected = {
+            key: {
+                cpu: new - old
+                for cpu, (old, new) in enumerate(zip(before[key], counts, strict=True))
+                if new > old
+            }
+            for key, counts in now.items()
+            if key in before
+        }
+        found = {(one.name, one.description): came for one, came in reader.read().items()}
+        assert found == {key: came for key, came in expected.items() if came}
+        before = now

@@ -9,7 +9,7 @@ On large machines it has megabytes: it is read line by line, and a line that has
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,15 +22,21 @@ DEVICE, PROCESSOR, TIMER = "device", "processor", "timer"
 """Kinds of interrupts: numbered ones, which an affinity can keep away; those between and of CPUs; ticks."""
 
 _HEAD = re.compile(rb"\s*CPU[0-9]{1,5}(\s+CPU[0-9]{1,5})*\s*")
-_NAME = re.compile(rb"\s*([0-9A-Za-z_.-]{1,32}):")
+_NAME = re.compile(rb"[ \t]*([!-9;-~]{1,32}):")
+"""Printable, as ``I/O`` of s390x."""
 _TIMER = re.compile(r"(?:^|[\s_-])timer\b")
-_AFFINITY = re.compile(r"[0-9,-]{1,4096}")
+_AFFINITY = re.compile(rb"[0-9,-]{1,4096}")
 _LONGEST_LINE = 1 << 20
+_LARGEST_FILE = 256 << 20
+"""Bytes; 4,096 interrupts on 1,024 CPUs have 46 MiB."""
 _CELL = 11
 """Characters of a count: the kernel writes a blank and ten, most of them blanks."""
 _NONZERO = bytes(ord("x") if byte in b"123456789" else ord(" ") for byte in range(256))
 """Translates a digit that makes a number more than zero to x, and the rest to blanks."""
 _MOST_LINES = 1 << 16
+_BLANK = ord(" ")
+_FEW = 16
+"""Counts that are not zero, up to which the others are compared with zeros."""
 _LONGEST_DESCRIPTION = 100
 _COUNTER = 0xFFFFFFFF
 """The kernel's counters have 32 bits."""
@@ -42,22 +48,58 @@ class Interrupt(NamedTuple):
     name: str
     """Number, or abbreviation such as ``RES``."""
     description: str
-
-    @property
-    def kind(self) -> str:
-        """The kind of interrupt."""
-        if self.name == "LOC" or _TIMER.search(self.description):
-            return TIMER
-        return DEVICE if self.name.isdigit() else PROCESSOR
+    kind: str
 
 
-@dataclass(slots=True)
-class _Line:
+def _interrupt(name: str, text: bytes) -> Interrupt:
+    """Return the interrupt of this name; ``text`` follows its counts."""
+    words = " ".join(text.decode("ascii", errors="replace").split())[:_LONGEST_DESCRIPTION]
+    description = visible(words, lines=False)
+    kind = DEVICE if name.isdigit() else PROCESSOR
+    return Interrupt(name, description, TIMER if name == "LOC" or _TIMER.search(description) else kind)
+
+
+class _Line(NamedTuple):
     """A line as last read."""
 
-    digest: int
     interrupt: Interrupt
+    places: "array[int]"
+    """Places of the CPUs in the head line whose counts are not zero, ascending."""
     counts: "array[int]"
+    digest: int
+    """Digest of the text, where many counts are not zero; else 0."""
+    gaps: tuple[tuple[int, int, bytes], ...] = ()
+    """(begin, end, text) of the zeros before each of these counts, where they are few."""
+    last: tuple[int, int, bytes] = (0, 0, b"")
+    """The zeros after them."""
+    rest: bytes = b""
+    """Text after all counts."""
+
+    def renewed(self, text: bytes) -> "_Line | None":
+        """Return the line as it is now, itself if nothing changed; None: it must be parsed.
+
+        Most interrupts go to one CPU or a few, so most of a long line is compared with zeros and not parsed.
+        """
+        if self.digest:
+            return self if self.digest == hash(text) else None
+        begin, end, zeros = self.last
+        if text[begin:end] != zeros or text[end:] != self.rest:
+            return None
+        counts = array("I")
+        for begin, at, zeros in self.gaps:
+            word = text[at + 1 : at + _CELL].strip()
+            if text[begin:at] != zeros or text[at] != _BLANK or not word.isdigit():
+                return None
+            counts.append(int(word) & _COUNTER)
+        if counts == self.counts:
+            return self
+        return _Line(self.interrupt, self.places, counts, 0, self.gaps, self.last, self.rest)
+
+
+@lru_cache(maxsize=4096)
+def _shared(text: bytes) -> bytes:
+    """Return one object for texts that are equal, as long rows of zeros are."""
+    return text
 
 
 class InterruptsReader:
@@ -74,53 +116,78 @@ class InterruptsReader:
         """Return interrupt → CPU → how many came since the last reading; empty the first time.
 
         Counts of an interrupt that is new, or whose device is another now, begin again, as do all when CPUs
-        come or go. A count that went backwards says nothing.
+        come or go, or after a reading that failed. A count that went backwards says nothing.
 
         Raises:
             SourceError: the file is missing, masked, or none of the kernel's.
         """
+        before, self._lines = self._lines, {}
         found: dict[Interrupt, dict[int, int]] = {}
         lines: dict[bytes, _Line] = {}
+        size = 0
         try:
             with self._file.open("rb") as file:
                 cpus = self._head(file.readline(_LONGEST_LINE))
                 if cpus != self._cpus:
-                    self._cpus, self._lines = cpus, {}
+                    self._cpus, before = cpus, {}
                 for _ in range(_MOST_LINES):
                     text = file.readline(_LONGEST_LINE)
                     if not text:
                         break
-                    self._take(text, lines, found)
+                    size += len(text)
+                    if size > _LARGEST_FILE or not text.endswith(b"\n"):
+                        raise SourceError("Malformed", f"{self._file} is too large, or cut off")
+                    self._take(text, before, lines, found)
         except OSError as error:
             raise SourceError("Unreadable", f"{self._file}: {error.strerror or error}") from error
         self._lines = lines
         return found
 
-    def _take(self, text: bytes, lines: dict[bytes, _Line], found: dict[Interrupt, dict[int, int]]) -> None:
+    def _take(
+        self,
+        text: bytes,
+        known: Mapping[bytes, _Line],
+        lines: dict[bytes, _Line],
+        found: dict[Interrupt, dict[int, int]],
+    ) -> None:
         """Read one line into ``lines``, and what came into ``found``."""
         match = _NAME.match(text)
         if match is None:
             raise SourceError(
                 "Malformed", f"{self._file} has a line that the kernel does not write: {text[:80]!r}"
             )
-        before, digest = self._lines.get(match[1]), hash(text)
-        if before is not None and before.digest == digest:
-            lines[match[1]] = before
-            return
-        found_here = _counts(text[match.end() :], len(self._cpus))
-        if found_here is None:
+        name = match[1]
+        before = known.get(name)
+        line = (before and before.renewed(text)) or self._parsed(text, name, match.end())
+        if line is None:
             return  # ERR and MIS count for no CPU
-        nonzero, rest = found_here
-        counts = array("I", bytes(4 * len(self._cpus)))
-        for index, count in nonzero.items():
-            counts[index] = count & _COUNTER
-        described = " ".join(rest.decode("ascii", errors="replace").split())[:_LONGEST_DESCRIPTION]
-        interrupt = Interrupt(match[1].decode("ascii"), visible(described, lines=False))
-        lines[match[1]] = _Line(digest, interrupt, counts)
-        if before is not None and before.interrupt == interrupt:
-            gained = {self._cpus[at]: counts[at] - before.counts[at] for at in nonzero}
-            if came := {cpu: count for cpu, count in gained.items() if count > 0}:
-                found[interrupt] = came
+        lines[name] = line
+        if before is None or before is line or before.interrupt != line.interrupt:
+            return
+        old = dict(zip(before.places, before.counts, strict=True))
+        came = {
+            self._cpus[place]: count - old.get(place, 0)
+            for place, count in zip(line.places, line.counts, strict=True)
+            if count > old.get(place, 0)
+        }
+        if came:
+            found[line.interrupt] = came
+
+    def _parsed(self, text: bytes, name: bytes, start: int) -> _Line | None:
+        found = _counts(text[start:], len(self._cpus))
+        if found is None:
+            return None
+        interrupt = _interrupt(name.decode("ascii"), found.rest)
+        places = array("I", found.nonzero)
+        counts = array("I", [count & _COUNTER for count in found.nonzero.values()])
+        if not found.in_cells or len(places) > _FEW:
+            return _Line(interrupt, places, counts, hash(text) or 1)
+        cells = [start + place * _CELL for place in (*places, len(self._cpus))]
+        begins = [start, *(cell + _CELL for cell in cells[:-1])]
+        *gaps, last = (
+            (begin, cell, _shared(text[begin:cell])) for begin, cell in zip(begins, cells, strict=True)
+        )
+        return _Line(interrupt, places, counts, 0, tuple(gaps), last, found.rest)
 
     def _head(self, text: bytes) -> list[int]:
         if not text.strip():
@@ -139,16 +206,28 @@ class InterruptsReader:
             return ""
         for name in ("effective_affinity_list", "smp_affinity_list"):
             try:
-                text = (self._irq / interrupt.name / name).read_text(encoding="ascii").strip()
-            except (OSError, ValueError):
+                with (self._irq / interrupt.name / name).open("rb") as file:
+                    text = file.read(_LONGEST_LINE).strip()
+            except OSError:
                 continue
             if _AFFINITY.fullmatch(text):
-                return text
+                return text.decode("ascii")
         return ""
 
 
-def _counts(text: bytes, number: int) -> tuple[dict[int, int], bytes] | None:
-    """Return CPU's place → its count, where it is not zero, and what follows; None without that many counts.
+class _Counts(NamedTuple):
+    """Counts of a line."""
+
+    nonzero: dict[int, int]
+    """Place of the CPU → its count, where it is not zero."""
+    rest: bytes
+    """Text after the counts."""
+    in_cells: bool
+    """True if each count has as many characters as the kernel gives it."""
+
+
+def _counts(text: bytes, number: int) -> _Counts | None:
+    """Return the counts of a line; None without that many.
 
     Most counts of most interrupts are zero, so where the columns are as wide as the kernel writes them, only
     the others are looked at.
@@ -165,12 +244,12 @@ def _counts(text: bytes, number: int) -> tuple[dict[int, int], bytes] | None:
                 return None
             found[place] = int(word)
             at = marks.find(b"x", (place + 1) * _CELL)
-        return found, text[_CELL * number :]
+        return _Counts(found, text[_CELL * number :], True)
     words = text.split(None, number)
     if len(words) < number or not all(map(bytes.isdigit, words[:number])):
         return None
     found = {place: int(word[:20]) for place, word in enumerate(words[:number]) if word != b"0"}
-    return found, words[number] if len(words) > number else b""
+    return _Counts(found, words[number] if len(words) > number else b"", False)
 
 
 class Disturbance(NamedTuple):

@@ -20,7 +20,7 @@ _KIB = 1024
 _MEMINFO = re.compile(rb"^Node [0-9]{1,5} (MemUsed|MemFree|FilePages):\s*([0-9]{1,15}) kB\s*$", re.MULTILINE)
 _MEMORY = {b"MemUsed": "used", b"MemFree": "free", b"FilePages": "file"}
 _NUMASTAT = re.compile(rb"^numa_(miss|foreign) ([0-9]{1,20})\s*$", re.MULTILINE)
-_POOL = re.compile(r"hugepages-([0-9]{1,12})kB")
+_POOL = re.compile(r"hugepages-([1-9][0-9]{0,11})kB")
 _COUNT = re.compile(rb"[0-9]{1,15}")
 _LARGEST = 65536
 """Bytes of a file that are looked at; the kernel's have some hundreds."""
@@ -93,8 +93,8 @@ def _free_hugepages(directory: Path, missing: dict[str, list[str]]) -> Iterator[
     except OSError:
         return
     for name in sorted(names):
-        if (match := _POOL.fullmatch(name)) is None:
-            continue
+        if (match := _POOL.fullmatch(name)) is None or int(match[1]).bit_count() != 1:
+            continue  # sizes are powers of two
         path = directory / name / "free_hugepages"
         if (count := _COUNT.fullmatch(_content(path).strip())) is None:
             missing.setdefault("numazones_numa_hugepages_free_bytes", []).append(str(path))
