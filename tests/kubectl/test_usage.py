@@ -1,5 +1,6 @@
 """Use of CPUs that are held: read from a Prometheus, shown by top, who and idle, taken by size and whatif."""
 
+import asyncio
 import json
 import re
 import threading
@@ -22,6 +23,7 @@ from numazones_client.usage import (
     HELD,
     MEMORY_USED,
     MOST_CPUS,
+    ExporterUsage,
     NoUsage,
     parse,
     usage_of,
@@ -258,3 +260,55 @@ def test_password_of_a_prometheus_is_not_shown(run: Run, dump: Path) -> None:
 def test_share_without_its_idle_part_is_unknown() -> None:
     pairs = tuple(sorted((SHARED | {"mode": "user"}).items()))
     assert usage_of({(CPU_SECONDS, pairs): 5.0}, {}).numas == {}
+
+
+def test_answer_without_end_is_not_read_to_the_end(run: Run, dump: Path, prometheus: list[str]) -> None:
+    FakePrometheus.instead = b" " * (17 << 20)
+    failed = run("top", *prometheus, "-f", dump).exception
+    assert isinstance(failed, NoUsage)
+    assert "more than 16 MiB" in str(failed)
+
+
+class FakeAPI:
+    """Answers for pods that say they are exporters."""
+
+    def __init__(self, *namespaces: str) -> None:
+        self.namespaces = namespaces
+        self.paths: list[str] = []
+        self.metrics = f'{MEMORY_USED}{{node="n",numa_node="0"}} 7\n'.encode()
+
+    async def list(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "metadata": {"name": "exporter", "namespace": namespace},
+                "spec": {"nodeName": "n"},
+                "status": {"phase": "Running"},
+            }
+            for namespace in self.namespaces
+        ]
+
+    async def get_raw(self, path: str, *, limit: int) -> bytes:
+        assert limit == 16 << 20
+        self.paths.append(path)
+        return self.metrics
+
+
+async def test_node_that_pods_of_two_namespaces_claim_is_unknown() -> None:
+    api = FakeAPI("numazones-system", "tenant")
+    found = await ExporterUsage(api).read()  # type: ignore[arg-type]
+    assert api.paths == []
+    assert found.numas == {}
+    assert "namespaces numazones-system and tenant" in found.unknown["n"]
+
+
+async def test_exporter_that_hangs_leaves_only_its_node_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numazones_client.usage._PATIENCE", 0.01)
+    api = FakeAPI("numazones-system")
+
+    async def hang(_path: str, *, limit: int) -> bytes:
+        await asyncio.sleep(limit)
+        return b""
+
+    api.get_raw = hang  # type: ignore[assignment]
+    found = await ExporterUsage(api).read()  # type: ignore[arg-type]
+    assert "does not answer within" in found.unknown["n"]

@@ -8,7 +8,7 @@ On large machines it has megabytes: it is read line by line, and a line that has
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -164,11 +164,14 @@ class InterruptsReader:
         lines[name] = line
         if before is None or before is line or before.interrupt != line.interrupt:
             return
-        old = dict(zip(before.places, before.counts, strict=True))
+        old: Iterable[int] = before.counts
+        if line.places is not before.places:
+            counted = dict(zip(before.places, before.counts, strict=True))
+            old = [counted.get(place, 0) for place in line.places]
         came = {
-            self._cpus[place]: count - old.get(place, 0)
-            for place, count in zip(line.places, line.counts, strict=True)
-            if count > old.get(place, 0)
+            self._cpus[place]: count - less
+            for place, count, less in zip(line.places, line.counts, old, strict=True)
+            if count > less
         }
         if came:
             found[line.interrupt] = came

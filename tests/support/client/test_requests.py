@@ -213,6 +213,13 @@ async def test_raw_paths_give_bytes(client: Client, server: ScriptedServer) -> N
     assert server.asked[0].query == {"a": "b"}
 
 
+async def test_raw_answer_longer_than_the_limit_is_an_error(client: Client, server: ScriptedServer) -> None:
+    server.answers = [web.Response(text="x" * 11), web.Response(text="x" * 10)]
+    with pytest.raises(APIError, match="more than 10 bytes"):
+        await client.get_raw("/api/v1/x", limit=10)
+    assert await client.get_raw("/api/v1/x", limit=10) == b"x" * 10
+
+
 async def test_merge_patch_is_the_default_patch(client: Client, server: ScriptedServer) -> None:
     server.answers = [web.json_response({})]
     await client.patch(NODES, "n", {"metadata": {"labels": {"a": None}}})
