@@ -87,11 +87,6 @@ def _holders(holders: Iterable[ContainerHolding]) -> dict[tuple[ContainerName, s
     return found
 
 
-def _spent(old: float, new: float) -> float:
-    """Return the seconds between two counts; none where they went backwards, or too far."""
-    return new - old if 0 <= new - old <= _LONGEST else 0.0
-
-
 @dataclass(slots=True)
 class ContainerUse:
     """Seconds of a container's exclusive CPUs."""
@@ -128,7 +123,10 @@ class CPUUsage:
     def add(self, times: Mapping[int, CPUTimes]) -> None:
         """Add what came since the last reading; a CPU that was away then begins again."""
         spent = {
-            cpu: [_spent(old, new) for new, old in zip(now, self._last[cpu], strict=True)]
+            cpu: [
+                came if 0.0 <= (came := new - old) <= _LONGEST else 0.0
+                for new, old in zip(now, self._last[cpu], strict=True)
+            ]
             for cpu, now in times.items()
             if cpu in self._last
         }
