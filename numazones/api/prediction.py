@@ -103,8 +103,8 @@ class Reason:
         "Who says so: the scheduler's checks, or whoever decides on the node.",
         Field(
             max_length=32,
-            description="What rejects the pod: Scheduler, Unknown, or the node's placement model, such as "
-            "Kubelet.",
+            description="What rejects the pod: Scheduler, Alignment (which the pod requires), Unknown, or "
+            "the node's placement model, such as Kubelet.",
         ),
     ] = ""
     _: KW_ONLY
