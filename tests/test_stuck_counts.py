@@ -99,7 +99,7 @@ async def test_the_live_page_counts_and_names_them(pods: list[dict[str, Any]]) -
     assert shown["waiting/default/big-1"]["rejected"]["pods"] == ["big-0"]
     lost = shown["waiting/default/lost-1"]
     assert (lost["verdict"], sorted(lost["rejected"]["pods"])) == ("Rejected", ["lost-1", "lost-2"])
-    assert lost["sentence"] == "TopologyAffinityError on node; a failed pod is not tried again: delete it"
+    assert lost["sentence"] == "TopologyAffinityError on node; a failed pod is not retried: delete it"
 
 
 def test_why_counts_and_marks_them(dump: Path) -> None:

@@ -27,7 +27,7 @@ ASSETS = ROOT / "docs" / "assets"
 PATIENCE = 600.0
 """Seconds that each part of the demo may take."""
 COLUMNS, LINES = 80, 40
-ADDRESS, QUESTION = r"Live page on (http://\S+)", r"Carry it out\? \[Y/n\]"
+ADDRESS, QUESTION = r"Live page on (http://\S+)", r"Run the plan\? \[Y/n\]"
 FRAME = 50
 """Milliseconds between the frames of a movement."""
 PAUSE, END = 1500, 3000

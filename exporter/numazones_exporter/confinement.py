@@ -129,8 +129,8 @@ def _opened_beneath(options: Options) -> set[Path]:
 
 
 def _refuse_to_leave_open(kubelet_dir: Path, readable: tuple[Path, ...]) -> None:
-    """Raise ``NotConfined`` where the kubelet's directory lies beneath one that must stay readable."""
+    """Raise ``NotConfined`` where the kubelet's directory is below one that must stay readable."""
     inner = Path(os.path.realpath(kubelet_dir))
     for directory in readable:
         if inner.is_relative_to(os.path.realpath(directory)):
-            raise NotConfined(f"{kubelet_dir} lies beneath {directory}, which the exporter reads; move it")
+            raise NotConfined(f"{kubelet_dir} is below {directory}, which the exporter reads; move it")

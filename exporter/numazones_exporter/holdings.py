@@ -248,8 +248,8 @@ def _memory_of_podresources(
     problems = []
     if split:
         message = (
-            "podresources do not tell how memory over several NUMA nodes is split; the split is estimated, "
-            "lowest NUMA node first, until memory_manager_state can be read"
+            "podresources do not show how memory is split over several NUMA nodes; until "
+            "memory_manager_state can be read, the split is estimated, lowest NUMA node first"
         )
         problems.append(Problem(MEMORY_MANAGER_STATE, "EstimatedSplit", message))
     return AssignedMemory(assigned, groups, assignments), problems
@@ -313,16 +313,16 @@ def _unknown_endings(observation: Observation, assignments: Assignments) -> Iter
         yield Problem(
             PODS,
             "EndedPodsUnknown",
-            "neither the node's pods nor podresources could be read; state files are taken as they are, "
-            "pods that have ended included",
+            "neither the node's pods nor podresources could be read; the state files are used as they are "
+            "and may include ended pods",
         )
     listed = observation.podresources.pods if observation.podresources is not None else None
     if observation.pods == () and (listed or (listed is None and assignments)):
         yield Problem(
             PODS,
             "NoPodsOfNode",
-            f"no pod is bound to a node called {observation.node_name}, though the kubelet has pods; "
-            "is --node-name the name that kubectl get nodes shows?",
+            f"no pod is bound to node {observation.node_name}, but the kubelet has pods; check that "
+            f"--node-name is the name that kubectl get nodes shows",
         )
 
 

@@ -20,7 +20,7 @@ ENVIRONMENT_PREFIX = "NUMAZONES_EXPORTER"
 _EXAMPLES = """
 \b
 Examples:
-  Show the zones of this machine, with or without a kubelet:
+  Show the NUMA nodes of this machine, with or without a kubelet:
     numazones-exporter --once
 
 \b
@@ -31,7 +31,7 @@ Examples:
       --pods file:pods.json -o json
 
 \b
-  Publish this node's zones, and what schedulers read, until stopped:
+  Publish this node's NUMAZones, and NodeResourceTopologies for schedulers, until stopped:
     numazones-exporter --node-name worker-3 --publish numazones,noderesourcetopologies
 
 \b
@@ -43,7 +43,7 @@ camelCase: kubeletDir). Flags win over the environment, the environment over the
 
 
 \b
-Exit status of --once: 0 zones were printed (stderr and the zones' conditions name what could not be read),
+Exit status of --once: 0 NUMA nodes were printed (stderr and conditions name what could not be read),
 1 the hardware could not be read or described, 2 a setting is wrong.
 """
 
@@ -55,10 +55,10 @@ Exit status of --once: 0 zones were printed (stderr and the zones' conditions na
 @click.version_option(package_name="numazones", prog_name="numazones-exporter")
 @click.pass_context
 def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
-    """Read one node and publish what each of its NUMA zones has, keeps and has given away.
+    """Read one node, and publish what each of its NUMA nodes has, reserves and has allocated.
 
-    Reads the hardware (sysfs), the kubelet (podresources, configuration, state files) and the node's pods;
-    publishes one NUMAZone object per NUMA node and keeps them current.
+    Reads the hardware (sysfs), the kubelet (podresources, configuration, state files) and the node's pods.
+    Publishes one NUMAZone per NUMA node and keeps it current.
     """
     options = options_of(ctx)
     if dump_config:

@@ -30,7 +30,7 @@ class Options:
 
     node_name: str = setting(
         REQUIRED,
-        "The node to describe.  [default: this machine's host name]",
+        "Name of the node.  [default: this machine's host name]",
         kind=NodeName(),
         metavar="NAME",
         variable="NODE_NAME",
@@ -54,20 +54,20 @@ class Options:
     )
     kubelet_config: str = setting(
         "configz",
-        "The kubelet's configuration: configz asks the running kubelet, file:PATH reads a "
-        "KubeletConfiguration or a saved configz answer (YAML or JSON), or none.",
+        "The kubelet's configuration: configz reads it from the running kubelet, file:PATH reads a "
+        "KubeletConfiguration or a saved configz response (YAML or JSON), none does without.",
         kind=SourceSetting(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
         metavar="SOURCE",
     )
     kubelet_version: str = setting(
         "",
-        "The kubelet's release, such as v1.36.2.  [default: what the Node object says]",
+        "Release of the kubelet, such as v1.36.2.  [default: as in the Node object]",
         metavar="VERSION",
     )
     kubelet_address: str = setting(
         "",
-        "Ask the kubelet for configz at this address, host or host:port, which needs permission for "
-        "nodes/configz only; through the API server it needs nodes/proxy.",
+        "Read configz from the kubelet at this address, host or host:port. This needs only nodes/configz; "
+        "through the API server it needs nodes/proxy.",
         metavar="HOST[:PORT]",
         variable="NODE_ADDRESS",
     )
@@ -84,7 +84,7 @@ class Options:
         kind=SourceSetting(words=("api", "none"), schemes=("file",), metavar="api, file:PATH, none"),
         metavar="SOURCE",
     )
-    source_timeout: float = setting(10.0, "How long a source may take to answer.", kind=DURATION)
+    source_timeout: float = setting(10.0, "Time limit for reading a source.", kind=DURATION)
     kubeconfig: Path | None = setting(
         None,
         "How to reach the API server.  [default: $KUBECONFIG, the pod's service account, ~/.kube/config]",
@@ -93,44 +93,44 @@ class Options:
     )
     server: str = setting(
         "",
-        "The API server's URL, if neither a kubeconfig nor a pod gives it; the service account's files are "
-        "used if they exist.",
+        "URL of the API server, if neither a kubeconfig nor a pod names it; the service account's files "
+        "are used if they exist.",
         metavar="URL",
     )
     publish: tuple[str, ...] = setting(
         (NUMAZONES,),
-        "Which objects to maintain: numazones, noderesourcetopologies.",
+        "Objects to publish: numazones, noderesourcetopologies.",
         kind=ObjectKinds(NUMAZONES, NODE_RESOURCE_TOPOLOGIES),
     )
-    interval: float = setting(60.0, "Time between readings when nothing happens.", kind=DURATION)
+    interval: float = setting(60.0, "Longest time between readings.", kind=DURATION)
     metrics_address: str = setting(
-        ":9406", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
+        ":9406", "Address of /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
     )
     probe_address: str = setting(
         "",
-        "Where to serve /healthz and /readyz on a port of their own, such as :9416, so that clients of the "
-        "metrics port cannot keep the kubelet from an answer.  [default: only with the metrics]",
+        "Separate address of /healthz and /readyz, such as :9416, so that clients of the metrics port "
+        "cannot delay the kubelet's probes.  [default: only with the metrics]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
     recordings: bool = setting(
         False,
-        "Also serve /recording, for kubectl numazones record. Whoever can connect can read the machine, the "
-        "kubelet's settings and state, and which pods hold what.",
+        "Also serve /recording, for kubectl numazones record. Any client that can connect can read the "
+        "hardware, the kubelet's settings and state, and which pods hold what.",
         kind=click.BOOL,
     )
     cgroups: Path | None = setting(
         None,
-        "The host's /sys/fs/cgroup: with it, metrics tell whether the memory of pods with exclusive CPUs is "
-        "on the NUMA nodes of their CPUs.",
+        "The host's /sys/fs/cgroup. With it, metrics show whether the memory of pods with exclusive CPUs "
+        "is on the NUMA nodes of these CPUs.",
         kind=PATH,
         metavar="DIR",
     )
     landlock: str = setting(
         LANDLOCK_OFF,
-        "Whether the exporter gives up, when it starts, the right to read any file but those it reads, to "
-        "write files and to start programs: off, best-effort (where the kernel can), or required (else it "
-        "does not start). For pods: a kubeconfig, and what it names, could not be read.",
+        "Whether the exporter gives up its right to read other files, to write files and to start "
+        "programs: off, best-effort (if the kernel supports it), or required (otherwise it does not "
+        "start). Use it in pods only: it cannot read a kubeconfig afterwards.",
         kind=click.Choice([LANDLOCK_OFF, LANDLOCK_BEST_EFFORT, LANDLOCK_REQUIRED]),
     )
     lease_namespace: str = setting(
@@ -140,11 +140,11 @@ class Options:
         variable="KUBERNETES_NAMESPACE",
     )
     lease_duration: float = setting(
-        180.0, "How long the node's zones count as current after its Lease was renewed.", kind=DURATION
+        180.0, "How long the NUMAZones count as current after the Lease was renewed.", kind=DURATION
     )
     log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
     log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
-    once: bool = setting(False, "Read the node once, print its zones and exit.", flags=("--once",))
+    once: bool = setting(False, "Read the node once, print its NUMA nodes and exit.", flags=("--once",))
     output: Output = setting(
         "table",
         "How --once prints; json and yaml are a Kubernetes List.",

@@ -48,19 +48,19 @@ def outdated_token(claims: TokenClaims, *, node_name: str, node_uid: str | None)
         return ""
     if claims.pod:
         cure = (
-            "delete the exporter's pod, whose successor gets another token at once (kubectl "
+            "delete the exporter's pod; its replacement gets a new token at once (kubectl "
             f"-n {claims.namespace} delete pod {claims.pod}); the kubelet renews this one within the hour"
         )
     else:
-        cure = "give the exporter a token that is bound to the Node as it is now"
+        cure = "give the exporter a token that is bound to the current Node"
     if node_uid is None:
         return (
-            f"the exporter's token is bound to Node {node_name} of uid {claims.node_uid}; if that Node was "
-            f"deleted since, or made anew under its name, {cure}"
+            f"the exporter's token is bound to Node {node_name} of uid {claims.node_uid}; if that Node "
+            f"was deleted or recreated since, {cure}"
         )
     return (
-        f"the exporter's token names Node {node_name} by the uid {claims.node_uid} of one that is gone: it "
-        f"was made anew under its name, and has the uid {node_uid} now; {cure}"
+        f"the exporter's token names Node {node_name} with uid {claims.node_uid}, but the Node was "
+        f"recreated and has uid {node_uid} now; {cure}"
     )
 
 

@@ -42,24 +42,24 @@ class _Command(NamedTuple):
 
 _COMMANDS = {
     "why": _Command("why", "Say why a pod is stuck or was rejected, and what would help."),
-    "fit": _Command("fit", "Ask whether, where and how often a pod or shape would be admitted."),
-    "who": _Command("who", "List what each NUMA zone of a node holds, and for whom."),
-    "aligned": _Command("aligned", "List the running pods that lie across NUMA nodes, the worst first."),
-    "top": _Command("top", "Show the NUMA zones with bars of what is in use."),
-    "idle": _Command("idle", "List containers whose exclusive CPUs idle, and what would fit instead."),
-    "live": _Command("live", "Show zones, stuck pods and plans on a full screen that follows the cluster."),
+    "fit": _Command("fit", "Check whether, where and how many pods of a shape would be admitted."),
+    "who": _Command("who", "List who holds what on each NUMA node of a node."),
+    "aligned": _Command("aligned", "List running pods that are spread over NUMA nodes, worst first."),
+    "top": _Command("top", "Show what is in use on each NUMA node."),
+    "idle": _Command("idle", "List containers whose exclusive CPUs are idle, and what would fit instead."),
+    "live": _Command("live", "Follow NUMA nodes, stuck pods and plans on a full screen."),
     "tree": _Command("tree", "Draw a node: sockets, NUMA nodes, caches, cores and who holds them."),
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
-    "approve": _Command("approve", "Approve a plan of the operator, which then executes it."),
-    "reject": _Command("reject", "Reject a plan of the operator; stop one that is being executed."),
+    "approve": _Command("approve", "Approve a plan of the operator, which then runs it."),
+    "reject": _Command("reject", "Reject a plan of the operator, or stop one that is running."),
     "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
-    "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new ones."),
+    "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new settings."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
-    "size": _Command("size", "Say how many machines a list of pods needs, and how to set them."),
-    "replay": _Command("replay", "Compare a recorded history of kubelets with the model."),
+    "size": _Command("size", "Compute how many machines a list of pods needs, and their settings."),
+    "replay": _Command("replay", "Compare what kubelets did in a recording with the model."),
     "record": _Command("record", "Record a live node for a bug report; replay reads it."),
     "doctor": _Command("doctor", "Check the installation, the kubelets' settings and the pods' requests."),
-    "gate": _Command("gate", "Show who waits at the scheduling gate, and open it without the operator."),
+    "gate": _Command("gate", "Show the pods at the scheduling gate, and release them without the operator."),
     "clean": _Command("clean", "List pods that kubelets rejected, and delete those that were replaced."),
     "completion": _Command("completion", "Print the completion script for bash, zsh or fish."),
     "version": _Command("version", "Print the version."),
@@ -119,7 +119,7 @@ Examples:
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
-  Where others than the kubelet place pods, answers say what else to dump.
+  If other programs than the kubelet place pods, the answer names what else to dump.
 """
 
 
@@ -129,7 +129,7 @@ Examples:
     epilog=_EPILOG,
 )
 def commands() -> None:
-    """See, foresee and repair NUMA placement: on the live cluster, or offline on a dump (-f)."""
+    """See, foresee and repair NUMA placement, on the live cluster or offline on a dump (-f)."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -95,8 +95,8 @@ async def find(client: Client, name: str) -> PendingPlan:
         return PendingPlan.of(await client.get(REBALANCE_RECOMMENDATIONS, name))
     except UnknownResource as error:
         raise Undecidable(
-            "this cluster knows no RebalanceRecommendations, so there is nothing to decide; "
-            "kubectl apply -k crds, then a RebalancePolicy, has plans proposed"
+            "this cluster has no RebalanceRecommendations; kubectl apply -k crds, then create a "
+            "RebalancePolicy to get plans"
         ) from error
     except NotFound as error:
         raise Undecidable(f"there is no recommendation {name}; {await _others(client, name)}") from error
@@ -115,7 +115,7 @@ async def _others(client: Client, name: str) -> str:
     if near:
         return f"did you mean {near[0]}?"
     if not plans:
-        return "there are none at all: no RebalancePolicy has found a plan that helps"
+        return "there are none: no RebalancePolicy has found a plan that helps"
     some = ", ".join(f"{plan.name} ({plan.phase})" for plan in plans[:_MAX_NAMED])
     return f"there {'is' if len(plans) == 1 else 'are'} {some}{', …' if len(plans) > _MAX_NAMED else ''}"
 
@@ -199,7 +199,8 @@ async def decide(client: Client, plan: PendingPlan, decision: PlanDecision) -> N
         body = await client.patch(REBALANCE_RECOMMENDATIONS, plan.name, patch)
     except (NotFound, Conflict) as error:
         raise Undecidable(
-            f"{plan.name} is gone: the operator has made other plans; kubectl get rebalancerecommendations"
+            f"{plan.name} was deleted because the operator made other plans; kubectl get "
+            f"rebalancerecommendations"
         ) from error
     except Forbidden as error:
         raise Undecidable(_forbidden()) from error

@@ -41,16 +41,15 @@ async def _serve(host: str, port: int, token: str, kubeconfig: Path | None) -> N
 def main(host: str, port: int, token: str, kubeconfig: Path | None) -> None:
     """Serve a Kubernetes API from memory, until interrupted.
 
-    It takes custom resource definitions, nodes, pods and workloads, but runs nothing: no kubelet, no
-    scheduler. Its objects are lost when it ends. Try it:
+    It accepts custom resource definitions, nodes, pods and workloads, but runs no kubelet and no scheduler.
+    Its objects are lost when it ends. Try it:
 
     \b
       python -m numazones_apiserver --kubeconfig /tmp/kubeconfig &
       kubectl --kubeconfig /tmp/kubeconfig create namespace demo
       kubectl --kubeconfig /tmp/kubeconfig get namespaces
 
-    It listens on loopback only and grants every request: use it for trying things out and for tests,
-    never as a cluster.
+    It listens on loopback only and allows every request: use it for trials and tests, never as a cluster.
     """
     try:
         asyncio.run(_serve(host, port, token, kubeconfig))

@@ -273,12 +273,12 @@ class ClosedLoop:
             pod, source, target = move["pod"], move["source"], move["target"]
             name_of_pod = f"{pod['namespace']}/{pod['name']}"
             self.screen.say(f"  {name_of_pod}: from {_place(source)} to {_place(target)}; {move['why']}")
-        if not await self.confirm("Carry it out?"):
+        if not await self.confirm("Run the plan?"):
             self.screen.say(f"To approve it later: kubectl numazones approve {name}")
             return False
         approved = {"spec": {"approved": True}}
         await self.cluster.plane.client.patch(REBALANCE_RECOMMENDATIONS, name, approved)
-        self.screen.progress("the plan is carried out")
+        self.screen.progress("running the plan")
         (done,) = await self._until(
             lambda bodies: all(_plan_phase(body) in ENDED for body in bodies),
             "",

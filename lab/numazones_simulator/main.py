@@ -48,15 +48,15 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 @click.group(context_settings=_SETTINGS)
 @click.version_option(version("numazones"), prog_name="numazones-simulator")
 def main() -> None:
-    """Stand in for a Kubernetes cluster, to see and try numazones without one.
+    """Simulate a Kubernetes cluster, to try numazones without one.
 
     \b
       numazones-simulator demo             a small cluster, a workload, and what numazones sees
       numazones-simulator demo --recorded  recordings of real nodes, exported into an API server
-      numazones-simulator cluster          a cluster of any size, to play with or to test
-      numazones-simulator apiserver        nothing but an empty API server
+      numazones-simulator cluster          a cluster of any size, for trials and tests
+      numazones-simulator apiserver        only an empty API server
 
-    Nothing is installed, nothing outside of this machine is contacted, and everything is gone afterwards.
+    It installs nothing, contacts no other machine, and removes everything at the end.
     """
 
 
@@ -66,12 +66,12 @@ main.add_command(apiserver, "apiserver")
 _SERVE = click.option(
     "--serve/--no-serve",
     default=None,
-    help="Keep it all running for kubectl until Ctrl-C.  [default: only on a terminal]",
+    help="Keep everything running for kubectl until Ctrl-C.  [default: only on a terminal]",
 )
 _PROMETHEUS = click.option(
     "--prometheus",
     is_flag=True,
-    help="Run the Prometheus on the path, too; it scrapes operator and exporters.",
+    help="Also run the prometheus on the PATH; it scrapes operator and exporters.",
 )
 KUBELETS, ALL_MODELS = "kubelet", "all"
 _PORT = click.option(
@@ -100,27 +100,27 @@ class _DemoSettings(NamedTuple):
     help="Directory with recorded nodes; implies --recorded.  "
     "[default: $NUMAZONES_SHARED/recordings, else the project's sample]",
 )
-@click.option("--auto", is_flag=True, help="Carry the plan out without asking.  [default: ask on a terminal]")
+@click.option("--auto", is_flag=True, help="Run the plan without asking.  [default: ask on a terminal]")
 @click.option(
     "--record",
     "recording",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what the demo shows as an animation (SVG), when it has been told.",
+    help="Write the demo as an animation (SVG) when it is over.",
 )
 @_PORT
 @_PROMETHEUS
 @_SERVE
 def demo(directory: Path | None, *, recorded: bool, **chosen: Any) -> None:
-    """Show what numazones does, on a small simulated cluster on this machine; takes about two minutes.
+    """Show what numazones does, on a small simulated cluster on this machine, in about two minutes.
 
-    Four simulated nodes with different topology policies, and two on which other placement models decide; a
-    scheduler that knows nothing of NUMA zones, like the usual one; real exporters and operator. A workload
-    fragments the nodes, a big pod gets stuck, kubectl numazones says why, a plan makes room, and the pod
-    runs.
+    The cluster has four simulated nodes with different topology policies, two nodes with other placement
+    models, a scheduler that knows nothing about NUMA (like the default one), and real exporters and operator.
+    A workload fragments the nodes, a big pod gets stuck, kubectl numazones says why, a plan makes room, and
+    the pod runs.
 
     With --recorded: each node is a recording of a real kubelet, read by a real exporter, and no pod moves.
 
-    Afterwards everything stays for kubectl until Ctrl-C; without a terminal the command just ends.
+    Afterwards everything keeps running for kubectl until Ctrl-C; without a terminal the command ends.
     """
     screen, settings = Screen(), _DemoSettings(**chosen)
     if recorded or directory is not None:
@@ -196,53 +196,57 @@ async def _show_metrics(
 
 
 @main.command(context_settings=_SETTINGS)
-@click.option("--nodes", default=5, show_default=True, type=click.IntRange(1, 2000), help="How many nodes.")
+@click.option("--nodes", default=5, show_default=True, type=click.IntRange(1, 2000), help="Number of nodes.")
 @click.option(
     "--pods",
     default=0,
     show_default=True,
     type=click.IntRange(0),
-    help="How many random pods come and go before the tables are shown.",
+    help="Number of random pods that come and go before the tables are shown.",
 )
 @click.option(
     "--models",
     type=click.Choice([KUBELETS, ALL_MODELS]),
     default=KUBELETS,
     show_default=True,
-    help="all: on every second node or so another placement model than the kubelet's places pods, of which "
-    "half are for such nodes.",
+    help="all: about every second node has a placement model other than the kubelet's, and half of the "
+    "pods are for such nodes.",
 )
 @click.option(
     "--kind",
     type=click.Choice(list(node_kinds.NAMED)),
     help="Make all nodes of this kind.  [default: five kinds in turn]",
 )
-@click.option("--crowd", default=150, show_default=True, help="How many of them stay at a time.")
-@click.option("--seed", default=1, show_default=True, help="Of the random pods; equal seeds, equal pods.")
+@click.option("--crowd", default=150, show_default=True, help="Number of them that stay at a time.")
+@click.option(
+    "--seed", default=1, show_default=True, help="Seed of the random pods; the same seed gives the same pods."
+)
 @click.option(
     "--publishing",
     type=click.Choice([str(item) for item in Publishing]),
     help="exporters: a numazones-exporter process for each node; direct: the simulated kubelets publish "
-    "their zones themselves.  [default: exporters for up to 6 nodes]",
+    "their NUMAZones themselves.  [default: exporters for up to 6 nodes]",
 )
 @click.option("--operator/--no-operator", default=True, show_default=True, help="Run numazones-operator.")
 @click.option(
     "--prevention",
     type=click.Choice([str(item) for item in Prevention]),
-    help="extender: a second scheduler, numazones, asks the operator's extender, as in manifests/scheduler; "
-    "the random pods name it. gate: the policy of manifests/gate-injection puts the gate on pods of the "
-    "namespace default, and the operator opens it.  [default: pods are rejected]",
+    help="extender: a second scheduler, numazones, calls the operator's extender, as in "
+    "manifests/scheduler; the random pods name it. gate: the policy of manifests/gate-injection puts "
+    "the gate on pods of the namespace default, and the operator releases them.  [default: pods are "
+    "rejected]",
 )
 @click.option(
     "--scheduler-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run a further scheduler as this KubeSchedulerConfiguration says, with the extenders it names; "
-    "start those yourself. A ConfigMap with one in it will do.",
+    help="Run another scheduler with this KubeSchedulerConfiguration, or a ConfigMap that contains one. "
+    "Start the extenders that it names yourself.",
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where kubeconfig, logs and the nodes' files go, and stay.  [default: a temporary directory]",
+    help="Directory for the kubeconfig, logs and the nodes' files, which is kept.  [default: a temporary "
+    "directory]",
 )
 @_PORT
 @_PROMETHEUS
@@ -250,16 +254,16 @@ async def _show_metrics(
 def cluster(directory: Path | None, **chosen: Any) -> None:
     """Run a simulated cluster of any size, let pods come and go, compare predictions with outcomes.
 
-    Nodes are of five kinds in turn: machines with two to four NUMA zones, all topology policies, devices,
-    hugepages. Each has a simulated kubelet that admits pods as the real one does; a scheduler binds pods and
-    knows nothing of NUMA zones. ReplicaSets work too. With --models all there are also nodes of each
-    placement model that is installed; they are tainted simulator.numazones.io/model.
+    Nodes are of five kinds in turn: machines with two to four NUMA nodes, all topology policies, devices,
+    hugepages. Each has a simulated kubelet that admits pods as the real one does. The scheduler that binds
+    pods knows nothing about NUMA. ReplicaSets work too. --models all adds nodes of each installed placement
+    model, with the taint simulator.numazones.io/model.
 
     \b
-      numazones-simulator cluster --nodes 3                 an idle cluster to play with
+      numazones-simulator cluster --nodes 3                 an idle cluster
       numazones-simulator cluster --nodes 1 --kind best-effort
-      numazones-simulator cluster --nodes 20 --pods 2000    every prediction against its outcome
-      numazones-simulator cluster --nodes 20 --pods 2000 --prevention extender    and no rejection
+      numazones-simulator cluster --nodes 20 --pods 2000    each prediction compared with its outcome
+      numazones-simulator cluster --nodes 20 --pods 2000 --prevention extender    without rejections
     """
     if chosen["prevention"] == Prevention.GATE and not chosen["operator"]:
         raise click.UsageError(

@@ -26,8 +26,8 @@ MODEL = Model(
     outcome=on_demand("numazones_koordinator.placement:written_outcome"),
     objects=(DEVICE,),
     settings={
-        "scheduler": "spec.schedulerName of the pods that Koordinator's scheduler places; about others its "
-        "nodes' kubelets are asked"
+        "scheduler": "spec.schedulerName of the pods that Koordinator's scheduler places; for other pods "
+        "the nodes' kubelets decide"
     },
     node_annotations=(_PREFIXES[0],),
     pod_annotations=("scheduling.koordinator.sh/",),

@@ -211,7 +211,7 @@ def _check_holdings(entries: Iterable[_Entry]) -> None:
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         if (entry.uid, entry.container) in seen:
-            raise _unreadable(f"container {entry.container:.100} of pod {entry.uid:.100} stands there twice")
+            raise _unreadable(f"container {entry.container:.100} of pod {entry.uid:.100} is there twice")
         seen.add((entry.uid, entry.container))
         if entry.pool is None:
             continue
@@ -272,5 +272,5 @@ def _mask(text: Any) -> CPUSet:
 
 def _unreadable(problem: str) -> UnreadableNode:
     return UnreadableNode(
-        f"the record of who holds what on the node can't be read: {problem}; the operator writes it anew"
+        f"the record of who holds what on the node cannot be read: {problem}; the operator will rewrite it"
     )

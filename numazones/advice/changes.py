@@ -307,7 +307,7 @@ def _without(
         return Advice(Change.EVICTION, ChangeCost.PROTECTED, node.name, sentence)
     move = around.destinations.single_move(pod, other, node)
     if move is None:
-        sentence = f"remove {name} (no node seen here would take its replacement then)"
+        sentence = f"remove {name} (no node would admit its replacement then)"
         return Advice(Change.EVICTION, ChangeCost.REMOVAL, node.name, sentence)
     comma = "," if held else ""
     where = f"to {move.node}" if move.node != node.name else f"within {node.name}{_way_back(move)}"

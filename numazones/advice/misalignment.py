@@ -42,7 +42,10 @@ class Misalignment:
     alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
     sentence: Annotated[str, "The same in few words."]
     alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
-    why: Annotated[tuple[str, ...], "How it lies, what let it in, what its node could do."]
+    why: Annotated[
+        tuple[str, ...],
+        "How it is spread, why the kubelet admitted it, and whether its node could hold it aligned.",
+    ]
     help: Annotated[tuple[str, ...], "What would help; each was tried on a copy."]
 
 
@@ -93,29 +96,29 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
     by_kubelet = dict(alignment.of_node(node, claims=False) or ()).get(pod)
     if by_kubelet is None or by_kubelet.aligned:
         yield (
-            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology "
-            "Manager sees them"
+            "its claims admitted it: the scheduler allocates their devices, which no Topology Manager "
+            "policy sees"
         )
         return
     policy = node.state.config.topology_manager_policy
     if policy == POLICY_NONE:
-        yield "policy none let it in: the kubelet does not look at NUMA nodes"
+        yield "policy none admitted it: the kubelet ignores NUMA nodes"
     elif could is Alignable.NEVER:
-        yield f"policy {policy} let it in: no NUMA node has so much, so several may have it"
+        yield f"policy {policy} admitted it: no single NUMA node is large enough, so several are allowed"
     elif policy == BEST_EFFORT:
         yield (
-            "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none "
-            "has room; so none had when it came, if the policy was the same"
+            "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none "
+            "has room; so none had when the pod arrived, if the policy was the same"
         )
     else:
-        yield f"policy {policy} would not let it in so: it came under other settings than today's"
+        yield f"policy {policy} would not admit it like this: it arrived under other settings"
 
 
 def _could(node: ClusterNode, pod: ClusterPod, trials: Trials | None) -> str:
     """Say whether the node could hold the pod aligned, and what is missing."""
     if trials is None:
         reason = ", as the scheduler chooses its devices" if pod.kubelet_uid in node.claimed else ""
-        return f"whether {node.name} could hold it aligned is not known{reason}"
+        return f"it is unknown whether {node.name} could hold it aligned{reason}"
     if trials.now is None:
         return f"{node.name} could not hold it aligned even if it were empty: {_short(trials.empty, node)}"
     if not trials.now.admitted:
@@ -149,7 +152,7 @@ def _help(node: ClusterNode, pod: ClusterPod, situation: Situation, *, known: bo
     again = alignable.made_anew(node, pod) if known else None
     if again is not None and again.aligned:
         why = f"; no plan does this: {kept[0]}" if kept else ""
-        yield f"recreate it: as things are now, {node.name} would hold it aligned{why}"
+        yield f"recreate it: {node.name} would hold it aligned{why}"
     elif again is not None and (better := _under_best_effort(node)) is not None:
         anew = alignable.made_anew(better, pod)
         if anew is not None and anew.aligned:

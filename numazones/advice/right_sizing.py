@@ -196,7 +196,7 @@ def _why_unknown(node: ClusterNode, use: MeasuredUse) -> str:
         return f"init container {use.container} has ended; the pod keeps its CPUs"
     held = node.state.cpus.assignments.get(pod.kubelet_uid, {}).get(use.container, 0).bit_count()
     if held != use.cpus:
-        return f"measured with {pluralize(use.cpus, 'CPU')}, but its kubelet has given it {held} by now"
+        return f"measured with {pluralize(use.cpus, 'CPU')}, but its kubelet has since given it {held}"
     return ""
 
 

@@ -67,7 +67,7 @@ class DynamicResources(APIModel):
 
     drivers: tuple[DynamicDriver, ...] = list_of(64, "Devices by driver.")
     conflict: str = text(
-        1024, "Why CPUs of the node may be given out twice: dra-driver-cpu beside a static CPU manager."
+        1024, "Why CPUs of the node may be allocated twice: dra-driver-cpu next to a static CPU manager."
     )
 
 

@@ -122,9 +122,9 @@ class Condition(APIModel):
     reason: str = Field(
         max_length=1024,
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-        description="One word in CamelCase that tells programs why the condition has this status.",
+        description="Reason for the status, one word in CamelCase, for programs.",
     )
-    message: str = text(32768, "The same for people, with the cure.")
+    message: str = text(32768, "Reason for the status in a sentence, with the cure.")
     last_transition_time: Timestamp | None = optional(
         "When the status last changed from one value to another."
     )

@@ -297,7 +297,7 @@ class Summary(APIModel):
     memory_free: str = text(32, "Memory that pods could still be given.")
     memory_max: str = text(
         32,
-        "Written by exporters of release 0.2 only, whom the API server would reject without it.",
+        "Written by exporters of release 0.2 only, which the API server would reject without it.",
     )
     devices: str = text(
         256,
@@ -358,7 +358,7 @@ class Silence(APIModel):
         description="Silent; kubectl get shows it, as the condition Ready stays as it was.",
     )
     since: Timestamp | None = optional("The last sign of life; left out where none is known.")
-    message: str = text(1024, "The same for people, with the cure.")
+    message: str = text(1024, "Reason for the status in a sentence, with the cure.")
 
 
 class NUMAZoneStatus(APIModel):

@@ -110,7 +110,7 @@ class Reason:
     _: KW_ONLY
     count: Annotated[
         int,
-        "How many nodes say it; each counts once, by what stands in the way first.",
+        "Number of nodes; each counts once, for its first obstacle.",
         Named("nodes"),
         Field(ge=0, description="Number of nodes."),
     ]
@@ -206,7 +206,7 @@ class PredictionOutcome(APIModel):
         "Left out until it is known.",
     )
     explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        32, "Why, for the node as it was: hints, the deciding rule, what was missing, who held it."
+        32, "Explanation for the node at that time: hints, the deciding rule, what was missing, who held it."
     )
     advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
         8, "What would have let the pod in on this node; each proven by deciding again."

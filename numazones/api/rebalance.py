@@ -272,8 +272,8 @@ class RebalancePolicySpec(APIModel):
         default=Mode.RECOMMEND.value,
         max_length=16,
         description=(
-            "Recommend only writes recommendations, Approve carries out those that people approve, "
-            "Auto carries them out by itself."
+            "Recommend only writes recommendations, Approve runs those that people approve, Auto runs "
+            "them without approval."
         ),
         json_schema_extra=_one_of(*Mode),
     )
@@ -342,7 +342,7 @@ REBALANCE_POLICY = ResourceType(
     singular="rebalancepolicy",
     short_names=("rbp",),
     scope="Cluster",
-    description="What rebalancing is for, which pods it may move, and who decides.",
+    description="Goals of rebalancing, which pods it may move, and who decides.",
     by_people=True,
     columns=(
         PrinterColumn("Mode", ".spec.mode", "Recommend, Approve or Auto"),
@@ -362,7 +362,7 @@ class RebalancePolicy(APIObject):
 
     RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
 
-    spec: RebalancePolicySpec = Field(description="What plans are for, what may move, and who decides.")
+    spec: RebalancePolicySpec = Field(description="Goals of plans, which pods may move, and who decides.")
     status: RebalancePolicyStatus | None = optional("What the operator makes of the policy.")
 
 
@@ -420,7 +420,7 @@ class RecommendedMove(APIModel):
 
 
 class RecommendedPlacement(APIModel):
-    """A pending pod and where it runs once the plan is carried out."""
+    """A pending pod and where it runs after the plan."""
 
     pod: PodReference = Field(
         description="Pending pod; with its owner's UID where each that the owner makes is rejected at once."
@@ -484,7 +484,7 @@ class RebalanceRecommendationSpec(APIModel):
         max_length=64, description="Equal for plans that would do the same.", json_schema_extra=IMMUTABLE
     )
     expires: Timestamp | None = optional("When the plan is no longer valid.")
-    approved: bool = Field(default=False, description="Set by people to have the plan carried out.")
+    approved: bool = Field(default=False, description="Set by people to let the operator run the plan.")
     rejected: bool = Field(
         default=False,
         description="Set by people to have no (further) pod evicted for the plan; its moves are in no other "
@@ -497,7 +497,7 @@ class MoveProgress(APIModel):
 
     pod: PodReference = Field(description="Pod of the move.")
     phase: str = Field(max_length=32, description="Pending, Evicting, Evicted, Placed, Verified or Failed.")
-    since: Timestamp | None = optional("When the eviction was asked for.")
+    since: Timestamp | None = optional("When the eviction was requested.")
     replacement: PodReference | None = optional("The pod that took its place.")
     node: str = text(MAX_NAME, "Where the replacement runs.")
     message: str = text(_MAX_MESSAGE, "What happened.")

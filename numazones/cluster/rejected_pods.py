@@ -57,7 +57,7 @@ def is_rejected(pod: ClusterPod) -> bool:
 
 def rejection(pod: ClusterPod) -> str:
     """Say in one sentence that a kubelet rejected the pod, and what to do."""
-    return f"{pod.reason} on {pod.node}; a failed pod is not tried again: delete it"
+    return f"{pod.reason} on {pod.node}; a failed pod is not retried: delete it"
 
 
 def _judged(
@@ -78,9 +78,9 @@ def _verdict(
 ) -> tuple[bool, str]:
     """Return whether an owner has replaced a pod, and why that is so."""
     if owner.kind not in {"ReplicaSet", "Job"}:
-        return False, f"a {owner.kind} makes no other pod while this one is there, or is not known to"
+        return False, f"a {owner.kind} creates no other pod while this one exists, or is not known to"
     if body is None:
-        return False, f"its {owner.kind} is gone, or was not read"
+        return False, f"its {owner.kind} was deleted, or not read"
     if _is_deleting(body):
         return False, f"its {owner.kind} is being deleted, and the pod with it"
     live = [one for one in siblings if not one.terminal and not one.deleting]

@@ -39,7 +39,7 @@ class Wait:
     sentence: Annotated[str, "The same in a sentence, with the cure where there is one."]
 
 
-HELD_ROOM = Wait("HeldRoom", "the room that would be enough is held for pods on their way to it")
+HELD_ROOM = Wait("HeldRoom", "the room that it needs is held for other pods on their way there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ def _waits(pod: ClusterPod, around: PodContext, *, admissible: bool) -> tuple[Wa
     if said and only and not admissible:
         return (*missing, Wait("ReleasedToFewNodes", _told_of_release(only, said)))
     if said and admissible:
-        return (*missing, Wait("Unschedulable", f"the scheduler does not place it; it says: {said}"))
+        return (*missing, Wait("Unschedulable", f"the scheduler does not place it: {said}"))
     name = pod.constraints.scheduler_name
     if not said and not missing and around.served and name not in around.served:
-        cure = "see whether that scheduler runs, or correct spec.schedulerName"
-        return (Wait("NoScheduler", f"no scheduler was seen that serves its schedulerName {name}; {cure}"),)
+        cure = "check that this scheduler runs, or correct spec.schedulerName"
+        return (Wait("NoScheduler", f"no scheduler seems to serve its schedulerName {name}; {cure}"),)
     return missing
 
 
@@ -127,21 +127,21 @@ def is_replaced(pod: ClusterPod) -> bool:
 def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
     """Say that all nodes are lost that the gate released a pod to, and what to do."""
     owner = pod.controller
-    anew = "recreate it" if owner is None else f"its {owner.kind} creates another one"
+    anew = "recreate it" if owner is None else f"its {owner.kind} creates a replacement"
     if owner is not None and owner.kind == "Job":
         anew += ", and counts this one as a failure"
     command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
     return (
         f"the gate released it to {some_of(nodes)} only, and each of these is gone, cordoned or tainted; "
-        f"Kubernetes lets a released pod go nowhere else: bring one back, or {command}, and {anew}"
+        f"a released pod cannot go elsewhere: bring one back, or {command}, and {anew}"
     )
 
 
 def _told_of_release(nodes: tuple[str, ...], said: str) -> str:
     return (
-        f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them; it "
-        f"says: {said}; a released pod cannot be let go elsewhere: if that lasts, delete it, and its owner "
-        "creates another one"
+        f"the gate released it to {some_of(nodes)} only, and the scheduler places it on none of them: "
+        f"{said}; a released pod cannot go elsewhere: if this persists, delete it, and its owner creates "
+        f"a replacement"
     )
 
 
@@ -158,21 +158,21 @@ def _gates(
 ) -> Iterable[Wait]:
     for gate in pod.constraints.scheduling_gates:
         if gate != GATE:
-            sentence = f"its scheduling gate {gate} must be removed by whatever set it"
-            yield Wait("SchedulingGate", f"{sentence}; no scheduler looks at the pod before")
+            sentence = f"its scheduling gate {gate} must be removed by the program that set it"
+            yield Wait("SchedulingGate", f"{sentence}; until then no scheduler considers the pod")
             continue
         labels = around.namespace_labels
         if labels is not None and labels.get(OPT_IN[0]) != OPT_IN[1]:
             cure = f"kubectl label namespace {pod.namespace} {OPT_IN[0]}={OPT_IN[1]}"
             yield Wait(
                 "NotOptedIn",
-                f"its gate {GATE} is not removed, as namespace {pod.namespace} does not opt in: {cure}",
+                f"its gate {GATE} is not removed, because namespace {pod.namespace} does not opt in: {cure}",
             )
         elif not around.operator_runs:
             yield Wait(
                 "NoOperator",
-                f"its gate {GATE} is not removed, as no running pod of the operator was seen: see "
-                "whether it runs",
+                f"its gate {GATE} is not removed, because no running pod of the operator was found: check "
+                f"that it runs",
             )
         elif _NOT_SERVED in told:
             yield Wait("NotServed", told[_NOT_SERVED])

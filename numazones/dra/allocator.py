@@ -187,7 +187,7 @@ class _Attempt:
             sum(sum(max(one.count for one in request) + 2 for request in claim) + 1 for claim in asks)
             > _MOST_DEPTH
         ):
-            raise SearchGivenUp("the claims ask for more devices than are searched for")
+            raise SearchGivenUp("the claims request more devices than the search allows")
         self._search = search = self._new_search(asks)
         if search.run():
             found = claim_allocations(self._place, self._claims, search, self._classes)

@@ -50,8 +50,8 @@ def model_shown(node: Object, topology: Object | None) -> Model:
     if len(marks) > 1:
         shown = " and ".join(f"{one.decider} ({mark})" for one, mark in marks)
         raise UnreadableNode(
-            f"the node shows more than one placement model, {shown}: who places pods there is not known; "
-            "remove what is left of the one that is gone"
+            f"the node shows more than one placement model, {shown}: it is unknown which one places pods "
+            f"there; remove what is left of the old one"
         )
     return marks[0][0] if marks else KUBELET_MODEL
 

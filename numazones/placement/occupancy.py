@@ -25,7 +25,7 @@ class DeviceUse:
     TITLE: ClassVar = "DeviceAmount"
     ANSWER: ClassVar = ("resource", "free", "total")
 
-    resource: Annotated[str, "Its name, as pods ask for it."]
+    resource: Annotated[str, "Its name, as in pods' requests."]
     held: int
     """Of the healthy ones."""
     healthy: int
@@ -57,7 +57,7 @@ class ZoneUse:
 class HeldDevices:
     """Devices that somebody holds."""
 
-    resource: Annotated[str, "Its name, as pods ask for it."]
+    resource: Annotated[str, "Its name, as in pods' requests."]
     ids: Annotated[tuple[str, ...], "As the device plugin names them."]
     near: tuple[CPUSet, ...]
     """Per id, the mask of its NUMA nodes; empty where it is near none in particular."""
@@ -86,7 +86,7 @@ class HeldMemory(NamedTuple):
 
     type: Annotated[str, "memory, or hugepages-SIZE."]
     size: Annotated[int, "As a quantity.", format_bytes]
-    numas: Annotated[tuple[int, ...], "The NUMA nodes that the block lies on; several share its size."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes of the block; several share its size."]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def approval_problem(
     phase, name = status.phase or PlanPhase.PROPOSED, spec.policy
     problem = ""
     if mode is None:
-        problem = f"policy {name} is gone or cannot be followed, so nothing is executed"
+        problem = f"policy {name} does not exist or is invalid, so nothing is executed"
     elif phase in ENDED:
         problem = _ended(status)
     elif spec.rejected:
@@ -44,7 +44,7 @@ def approval_problem(
     elif phase != PlanPhase.PROPOSED:
         problem = f"it is {phase} already"
     elif now is not None and spec.expires and timestamp.parse(spec.expires) < now:
-        problem = f"it expired at {spec.expires}; if it is still needed, a new one is proposed"
+        problem = f"it expired at {spec.expires}; the operator proposes a new plan if one is still needed"
     return problem
 
 

@@ -31,7 +31,7 @@ class PolicyReport:
     goal: Annotated[str, "In words."]
     before: Annotated[int, "How many of what is wanted fit now."]
     after: Annotated[int, "How many fit after all plans."]
-    plans: Annotated[tuple[PlanFound, ...], "To be carried out one after the other."]
+    plans: Annotated[tuple[PlanFound, ...], "Run them one after the other."]
     reason: Annotated[str, "Why no more was found."]
     movable: Annotated[int, "Pods that may be moved."]
     unmovable: Annotated[Mapping[str, int], "Rule → pods that stay because of it.", _by_rule]

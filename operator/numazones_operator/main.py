@@ -23,7 +23,7 @@ Examples:
     numazones-operator
 
 \b
-  Two replicas, of which one writes (the default):
+  One of two replicas, with leader election (the default):
     numazones-operator --leader-elect --namespace numazones-operator
 
 \b
@@ -42,10 +42,10 @@ camelCase: writeRate). Flags win over the environment, the environment over the 
 @click.version_option(version("numazones"), prog_name="numazones-operator")
 @click.pass_context
 def main(ctx: click.Context, /, *, dump_config: bool, **_settings: Any) -> None:
-    """Watch pods, nodes and NUMAZones; predict for each pod where the kubelet would admit it.
+    """Watch pods, nodes and NUMAZones, and predict on which nodes the kubelet would admit each pod.
 
-    Publishes an AdmissionPrediction per pod without a node, compares predictions with what kubelets then
-    do, and serves the cluster's NUMA metrics.
+    Publishes an AdmissionPrediction for each pod without a node, compares predictions with what kubelets
+    decide, and serves NUMA metrics of the cluster.
     """
     try:
         options = options_of(ctx)

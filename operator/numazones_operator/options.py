@@ -99,7 +99,7 @@ class OperatorOptions:
     )
     namespace: str = setting(
         "numazones-operator",
-        "The operator's own namespace, with the Lease that replicas elect their leader with.",
+        "Namespace of the operator, and of its leader election Lease.",
         metavar="NAMESPACE",
         variable="KUBERNETES_NAMESPACE",
     )
@@ -107,28 +107,28 @@ class OperatorOptions:
         "numazones-system", "Namespace of the exporters' Leases.", metavar="NAMESPACE"
     )
     metrics_address: str = setting(
-        ":9407", "Where to serve /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
+        ":9407", "Address of /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
     )
     probe_address: str = setting(
         "",
-        "Where to serve /healthz and /readyz on a port of their own, such as :9417, so that clients of the "
-        "metrics port cannot keep the kubelet from an answer.  [default: only with the metrics]",
+        "Separate address of /healthz and /readyz, such as :9417, so that clients of the metrics port "
+        "cannot delay the kubelet's probes.  [default: only with the metrics]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
     page_address: str = setting(
         "",
-        "Where to serve the live page, such as 127.0.0.1:9408. It changes nothing and asks for no password: "
-        "keep it on loopback unless only those who may see the whole cluster reach it.  [default: nowhere]",
+        "Address of the live page, such as 127.0.0.1:9408. The page is read-only and has no password: "
+        "keep it on loopback unless everyone who can connect may see the whole cluster.  [default: nowhere]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
-    page_viewers: int = setting(50, "How many may look at the live page at a time.")
+    page_viewers: int = setting(50, "Maximum number of viewers of the live page at a time.")
     page_usage: str = setting(
         "",
-        "Where the live page gets the measured use of CPUs and memory from, while it has viewers: the URL "
-        "of a Prometheus that scrapes the exporters, or exporters, which asks these through the API server "
-        "and needs the right to get pods/proxy in their namespace.  [default: nowhere]",
+        "Source of the measured use of CPUs and memory on the live page, read while it has viewers: the "
+        "URL of a Prometheus that scrapes the exporters, or exporters, which reads them through the API "
+        "server and needs get on pods/proxy in their namespace.  [default: nowhere]",
         metavar="URL|exporters",
     )
     identity: str = setting(
@@ -136,45 +136,45 @@ class OperatorOptions:
     )
     lead: bool = setting(
         True,
-        "Predict, release pods, rebalance. Off, this replica only mirrors the cluster, for the extender that "
-        "it serves, and never stands for election.",
+        "Predict, release pods, rebalance. With --no-lead, this replica never becomes the leader: it only "
+        "follows the cluster and serves its extender.",
     )
-    leader_elect: bool = setting(True, "Let one of several replicas write, and the others stand by.")
+    leader_elect: bool = setting(True, "Elect a leader: one replica writes, the others are on standby.")
     leader_elect_lease_duration: float = setting(
-        9.0, "How long a silent leader is waited for before another replica takes over.", kind=DURATION
+        9.0, "Time without a renewal after which another replica takes over.", kind=DURATION
     )
     leader_elect_renew_deadline: float = setting(
-        7.5, "How long a leader that cannot renew its Lease goes on before it steps down.", kind=DURATION
+        7.5, "Time after which a leader that cannot renew its Lease steps down.", kind=DURATION
     )
     leader_elect_retry_period: float = setting(
         1.5,
-        "Time between attempts to acquire the Lease, or to renew it after one that failed; a leader renews "
-        "it at every other.",
+        "Time between attempts to acquire the Lease, or to renew it after a failure; otherwise a leader "
+        "renews it at twice this interval.",
         kind=DURATION,
     )
     debounce: float = setting(
-        0.05, "How long changes are collected before predictions are made anew.", kind=DURATION
+        0.05, "Time for which changes are collected before predictions are updated.", kind=DURATION
     )
     settle: float = setting(
         10.0,
-        "How long zones of a node may contradict each other, as they do while they are being written, or "
-        "lack a pod that runs there, before the node counts as stale.",
+        "Time for which a node's NUMAZones may contradict each other, or lack a pod that runs there, "
+        "before the node counts as stale.",
         kind=DURATION,
     )
-    candidates: int = setting(5, "How many of the best nodes a prediction names.")
+    candidates: int = setting(5, "Number of best nodes that a prediction names.")
     model_settings: tuple[str, ...] = setting(
         (),
-        "What placement models other than the kubelet's have to be told, as MODEL.NAME=VALUE; several are "
-        "separated by blanks.  " + _known_settings(),
+        "Settings of placement models other than the kubelet's, as MODEL.NAME=VALUE, separated by blanks. "
+        " " + _known_settings(),
         kind=_ModelSettings(),
         metavar="NAME=VALUE…",
     )
     write_rate: float = setting(
-        100.0, "Most writes to the API server per second; a burst of twice as many is let through."
+        100.0, "Maximum writes to the API server per second, with bursts of twice as many."
     )
-    event_rate: float = setting(5.0, "Most events per second; a burst of ten times as many is let through.")
+    event_rate: float = setting(5.0, "Maximum events per second, with bursts of ten times as many.")
     event_interval: float = setting(
-        60.0, "Least time between two events about the verdict on one pod.", kind=DURATION
+        60.0, "Minimum time between two events about one pod's verdict.", kind=DURATION
     )
     admission_gate: bool = setting(
         False,
@@ -183,74 +183,74 @@ class OperatorOptions:
     )
     admission_gate_timeout: float = setting(
         300.0,
-        "When a gated pod is released of which nobody knows whether a node would admit it, as when exporters "
-        "are down; 0s: never. Pods that are known to be inadmissible wait.",
+        "Time after which a gated pod is released although it is unknown whether a node would admit it, "
+        "for example because exporters are down; 0s: never. Pods that no node would admit keep waiting.",
         kind=Duration(zero=True),
     )
     admission_gate_replace: bool = setting(
         False,
-        "Evict a released pod that has never had a node once all nodes that it was released to have been "
-        "gone, cordoned or tainted for a minute, if a ReplicaSet, ReplicationController or StatefulSet makes "
-        "another one; else an event says what to do.",
+        "Evict a released pod without a node if all nodes that it was released to have been gone, "
+        "cordoned or tainted for a minute, and a ReplicaSet, ReplicationController or StatefulSet "
+        "recreates it; otherwise an event says what to do.",
     )
     placement: str = setting(
         ASKING[0].value,
-        "Which of the nodes that would admit a pod predictions, gate and extender prefer: scarce: "
-        "those that keep large free blocks, with points off beside idle devices or huge pages that the pod "
-        "does not ask for; best-fit: the same without points off; shapes: those that keep room for further "
-        "pods of --shapes, or, where these are not given, of the shapes that RebalancePolicies and waiting "
-        "pods name; pack: those whose CPU and memory are requested most; exact: least.",
+        "How predictions, gate and extender rank the nodes that would admit a pod. best-fit keeps large "
+        "blocks free; scarce does too, and avoids idle devices and huge pages that the pod does not "
+        "request; shapes keeps room for pods of --shapes, or if not given, of the shapes that "
+        "RebalancePolicies and waiting pods name; pack prefers nodes with the most requested CPU and "
+        "memory, exact those with the least.",
         kind=click.Choice([choice.value for choice in ASKING]),
     )
     extender_address: str = setting(
         "",
-        "Where to answer a kube-scheduler as its extender, such as 127.0.0.1:9409. Who reaches it binds "
-        "pods: on any other address than loopback, client certificates are demanded.  [default: nowhere]",
+        "Address of the extender for kube-scheduler, such as 127.0.0.1:9409. Clients can bind pods: on an "
+        "address other than loopback, they need a client certificate.  [default: nowhere]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
     extender_certificate: Path | None = setting(
-        None, "The extender's certificate, a PEM file; read again when it changes.", kind=PATH, metavar="FILE"
+        None, "Certificate of the extender, a PEM file; reloaded when it changes.", kind=PATH, metavar="FILE"
     )
     extender_key: Path | None = setting(
-        None, "The private key of that certificate, a PEM file.", kind=PATH, metavar="FILE"
+        None, "Private key of that certificate, a PEM file.", kind=PATH, metavar="FILE"
     )
     extender_client_ca: Path | None = setting(
         None,
-        "The CA of the schedulers' client certificates, a PEM file; it should sign nobody else's.",
+        "CA of the schedulers' client certificates, a PEM file; it should sign no others.",
         kind=PATH,
         metavar="FILE",
     )
     extender_unknown_nodes: str = setting(
         UnknownNodes.LAST_RESORT.value,
-        "What the extender says of nodes whose NUMA state is not known: last-resort: they pass if no node is "
-        "known to admit the pod, unless nothing was ever known of them and their exporters run; allow: they "
-        "pass; reject: they never pass. None passes that would reject the pod by what was known of it last, "
-        "or has rejected one like it since.",
+        "How the extender treats nodes of unknown NUMA state: last-resort lets them pass if no node is "
+        "known to admit the pod, except nodes whose exporters run but whose state was never known; allow "
+        "lets them pass; reject does not. Nodes that would reject the pod in their last known state, or "
+        "have rejected one like it since, never pass.",
         kind=click.Choice([choice.value for choice in UnknownNodes]),
     )
     rebalance: bool = setting(
-        True, "Follow RebalancePolicies: find plans, publish them, carry them out where a policy says so."
+        True, "Follow RebalancePolicies: find plans, publish them, and run them if the policy says so."
     )
     rebalance_period: float = setting(
-        1.0, "Time between two looks at policies and recommendations.", kind=DURATION
+        1.0, "Time between two checks of policies and recommendations.", kind=DURATION
     )
     rebalance_patience: float = setting(
         300.0,
-        "How long a replacement may take to appear in its node's zones before its plan counts as failed.",
+        "Time for a replacement to appear in its node's NUMAZones, after which its plan fails.",
         kind=DURATION,
     )
     shapes: tuple[str, ...] = setting(
         _SHAPES,
-        "Shapes of pods to report the cluster's fragmentation for, and to keep room for under --placement "
-        "shapes, such as cpu=16,memory=32Gi; several are separated by blanks.",
+        "Shapes of pods, such as cpu=16,memory=32Gi, separated by blanks: fragmentation is reported for "
+        "them, and --placement shapes keeps room for them.",
         kind=_Shapes(),
         metavar="SHAPE…",
     )
     page_size: int = setting(500, "Objects per page when listing.")
-    watch_duration: float = setting(300.0, "How long one watch lasts.", kind=DURATION)
+    watch_duration: float = setting(300.0, "Duration of one watch.", kind=DURATION)
     watch_silence: float = setting(
-        90.0, "How long a watch may say nothing before it counts as dead.", kind=DURATION
+        90.0, "Time without data after which a watch counts as dead.", kind=DURATION
     )
     log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
     log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))

@@ -34,7 +34,7 @@ from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
 NOT_BY_PREEMPTION = (
-    "kube-scheduler preempts nobody for room on NUMA nodes, a RebalancePolicy for pending pods may make it"
+    "kube-scheduler preempts no pod for room on a NUMA node; a RebalancePolicy with pendingPods can make room"
 )
 """Whose business such room is."""
 

@@ -139,7 +139,7 @@ class Decoder(Generic[T]):
             metadata = metadata if isinstance(metadata, Mapping) else {}
             name = f"{body.get('kind') or 'object'} {by_name(metadata) or '(unnamed)'}"
             problem = str(error) if isinstance(error, NumazonesError) else repr(error)
-            _log.warning("%s cannot be read and counts as gone: %s", name, problem)
+            _log.warning("%s cannot be read and is ignored: %s", name, problem)
             kind, version = str(body.get("kind") or ""), str(body.get("apiVersion") or "")
             return Unreadable(self._key(metadata), metadata, problem, kind, version, type(error).__name__)
 

@@ -99,8 +99,8 @@ class UnknownResource(NotFound):
     def _cure(self) -> str:
         if self.request.resource and "." not in self.request.resource:  # every API server has the core group
             return (
-                "what answers there is no Kubernetes API server, or its URL lacks a path: compare the server "
-                "with kubectl config view --minify"
+                "this is not a Kubernetes API server, or its URL lacks a path: compare the server with "
+                "kubectl config view --minify"
             )
         ours = self.request.resource.endswith(".numazones.io")
         where = " (kubectl apply -k crds)" if ours else ", which is not numazones' own"

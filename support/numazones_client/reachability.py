@@ -28,7 +28,7 @@ class Reachability:
         """Take note that a request was not answered; only the first one is told of."""
         if self._lost_at is None:
             self._lost_at = self._clock()
-            _log.warning("the API server does not answer; everything is tried again until it does: %s", error)
+            _log.warning("the API server does not respond; everything is retried until it does: %s", error)
 
     def found(self, asked: float) -> None:
         """Take note that the server has answered what it was asked at a moment of the clock.
@@ -38,5 +38,5 @@ class Reachability:
         """
         self.answered = max(self.answered, asked)
         if self._lost_at is not None and asked >= self._lost_at:
-            _log.warning("the API server answers again, after %.1f s", self._clock() - self._lost_at)
+            _log.warning("the API server responds again, after %.1f s", self._clock() - self._lost_at)
             self._lost_at = None

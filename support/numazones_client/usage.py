@@ -109,7 +109,7 @@ class ExporterUsage:
             except NumazonesError as error:
                 unknown[node] = f"{error}; {_NETWORK}"
             except TimeoutError:
-                unknown[node] = f"its exporter does not answer within {_PATIENCE:g} s; {_NETWORK}"
+                unknown[node] = f"its exporter does not respond within {_PATIENCE:g} s; {_NETWORK}"
 
         await asyncio.gather(*(scrape(pod) for pod in running if _node_of(pod) not in unknown))
         nodes = {dict(labels).get("node") for _, labels in samples}
@@ -215,7 +215,7 @@ async def prometheus_usage(url: str, window: str, *, containers: bool = True) ->
                 samples |= await asyncio.to_thread(_answered, body, name, shown, response.status)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         reason = _SECRETS.sub("//", str(error)) or "timeout"
-        raise NoUsage(f"Prometheus at {shown} does not answer: {reason}") from error
+        raise NoUsage(f"Prometheus at {shown} does not respond: {reason}") from error
     if not samples:
         raise NoUsage(
             f"Prometheus at {shown} has no {CPU_SECONDS} of the last {window}; does it scrape the exporters?"
@@ -232,7 +232,7 @@ async def _within_bounds(chunks: Any, url: str) -> bytes:
     async for chunk in chunks:
         body += chunk
         if len(body) > _PAGE:
-            raise NoUsage(f"Prometheus at {url} answers with more than {_PAGE >> 20} MiB")
+            raise NoUsage(f"Prometheus at {url} responds with more than {_PAGE >> 20} MiB")
     return bytes(body)
 
 
@@ -246,7 +246,7 @@ def _answered(body: bytes, name: str, url: str, status: int) -> Samples:
             if (amount := _amount(one["value"][1])) is not None:
                 found[name, tuple(sorted(labels.items()))] = amount
     except (AttributeError, KeyError, IndexError, TypeError, NumazonesError) as error:
-        raise NoUsage(f"what {url} answers (status {status}) is no answer of Prometheus") from error
+        raise NoUsage(f"{url} responds (status {status}), but not as a Prometheus") from error
     if refusal:
         raise NoUsage(f"Prometheus at {url} answers: {visible(refusal)}")
     return found

@@ -63,7 +63,7 @@ def test_claims_are_read_from_tokens_of_any_origin(text: str, bound: TokenClaims
                 "kubectl -n numazones-system delete pod numazones-exporter-x7k2p",
             ],
         ),
-        (OF_NODE, "new", ["has the uid new now; give the exporter a token that is bound to the Node"]),
+        (OF_NODE, "new", ["has uid new now; give the exporter a token that is bound to the current Node"]),
         (OF_NODE, None, ["bound to Node worker-3 of uid old; if that Node was deleted since"]),
     ],
 )

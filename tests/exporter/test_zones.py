@@ -287,8 +287,8 @@ def test_state_files_without_other_sources_are_used_with_a_condition() -> None:
     status, reason, message = condition(found, "Ready")
     assert (status, reason) == ("Unknown", "EndedPodsUnknown")
     assert message == (
-        "neither the node's pods nor podresources could be read; state files are taken as they are, "
-        "pods that have ended included"
+        "neither the node's pods nor podresources could be read; the state files are used as they are and "
+        "may include ended pods"
     )
 
 
@@ -298,7 +298,7 @@ def test_a_wrong_node_name_is_noticed_by_the_missing_pods(podresources: PodResou
     reasons = [problem.reason for problem in zones.problems_of(found)]
     assert "NoPodsOfNode" in reasons
     assert condition(found, "Ready")[0] == "Unknown"
-    assert "no pod is bound to a node called n, though the kubelet has pods" in condition(found, "Ready")[2]
+    assert "no pod is bound to node n, but the kubelet has pods" in condition(found, "Ready")[2]
 
 
 # Reserved CPUs
@@ -528,7 +528,7 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
     assert assigned(found, "memory") == [7 * GIB, 2 * GIB]
     status, reason, message = condition(found, "Ready")
     assert (status, reason) == ("Unknown", "EstimatedSplit")
-    assert message.startswith("podresources do not tell how memory over several NUMA nodes is split")
+    assert message.startswith("podresources do not show how memory is split over several NUMA nodes")
 
 
 # Contradictions

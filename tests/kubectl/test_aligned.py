@@ -173,8 +173,8 @@ def test_why_explains_a_pod_that_runs_and_is_not_aligned(run: Run, dump: Path) -
     result = run("why", "team/db-1", "-f", dump)
     evict = "evict it: its replacement will be aligned, on NUMA node 1 of worker-1, if it goes nowhere else"
     let_in = (
-        "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none has "
-        "room; so none had when it came, if the policy was the same"
+        "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
+        "room; so none had when the pod arrived, if the policy was the same"
     )
     assert result.output.splitlines() == [
         "team/db-1: runs on worker-1, spanning 2 NUMA nodes",

@@ -77,7 +77,7 @@ def test_objects_of_another_version_are_read_with_a_warning(run: Run, tmp_path: 
     assert result.return_value == 0
     assert result.stderr == (
         "warning: numazones.io/v1beta1 (4 NUMAZones) is read as numazones.io/v1alpha1; "
-        "should an answer look wrong, use the program for numazones.io/v1beta1\n"
+        "if an answer looks wrong, use the program for numazones.io/v1beta1\n"
     )
 
 
@@ -116,8 +116,8 @@ def test_missing_names_are_answered_with_the_existing_ones(
     [
         (("fit", "cpu=none"), 2, "invalid quantity 'none' for cpu"),
         (("fit",), 2, "give either a SHAPE"),
-        (("fit", "--cpu", "4"), 2, "amounts are one argument, not options: kubectl numazones fit cpu=16"),
-        (("fit", "--memory=4Gi"), 2, "amounts are one argument, not options: kubectl numazones fit memory="),
+        (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=16"),
+        (("fit", "--memory=4Gi"), 2, "write the amounts as one argument: kubectl numazones fit memory="),
         (("wy", "pod"), 2, "there is no command 'wy'; did you mean why?"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),
     ],

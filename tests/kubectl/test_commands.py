@@ -51,7 +51,7 @@ def test_why_of_a_rejected_pod_repeats_the_kubelets_reason(run: Run, dump: Path)
     result = run("why", "team/rejected", "-f", dump)
     assert result.output.splitlines()[0].startswith(
         "team/rejected: rejected on worker-1 with TopologyAffinityError "
-        "(Resources cannot be allocated with Topology locality); as things are now, needs 5 exclusive CPUs"
+        "(Resources cannot be allocated with Topology locality); now: needs 5 exclusive CPUs"
     )
 
 
@@ -502,8 +502,8 @@ def test_repeatedly_rejected_replicas_count_as_a_loop(run: Run, tmp_path: Path) 
             "(3 TopologyAffinityError); now 1 running, 1 starting, 1 waiting"
         ),
         (
-            "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
-            "the scheduling gate numazones.io/admission ends such loops."
+            "Its controller replaces each rejected pod, so this repeats until one fits; the scheduling "
+            "gate numazones.io/admission prevents such loops."
         ),
     ]
 
@@ -633,9 +633,9 @@ def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: 
     path = written(tmp_path / "dump.json", items)
     without = run("clean", "--rejected", "-n", "team", "-f", path).stdout
     assert "team/bad" in without
-    assert "its ReplicaSet is gone, or was not read" in without
+    assert "its ReplicaSet was deleted, or not read" in without
     path = written(tmp_path / "dump.json", [*items, replica_set])
     found = json.loads(run("clean", "--rejected", "-n", "team", "-f", path, "-o", "json").stdout)["items"]
     assert {one["name"]: one["replaced"] for one in found}["bad"] is True
-    assert "deletes pods of a live cluster" in str(run("clean", "--rejected", "--yes", "-f", path).exception)
+    assert "needs a live cluster" in str(run("clean", "--rejected", "--yes", "-f", path).exception)
     assert "say what to clean: --rejected" in str(run("clean", "-f", path).exception)

@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "a node and all": (
         ["--restart", "worker-1", "--all"],
-        "--all is every node: give either it or --restart",
+        "--all covers all nodes: use either --all or --restart",
     ),
     "settings of nothing": (
         ["--set", "cpuManagerPolicy=none"],

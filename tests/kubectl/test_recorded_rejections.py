@@ -132,12 +132,10 @@ class Reader:
         said = str(outcome["message"]).removeprefix("Pod was rejected: ")
         first, loop, *rest = text.splitlines()
         name = f"{self.body['metadata']['namespace']}/{self.body['metadata']['name']}"
-        past = f"{name}: rejected on {outcome['node']} with {outcome['reason']} ({said}); as things are now, "
+        past = f"{name}: rejected on {outcome['node']} with {outcome['reason']} ({said}); now: "
         assert first.startswith(past)
         self.sentence(first.removeprefix(past))
-        assert loop == (
-            f"It was created at {TIME}; a rejected pod is not tried again: delete it and create it again"
-        )
+        assert loop == (f"It was created at {TIME}; a rejected pod is not retried: delete and recreate it")
         self.figures += 3
         rows = 0
         for line in rest:

@@ -175,7 +175,7 @@ def test_what_is_no_prometheus_is_named(run: Run, dump: Path, prometheus: list[s
     FakePrometheus.instead = answer
     failed = run("top", *prometheus, "-f", dump).exception
     assert isinstance(failed, NoUsage)
-    assert "no answer of Prometheus" in str(failed)
+    assert "but not as a Prometheus" in str(failed)
 
 
 def test_error_of_prometheus_is_shown(run: Run, dump: Path, prometheus: list[str]) -> None:
@@ -199,7 +199,7 @@ def test_prometheus_without_our_metrics_is_named(run: Run, dump: Path, prometheu
 def test_prometheus_that_does_not_answer_is_named(run: Run, dump: Path) -> None:
     failed = run("top", "--prometheus", "http://127.0.0.1:9", "-f", dump).exception
     assert isinstance(failed, NoUsage)
-    assert "does not answer" in str(failed)
+    assert "does not respond" in str(failed)
 
 
 def test_window_cannot_smuggle_a_query(run: Run, dump: Path) -> None:

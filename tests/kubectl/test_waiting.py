@@ -67,7 +67,7 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
             GATED, {}, [namespace({}), operator()], 1, "does not opt in: kubectl label", id="opt-in"
         ),
         pytest.param(
-            GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was seen", id="operator"
+            GATED, {}, [namespace(OPTED_IN)], 1, "no running pod of the operator was found", id="operator"
         ),
         pytest.param(GATED, {}, [namespace(OPTED_IN), operator()], 1, "has not removed its gate", id="held"),
         pytest.param(
@@ -83,8 +83,10 @@ def dumped(tmp_path: Path, spec: Object, status: Object, *others: Object) -> Pat
             id="not served",
         ),
         pytest.param(FOREIGN_GATE, {}, [], 1, "its scheduling gate example.com/quota must be", id="gate"),
-        pytest.param({}, unscheduled(UNBOUND), [], 1, f"it says: {UNBOUND}", id="condition"),
-        pytest.param({}, {}, [event("FailedScheduling", UNBOUND)], 1, f"it says: {UNBOUND}", id="event"),
+        pytest.param({}, unscheduled(UNBOUND), [], 1, f"does not place it: {UNBOUND}", id="condition"),
+        pytest.param(
+            {}, {}, [event("FailedScheduling", UNBOUND)], 1, f"does not place it: {UNBOUND}", id="event"
+        ),
         pytest.param(
             {"schedulerName": "mine"}, {}, [operator()], 1, "its schedulerName mine", id="scheduler"
         ),
@@ -149,7 +151,7 @@ def test_pod_whose_released_nodes_are_full_may_need_recreation(run: Run, tmp_pat
     wanted["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
     result = run("why", "late", "-n", "team", "-f", dumped(tmp_path, {}, {}, wanted))
     assert "released it to worker-1 only, and the scheduler places it on none of them" in result.output
-    assert "delete it, and its owner creates another one" in result.output
+    assert "delete it, and its owner creates a replacement" in result.output
     assert result.return_value == 1
 
 
@@ -182,7 +184,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
         "team/gone: rejected on worker-1 with TopologyAffinityError (no)",
         "When it came: needs 2 exclusive CPUs on one NUMA node; none is free",
         "What would have helped then: request 1 CPU instead of 2 in container main",
-        "As things are now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
+        "Now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]
 
 
@@ -192,7 +194,7 @@ def test_why_says_that_a_rejected_bare_pod_is_not_retried(run: Run, tmp_path: Pa
     result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected))
     created = rejected["metadata"]["creationTimestamp"]
     assert result.output.splitlines()[1] == (
-        f"It was created at {created}; a rejected pod is not tried again: delete it and create it again"
+        f"It was created at {created}; a rejected pod is not retried: delete and recreate it"
     )
 
 
@@ -210,9 +212,9 @@ def test_why_reports_a_missing_node_object(run: Run, tmp_path: Path, *, owned: b
         lost["metadata"]["ownerReferences"] = [owner]
     dump = dumped(tmp_path, {}, {}, lost)
     sentence = (
-        "bound to worker-9, of which there is no Node object: the node was removed, or left out of a dump; "
+        "bound to worker-9, which has no Node object: the node was removed, or is missing in the dump; "
         "Kubernetes deletes such a pod about a minute after its node"
-        f"{'; its owner makes another' * owned}"
+        f"{'; its owner creates a replacement' * owned}"
     )
     result = run("why", "lost", "-n", "team", "-f", dump)
     assert (result.output, result.return_value) == (f"team/lost: {sentence}\n", 1)
@@ -228,6 +230,6 @@ def test_room_that_is_held_for_others_is_said(run: Run, tmp_path: Path) -> None:
     )
     big = pod_body("big", 7)
     result = run("why", "big", "-n", "team", "-f", dumped(tmp_path, {}, {}, first, second, big))
-    assert "is held for pods on their way" in result.output
+    assert "is held for other pods on their way" in result.output
     assert "worker-1: room is held for team/first, team/second" in result.output
     assert result.return_value == 1

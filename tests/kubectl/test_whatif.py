@@ -142,7 +142,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "-f", "x"),
             Exception,
-            "leave -f and --nodes away",
+            "do not use it with -f or --nodes",
         ),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--shape", "x"),
@@ -153,12 +153,12 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--nodes", "a"),
             Exception,
-            "leave -f and --nodes away",
+            "do not use it with -f or --nodes",
         ),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--scheduler", "tcp://127.0.0.1:1"),
             CannotExecute,
-            "no Dask scheduler answers at tcp://127.0.0.1:1",
+            "no Dask scheduler responds at tcp://127.0.0.1:1",
         ),
     ],
 )

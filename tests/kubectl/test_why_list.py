@@ -157,7 +157,7 @@ def test_a_document_of_several_holds_those_of_each(run: Run, dump: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("web", "-l", "app=web"), "-l selects by labels"),
+        (("web", "-l", "app=web"), "use either names or -l"),
         (("web", "-A"), "-A goes without names"),
         (("a", "b", "--node", "worker-1"), "--node explains one pod"),
     ],
@@ -254,5 +254,5 @@ def test_a_plan_is_for_the_pods_that_are_asked_for(run: Run, dump: Path) -> None
     assert goals("-l", "app=web") == ["pod team/fits", "pod team/young"]
     assert goals("old", "-n", "team") == ["pod team/old"]
     assert goals() == ["pod team/fits", "pod team/old and 1 more", "pod team/young"]
-    assert "waits for no node" in str(run("plan", "one", "-n", "team", "-f", dump).exception)
+    assert "does not wait for a node" in str(run("plan", "one", "-n", "team", "-f", dump).exception)
     assert isinstance(run("plan", "old", "--shape", "cpu=2", "-f", dump).exception, click.UsageError)

@@ -85,7 +85,7 @@ async def test_blocked_pod_gets_a_cure_other_than_preemption() -> None:
     said = await message_about(setting, "waits")
     assert "held there by default/" in said
     assert said.endswith(f"; {NOT_BY_PREEMPTION}")
-    assert "a RebalancePolicy for pending pods may make it" in said
+    assert "a RebalancePolicy with pendingPods can make room" in said
 
 
 async def test_pod_that_never_fits_gets_no_advice_on_evictions() -> None:

@@ -126,7 +126,7 @@ async def test_extender_traps_are_found_by_its_metrics(tmp_path: Path, name: str
     messages = " ".join(message for _, _, message in of(report, "traffic"))
     assert "3 times since it started" in messages
     assert "101 requests since it started were for pods that are tried again and again" in messages
-    assert "5 answers since it started came after the scheduler had given up" in messages
+    assert "5 responses since it started came after the scheduler's time-out" in messages
     assert code == 1
 
 

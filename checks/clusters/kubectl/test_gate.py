@@ -189,14 +189,14 @@ async def test_pods_are_released_by_name_or_namespace(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("release",), "say which"),
+        (("release",), "name PODs, or use"),
         (("release", "--all", "a"), "-A goes without names"),
-        (("release", "--all", "-n", "team"), "say which"),
+        (("release", "--all", "-n", "team"), "name PODs, or use"),
         (("release", "absent"), "there is no pod absent in namespace default"),
         (("release", "team/free"), "pod team/free does not carry the gate"),
-        (("off", "-n", "team"), "about the whole cluster"),
-        (("-f", "dump.json"), "gate asks a live cluster"),
-        (("release", "--all", "-f", "dump.json"), "gate asks a live cluster"),
+        (("off", "-n", "team"), "affects the whole cluster"),
+        (("-f", "dump.json"), "gate needs a live cluster"),
+        (("release", "--all", "-f", "dump.json"), "gate needs a live cluster"),
     ],
 )
 async def test_what_cannot_be_done_is_said(cluster: Cluster, arguments: tuple[str, ...], said: str) -> None:
@@ -252,7 +252,7 @@ async def test_missing_right_to_stop_injection_is_reported_and_nothing_released(
     code, output = await cluster.gate("off")
     assert (code, await cluster.gated()) == (2, ["waits"])
     assert output == (
-        "error: you may not delete MutatingAdmissionPolicyBinding numazones-admission-gate, so new pods go "
-        "on getting the gate (kubectl auth can-i delete mutatingadmissionpolicybindings); "
-        "let somebody who may run this\n"
+        "error: you may not delete MutatingAdmissionPolicyBinding numazones-admission-gate, so new pods "
+        "still get the gate (kubectl auth can-i delete mutatingadmissionpolicybindings); "
+        "ask someone with this right to run the command\n"
     )

@@ -95,7 +95,7 @@ def test_stuck_pods_come_first_and_failed_ones_last() -> None:
         ("failed", "Rejected"),
     ]
     assert board.stuck[-1].why == (
-        "TopologyAffinityError on worker-1; a failed pod is not tried again: delete it"
+        "TopologyAffinityError on worker-1; a failed pod is not retried: delete it"
     )
 
 

@@ -29,7 +29,7 @@ MAY_NOT = (
     "rebalancerecommendations.numazones.io); the ClusterRole numazones-edit of manifests/roles lets you, and "
     "whoever has edit or admin of the whole cluster"
 )
-NONE = "there are none at all: no RebalancePolicy has found a plan that helps"
+NONE = "there are none: no RebalancePolicy has found a plan that helps"
 LATER, BEFORE = "2999-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
 
 
@@ -151,7 +151,7 @@ async def test_a_dry_run_decides_nothing(cluster: Cluster) -> None:
         (
             "Proposed",
             {"expires": BEFORE},
-            f"it expired at {BEFORE}; if it is still needed, a new one is proposed",
+            f"it expired at {BEFORE}; the operator proposes a new plan if one is still needed",
         ),
     ],
 )
@@ -170,7 +170,7 @@ async def test_an_approval_of_which_nothing_would_come_is_an_error(
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("", "policy keep-room is gone or cannot be followed, so nothing is executed"),
+        ("", "policy keep-room does not exist or is invalid, so nothing is executed"),
         (
             "Recommend",
             "policy keep-room is in mode Recommend, which needs no approval; set its spec.mode to Approve",
@@ -207,11 +207,11 @@ async def test_a_plan_is_rejected_until_it_has_ended(cluster: Cluster, phase: st
 
 
 async def test_what_has_ended_cannot_be_rejected(cluster: Cluster) -> None:
-    await cluster.plan(phase="Succeeded", message="zones confirm the gain: 1")
+    await cluster.plan(phase="Succeeded", message="the NUMAZones confirm the gain: 1")
     code, said = await cluster.run("reject", "keep-room-1", "--yes")
     assert (code, said) == (
         2,
-        "error: keep-room-1 cannot be rejected: it is Succeeded already: zones confirm the gain: 1\n",
+        "error: keep-room-1 cannot be rejected: it is Succeeded already: the NUMAZones confirm the gain: 1\n",
     )
 
 
@@ -328,13 +328,13 @@ async def test_interrupted_wait_says_that_the_plan_continues(cluster: Cluster) -
 def test_without_a_terminal_nothing_is_decided_unasked(verb: str) -> None:
     ended = plugin.ended(verb, "x")
     assert ended.returncode == 2
-    assert f"there is no terminal to ask at; with --yes {verb} does not ask" in ended.stderr
+    assert f"there is no terminal for the question; use --yes: {verb} does not ask" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
 def test_a_dump_decides_nothing(verb: str) -> None:
     found = CliRunner().invoke(commands, [verb, "x", "-f", "dump.json", "--yes"])
-    assert str(found.exception) == f"{verb} changes a live cluster; it cannot do that to a dump (-f)"
+    assert str(found.exception) == f"{verb} needs a live cluster and cannot use a dump (-f)"
 
 
 async def test_completion_offers_what_can_still_be_decided(cluster: Cluster) -> None:

@@ -202,7 +202,7 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
         await setting.cluster.plane.client.delete(PODS, "numazones-exporter-x", namespace=SYSTEM)
         await eventually(lambda: gone(setting), what="the exporter's pod is gone")
         code, said, errors = await setting.record(NODE, "-o", tmp_path / "x")
-        assert f"runs on node {NODE}, and who else could read its files; install the exporter" in errors
+        assert f"runs on node {NODE}, so its files cannot be read; install the exporter" in errors
         assert names_in(tmp_path) == ["c", "hidden", "plain"]
 
 

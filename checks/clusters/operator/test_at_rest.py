@@ -129,9 +129,9 @@ async def test_api_server_outage_and_return_are_each_logged_once(
 
         await eventually(every_watch_has_tried_again)
         await loop.server.start()
-        await eventually(lambda: any("answers again" in one.getMessage() for one in caplog.records))
+        await eventually(lambda: any("responds again" in one.getMessage() for one in caplog.records))
         await eventually(lambda: all(not reflector.problem for reflector in operator.reflectors))
         said = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
         assert len(said) == 2, said
-        assert said[0].startswith("the API server does not answer; everything is tried again until it does: ")
-        assert said[1].startswith("the API server answers again, after ")
+        assert said[0].startswith("the API server does not respond; everything is retried until it does: ")
+        assert said[1].startswith("the API server responds again, after ")

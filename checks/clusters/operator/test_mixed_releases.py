@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -252,6 +253,23 @@ async def test_programs_of_the_older_release_work_under_todays_policies(
     todays = [body for body in manifests(ROOT, *PARTS) if body["kind"] not in ("DaemonSet", "Deployment")]
     async with upgraded(tmp_path, [*todays, *older], programs=release) as (loop, _ports):
         await gates_as_promised(loop)
+
+
+def test_the_upgrade_leaves_no_admission_policy_behind(release: Path) -> None:
+    of_the_release, todays = (
+        {
+            body["metadata"]["name"]
+            for body in manifests(root, *PARTS)
+            if body["kind"] == "ValidatingAdmissionPolicy"
+        }
+        for root in (release, ROOT)
+    )
+    assert of_the_release <= todays
+    guide = (ROOT / "docs/guides/upgrade.md").read_text()
+    assert "## From 0.2.0 to 0.3.0\n" in guide
+    deleted = re.search(r"kubectl delete validatingadmissionpolicy,.*\\\n *(.*)", guide)
+    assert deleted
+    assert not set(deleted[1].split()) & todays
 
 
 def test_network_policies_admit_scrapes_of_both_releases(release: Path) -> None:

@@ -55,7 +55,7 @@ async def test_why_names_who_must_remove_the_gate(tmp_path: Path) -> None:
         )
         await loop.opt_in()
         code, said = await why(loop, "fits")
-        assert (code, "no running pod of the operator was seen" in said) == (1, True)
+        assert (code, "no running pod of the operator was found" in said) == (1, True)
         await show_operator(loop)
         code, said = await why(loop, "fits")
         assert (code, "the operator has not removed its gate numazones.io/admission yet" in said) == (

@@ -151,7 +151,7 @@ def test_exporter_runs_without_landlock_unless_it_is_required(kubelet_dir: Path)
 @needs_landlock
 def test_kubelet_directory_below_a_readable_one_prevents_confinement(tmp_path: Path) -> None:
     options = Options("n", sysfs=tmp_path, kubelet_dir=tmp_path / "kubelet", landlock=LANDLOCK_BEST_EFFORT)
-    why = f"{tmp_path}/kubelet lies beneath {tmp_path}, which the exporter reads; move it"
+    why = f"{tmp_path}/kubelet is below {tmp_path}, which the exporter reads; move it"
     found = confinement.enter(options, confinement.start_opener(options))
     assert (found.enforced, found.why_not) == (False, why)
     required = replace(options, landlock=LANDLOCK_REQUIRED)

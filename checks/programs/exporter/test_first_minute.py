@@ -96,7 +96,7 @@ CASES = {
         without(*STATE_FILES),
         ready="Unknown",
         reason="NotFound",
-        says="cpu_manager_state does not exist, which a kubelet writes there when it starts",
+        says="cpu_manager_state does not exist, although a kubelet creates it when it starts",
         cure="restart the kubelet, which writes its state files when it starts",
     ),
     "a state file may not be read": Case(
@@ -117,7 +117,7 @@ CASES = {
         without("kubelet"),
         ready="Unknown",
         reason="KubeletFilesMissing",
-        says="holds nothing of a kubelet, neither its state files nor its socket",
+        says="has neither state files nor the socket of a kubelet",
         cure="/var/lib/k0s/kubelet on k0s",
         free="",
     ),

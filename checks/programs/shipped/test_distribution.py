@@ -211,7 +211,7 @@ def test_distributions_share_a_version_and_need_each_other_alone() -> None:
 def upgraded_lines() -> dict[str, str]:
     """Extra of version 0.2 → what the upgrade guide says to install from a checkout instead."""
     guide = (ROOT / "docs" / "guides" / "upgrade.md").read_text()
-    section = guide.partition("## From 0.2, installed from a checkout\n")[2].partition("\n## ")[0]
+    section = guide.partition("### Installed from a checkout\n")[2].partition("\n## ")[0]
     return dict(
         re.findall(r"^\| `pip install '\.\[(\w+)\]'` \| `pip install (.*)` \|$", section, re.MULTILINE)
     )

@@ -67,9 +67,9 @@ async def test_a_person_is_asked_before_the_plan_is_carried_out(
     with os.fdopen(theirs) as typed, os.fdopen(ours, "w") as keyboard:
         monkeypatch.setattr(sys, "stdin", typed)
         out = io.StringIO()
-        asked = asyncio.create_task(main._confirm(Screen(out), "Carry it out?"))
+        asked = asyncio.create_task(main._confirm(Screen(out), "Run the plan?"))
         await asyncio.sleep(0)
-        assert out.getvalue().endswith("Carry it out? [Y/n]\n")
+        assert out.getvalue().endswith("Run the plan? [Y/n]\n")
         keyboard.write(answer)
         keyboard.flush()
         assert await asked is expected

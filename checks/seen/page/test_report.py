@@ -98,7 +98,7 @@ def test_stuck_pod_is_shown_with_reason_holders_advice_and_plan(guide: str, open
         "What would help",
         "rejected since",
         "would admit it",
-        "Zones",
+        "Colour",
     ]
     assert sorted(order, key=said.index) == order
     expect(card).to_contain_text("1 pod rejected since 2026-11-20T10:00:00Z")
@@ -457,9 +457,7 @@ def test_room_for_scheduler_allocated_devices_is_unknown(tmp_path: Path, open_pa
     file = tmp_path / "page.html"
     file.write_text(html.report(documents, title="one"))
     section = open_page(file.as_uri()).locator("#fragmentation")
-    expect(section).to_contain_text(
-        "0 more fit; for 1 node that is not known: the scheduler allocates such devices"
-    )
+    expect(section).to_contain_text("0 more fit; unknown for 1 node: the scheduler allocates such devices")
 
 
 def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> None:

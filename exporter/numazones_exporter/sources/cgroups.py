@@ -128,7 +128,9 @@ class CgroupReader:
             try:
                 return cpuset.parse(text.strip())
             except cpuset.InvalidCPUSet as error:
-                raise SourceError("Malformed", f"{where / name} is no list of CPUs: {text[:80]!r}") from error
+                raise SourceError(
+                    "Malformed", f"{where / name} is not a list of CPUs: {text[:80]!r}"
+                ) from error
         return None
 
     def _groups(self) -> Iterator[tuple[str, Path]]:
@@ -151,7 +153,7 @@ class CgroupReader:
         else:
             raise SourceError(
                 "NotMounted",
-                f"{self._root} is no mount of control groups: mount the host's /sys/fs/cgroup there, "
+                f"{self._root} is not a mount of control groups: mount the host's /sys/fs/cgroup there, "
                 "read-only, or leave --cgroups out",
             )
         found = list(_below(top, _DEPTH))
@@ -257,7 +259,7 @@ def _lines(text: str, file: Path, wanted: Container[str]) -> Iterator[tuple[str,
     """
     for line in text.splitlines():
         if _LINE.fullmatch(line) is None:
-            raise SourceError("Malformed", f"{file} has a line that the kernel does not write: {line[:80]!r}")
+            raise SourceError("Malformed", f"{file} has an unexpected line: {line[:80]!r}")
         head, _, rest = line.partition(" ")
         if (key := head.partition("=")[0]) in wanted:
             yield key, {int(numa): int(amount) for numa, amount in _NODE.findall(rest)}

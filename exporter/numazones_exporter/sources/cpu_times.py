@@ -82,9 +82,7 @@ class CPUTimesReader:
             except OSError as error:
                 raise SourceError("Unreadable", f"{file}: {error.strerror or error}") from error
             except (TypeError, ValueError, OverflowError) as error:
-                raise SourceError(
-                    "Malformed", f"{file} has a line that the kernel does not write: {error}"
-                ) from error
+                raise SourceError("Malformed", f"{file} has an unexpected line: {error}") from error
             finally:
                 psutil.PROCFS_PATH = usual
         found = [
@@ -99,5 +97,5 @@ class CPUTimesReader:
             for row in rows
         ]
         if not all(0 <= seconds < math.inf for times in found for seconds in times):
-            raise SourceError("Malformed", f"{file} has times that are no amounts of time")
+            raise SourceError("Malformed", f"{file} has values that are not times")
         return found

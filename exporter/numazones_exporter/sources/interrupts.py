@@ -154,7 +154,7 @@ class InterruptsReader:
         match = _NAME.match(text)
         if match is None:
             raise SourceError(
-                "Malformed", f"{self._file} has a line that the kernel does not write: {text[:80]!r}"
+                "Malformed", f"{self._file} has an unexpected line: {text[:80]!r}"
             )
         name = match[1]
         before = known.get(name)

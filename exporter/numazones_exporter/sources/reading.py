@@ -166,8 +166,8 @@ def _missing_files_as_one(problems: list[Problem], kubelet_dir: Path) -> list[Pr
     if not missing.keys() >= KUBELET_FILES:
         return problems
     message = (
-        f"{kubelet_dir} holds nothing of a kubelet, neither its state files nor its socket: is that the root "
-        "directory of one that runs here, and is it mounted? k0s has /var/lib/k0s/kubelet, MicroK8s "
+        f"{kubelet_dir} has neither state files nor the socket of a kubelet; check that it is the root "
+        f"directory of the kubelet here and that it is mounted. k0s has /var/lib/k0s/kubelet, MicroK8s "
         "/var/snap/microk8s/common/var/lib/kubelet"
     )
     return [
@@ -232,7 +232,7 @@ class _Scan:
         except TimeoutError:
             self.problems.append(
                 Problem(
-                    source, "TimedOut", f"{source} gave no answer within {format_duration(self._timeout)}"
+                    source, "TimedOut", f"{source} did not respond within {format_duration(self._timeout)}"
                 )
             )
         except (NumazonesError, OSError) as error:

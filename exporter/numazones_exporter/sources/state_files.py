@@ -67,13 +67,13 @@ class _File(Generic[_State]):
     def read(self, path: Path) -> _State:
         try:
             if path.is_fifo():
-                raise SourceError("Unreadable", f"{path} is a pipe, which no kubelet writes; remove it")
+                raise SourceError("Unreadable", f"{path} is a pipe, not a kubelet's file; remove it")
             content = self._read(path)
             if self._last is None or self._last[0] != content:
                 self._last = (content, self._parse(content))
         except FileNotFoundError as error:
             raise SourceError(
-                NOT_FOUND, f"{path} does not exist, which a kubelet writes there when it starts"
+                NOT_FOUND, f"{path} does not exist, although a kubelet creates it when it starts"
             ) from error
         except OSError as error:
             cure = f"; {cure_of_denial()}" if isinstance(error, PermissionError) else ""

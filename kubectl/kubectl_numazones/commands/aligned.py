@@ -54,7 +54,7 @@ class NearDevices:
     """Devices that a container holds."""
 
     container: Annotated[str, "Its name."]
-    resource: Annotated[str, "Its name, as pods ask for it."]
+    resource: Annotated[str, "Its name, as in pods' requests."]
     numas: Annotated[tuple[int, ...], "NUMA nodes that they are near."]
     pcie_roots: Annotated[
         tuple[str, ...],
@@ -118,7 +118,7 @@ class AlignedDocument:
 
     items: Annotated[list[AlignedPod], "One for each pod; empty with `--by owner`."]
     owners: Annotated[list[AlignedOwner], "One for each owner, the worst first; empty without `--by owner`."]
-    unknown: Annotated[list[NodeWithoutFigures], "Nodes of which is not known who holds what, and why."]
+    unknown: Annotated[list[NodeWithoutFigures], "Nodes for which it is unknown who holds what, and why."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,11 @@ class _Row:
 @selector_option("pods")
 @all_namespaces_option
 @click.option(
-    "--by", type=click.Choice(["pod", "owner"]), default="pod", show_default=True, help="A line for each."
+    "--by",
+    type=click.Choice(["pod", "owner"]),
+    default="pod",
+    show_default=True,
+    help="Print a line for each of these.",
 )
 @output_option("text", "wide", "name")
 @source_options
@@ -152,12 +156,12 @@ def command(
 ) -> int:
     """List the running pods whose CPUs, memory or devices are on several NUMA nodes, the worst first.
 
-    A pod is aligned if one NUMA node has all that each of its containers holds exclusively; it spans NUMA
-    nodes if its CPUs, its memory or its devices alone are on several; it is remote from a device or its
-    memory if that is on another NUMA node than its CPUs. ALIGNABLE says whether its node could hold it
-    aligned: now, with the room that there is; emptier, if others left; or never.
+    A pod is aligned if everything that each of its containers holds exclusively is on one NUMA node. It spans
+    NUMA nodes if its CPUs, memory or devices are on several. It is remote from its memory or a device if that
+    is on another NUMA node than its CPUs. ALIGNABLE says whether its node could hold it aligned: now, in the
+    free room; emptier, if other pods left; or never.
 
-    With --by owner the pods of each owner are counted, those with the most that are not aligned first.
+    --by owner counts the pods of each owner; owners with the most pods that are not aligned come first.
     """
     seen = read(source)
     rows = [
@@ -199,13 +203,13 @@ def _of_node(node: ClusterNode) -> Iterator[_Row]:
 
 
 def _unknown(seen: ClusterView) -> list[NodeWithoutFigures]:
-    """Nodes of which is not known who holds what, and why."""
+    """Nodes for which it is unknown who holds what, and why."""
     found = []
     for node in seen.situation.cluster.nodes.values():
         if node.unknown is not None:
             found.append(NodeWithoutFigures(node.name, node.unknown.message))
         elif node.approximate or node.occupancy is None:
-            found.append(NodeWithoutFigures(node.name, "only amounts are known of it, not who holds what"))
+            found.append(NodeWithoutFigures(node.name, "only its amounts are known, not who holds them"))
     return found
 
 

@@ -29,11 +29,11 @@ _KINDS = frozenset({("apps/v1", "ReplicaSet"), ("batch/v1", "Job")})
 _EPILOG = """
 \b
 Examples:
-  Which rejected pods lie about in any namespace?
+  Which rejected pods are left in any namespace?
     kubectl numazones clean --rejected -A
 
 \b
-  Delete those of a namespace that their owner has replaced:
+  Delete those of a namespace that their owners have replaced:
     kubectl numazones clean --rejected -n my-namespace --yes
 """
 
@@ -52,7 +52,7 @@ class CleanDocument:
     "--rejected", is_flag=True, help="Pods that a kubelet rejected (required: nothing else is cleaned)."
 )
 @click.option(
-    "--yes", is_flag=True, help="Delete those that their owner has replaced; without it, list them."
+    "--yes", is_flag=True, help="Delete the pods that their owners have replaced; without it, only list them."
 )
 @selector_option("pods")
 @all_namespaces_option
@@ -67,16 +67,16 @@ def command(
     everywhere: bool,
     output: Output,
 ) -> int:
-    """List the pods that kubelets rejected; with --yes, delete those that their owner has replaced.
+    """List the pods that kubelets rejected; with --yes, delete those that their owners have replaced.
 
-    A pod is replaced when its ReplicaSet or Job has all the pods it wants without it. Others stay: those
-    without an owner, and those of owners that make no other pod while it is there. Deleting uses your own
-    rights. The exit code is 1 if a pod could not be deleted.
+    A pod is replaced when its ReplicaSet or Job has all its pods without it. Other pods stay: those without
+    an owner, and those whose owner creates no other pod while they exist. Deletion uses your own rights. The
+    exit code is 1 if a pod could not be deleted.
     """
     if not rejected:
         raise click.UsageError("say what to clean: --rejected")
     if yes and source.files:
-        raise BadDump("clean --yes deletes pods of a live cluster; of a dump (-f) it only lists them")
+        raise BadDump("clean --yes needs a live cluster; on a dump (-f), clean only lists pods")
     found, where, document = (
         _of_files(source, selector, everywhere=everywhere)
         if source.files

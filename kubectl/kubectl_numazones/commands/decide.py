@@ -23,10 +23,10 @@ from numazones_client.resources import REBALANCE_RECOMMENDATIONS
 def decision_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the names of recommendations, ``--dry-run`` and ``--yes``."""
     for option in (
+        click.option("-y", "--yes", is_flag=True, help="Do not ask first; required without a terminal."),
         click.option(
-            "-y", "--yes", is_flag=True, help="Do not ask first; needed where there is no terminal."
+            "--dry-run", is_flag=True, help="Only show the plans, and whether you can decide about them."
         ),
-        click.option("--dry-run", is_flag=True, help="Only show the plans, and whether that can be decided."),
         click.argument(
             "names", nargs=-1, required=True, metavar="RECOMMENDATION...", shell_complete=_complete
         ),
@@ -58,9 +58,9 @@ def decide_on(
         NumazonesError: something speaks against one of them; nothing was written.
     """
     if source.files:
-        raise BadDump(f"{verb} changes a live cluster; it cannot do that to a dump (-f)")
+        raise BadDump(f"{verb} needs a live cluster and cannot use a dump (-f)")
     if not (dry_run or yes or sys.stdin.isatty()):
-        raise click.UsageError(f"there is no terminal to ask at; with --yes {verb} does not ask")
+        raise click.UsageError(f"there is no terminal for the question; use --yes: {verb} does not ask")
     decision = PlanDecision(verb)
     plans = run_until_complete(_plans(source, names, decision))
     fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]

@@ -31,25 +31,25 @@ Examples:
   kubectl numazones doctor
 
 \b
-  Offline, with everything that checks look at:
+  On a dump, with everything that the checks read:
     kubectl get nodes,numazones,pods,replicasets,namespaces,leases,crds \\
       -A -o json --show-managed-fields > dump.json
     kubectl numazones doctor -f dump.json
 
 \b
-  Where NodeResourceTopologies are installed, with these, too:
+  If NodeResourceTopologies are installed, with these, too:
     kubectl get noderesourcetopologies -A -o json --show-managed-fields > topologies.json
     kubectl numazones doctor -f dump.json -f topologies.json
 
 \b
-  Before a kubelet is restarted: would it start, and which pods would it reject?
+  Before you restart a kubelet: would it start, and which pods would it reject?
     kubectl numazones doctor --restart worker-1
-  The same before a machine is rebooted:
+  The same before you reboot a machine:
     kubectl numazones doctor --restart worker-1 --reboot
-  Before settings change, on all nodes; by single settings, or with the file they will have:
+  Before you change settings on all nodes, one setting or the whole file:
     kubectl numazones doctor --all --set reservedSystemCPUs=0-3
     kubectl numazones doctor --all --kubelet-config kubelet.yaml
-  The reservedMemory that goes with that file:
+  The reservedMemory that this file needs:
     kubectl numazones doctor --all --kubelet-config kubelet.yaml --reserved-memory
 """
 _MIN_WIDTH = 20
@@ -69,34 +69,34 @@ class DoctorDocument:
     "restarted",
     multiple=True,
     metavar="NODE",
-    help="Foresee instead what a restart of this node's kubelet would do: whether it starts, which pods it "
-    "rejects and stops, which get other CPUs. May be given several times.",
+    help="Instead, predict what a restart of this node's kubelet would do: whether it starts, which pods "
+    "it rejects and stops, which pods get other CPUs. May be given several times.",
 )
-@click.option("--all", "all_nodes", is_flag=True, help="The same for every node.")
+@click.option("--all", "all_nodes", is_flag=True, help="The same for all nodes.")
 @click.option(
     "--set",
     "changed",
     multiple=True,
     metavar="KEY=VALUE",
-    help="With --restart or --all: a field of KubeletConfiguration that is changed before, such as "
-    "topologyManagerPolicy=restricted; those of maps after a dot.",
+    help="With --restart or --all: change a field of KubeletConfiguration first, such as "
+    "topologyManagerPolicy=restricted (MAP.KEY for maps).",
 )
 @click.option(
     "--kubelet-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With --restart or --all: the whole KubeletConfiguration (YAML or JSON) that it starts with.",
+    help="With --restart or --all: start with this KubeletConfiguration (YAML or JSON).",
 )
 @click.option(
     "--reboot",
     is_flag=True,
-    help="With --restart or --all: foresee a reboot of the machine, after which no container runs and device "
-    "plugins register late.",
+    help="With --restart or --all: predict a reboot of the machine, after which no container runs and "
+    "device plugins register late.",
 )
 @click.option(
     "--reserved-memory",
     is_flag=True,
-    help="With --restart or --all: also compute, to the byte, the reservedMemory that such settings need.",
+    help="With --restart or --all: also compute the reservedMemory that these settings need.",
 )
 @output_option()
 @click.option(
@@ -104,7 +104,7 @@ class DoctorDocument:
     type=click.Choice([Severity.ERROR.value, Severity.WARNING.value]),
     default=Severity.WARNING.value,
     show_default=True,
-    help="The least severe finding that makes the exit code 1.",
+    help="Least severe finding for exit code 1.",
 )
 @source_options
 def command(
@@ -119,14 +119,13 @@ def command(
     reserved_memory: bool,
     reboot: bool,
 ) -> int:
-    """Check the installation, the kubelets' settings and the pods' requests; each finding has its cure.
+    """Check the installation, the kubelets' settings and the pods' requests, and say how to fix each finding.
 
-    Offline, a check needs the objects that it looks at; those that lack them are named. The exit code is 1
-    if there is an error or a warning (see --fail-on), else 0; with --restart and --all also where a node
-    cannot be foreseen.
+    On a dump, checks whose objects are missing are skipped and named. The exit code is 1 if there is an error
+    or a warning (see --fail-on), else 0. With --restart and --all it is also 1 if a node cannot be predicted.
     """
     if restarted and all_nodes:
-        raise click.UsageError("--all is every node: give either it or --restart NODE")
+        raise click.UsageError("--all covers all nodes: use either --all or --restart NODE")
     if not (restarted or all_nodes):
         if changed or kubelet_config or reserved_memory or reboot:
             raise click.UsageError(

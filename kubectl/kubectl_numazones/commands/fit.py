@@ -48,8 +48,8 @@ class TemplateFit:
     """Pods of one template of a manifest."""
 
     name: Annotated[str, "Of the object, and of the template in it; empty for a shape."]
-    replicas: Annotated[int, "How many the manifest makes, or were asked for."]
-    fitting: Annotated[int, "How many of them fit beside those of the other templates."]
+    replicas: Annotated[int, "Number of pods that the manifest creates or that were requested."]
+    fitting: Annotated[int, "Number of them that fit next to the pods of the other templates."]
     verdict: Annotated[str, "Admissible if all of them fit, Inadmissible if not, or Unknown."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
     placements: Annotated[list[answers.FittingPlace], "Where those that fit would be."]
@@ -72,19 +72,17 @@ class FitDocument:
     """``fit``: whether, where and how often a pod would be admitted."""
 
     verdict: Annotated[str, "Admissible if all replicas fit, Inadmissible if not, or Unknown."]
-    replicas: Annotated[int, "How many were asked for."]
-    fitting: Annotated[int, "How many of them fit."]
-    unknown_nodes: Annotated[int, "Nodes that could not be asked."]
+    replicas: Annotated[int, "Number requested."]
+    fitting: Annotated[int, "Number of them that fit."]
+    unknown_nodes: Annotated[int, "Nodes of unknown state."]
     sentence: Annotated[str, "Why no more fit; empty if all do."]
     placements: Annotated[list[answers.FittingPlace], "Where those that fit would be, in their order."]
     reasons: Annotated[
         tuple[Reason, ...], "Why nodes do not take the first; where not all fit, why none takes another."
     ]
-    templates: Annotated[
-        list[TemplateFit], "Each template of the manifest; all are placed beside each other."
-    ]
+    templates: Annotated[list[TemplateFit], "Each template of the manifest; all are placed together."]
     notes: Annotated[
-        tuple[str, ...], "Objects of the manifest that are not answered, and devices it leaves out."
+        tuple[str, ...], "Objects of the manifest that were skipped, and devices that were left out."
     ]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
     advice: Annotated[
@@ -120,7 +118,7 @@ class _Fit(click.Command):
             if shape is None:
                 raise
             raise click.UsageError(
-                f"amounts are one argument, not options: kubectl numazones fit {shape}", ctx
+                f"write the amounts as one argument: kubectl numazones fit {shape}", ctx
             ) from error
 
 
@@ -131,24 +129,24 @@ class _Fit(click.Command):
     "manifest",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A manifest of Pods, or of anything with pod templates: every template is answered.",
+    help="Manifest of Pods, or of anything with pod templates; each template gets an answer.",
 )
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
-    help="How many pods must fit; default: 1, or as many as the manifest says.",
+    help="Number of pods that must fit; default: 1, or the manifest's replicas.",
 )
 @output_option("text", "wide", "name")
 @source_options
 def command(
     source: Source, shape: str | None, manifest: Path | None, replicas: int | None, output: Output
 ) -> int:
-    """Ask whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
+    """Check whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
-    Pods are placed one after the other, each where it costs the least room, those of all templates of a
-    manifest beside each other; then the nodes that would not take one, by what they say; with -o wide one
-    line per node. With -o name the nodes that pods would be placed on. The exit code is 0 if all replicas
-    fit at once, 1 if not, 2 if that is unknown.
+    Places pods one after the other, each where it costs the least room; all templates of a manifest share the
+    cluster. Below that it lists the nodes that would reject a pod, grouped by reason, or one line per node
+    with -o wide. -o name prints the nodes that pods would be placed on. The exit code is 0 if all replicas
+    fit at once, 1 if not, 2 if this is unknown.
     """
     if (shape is None) == (manifest is None):
         raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")

@@ -30,15 +30,15 @@ _T = TypeVar("_T")
 _EPILOG = """
 \b
 Examples:
-  Who waits in any namespace, since when, and why?
+  Which pods wait in any namespace, how long, and why?
     kubectl numazones gate -A
 
 \b
-  Let all pods of a namespace go to wherever the scheduler puts them:
+  Release all pods of a namespace, to whatever node the scheduler chooses:
     kubectl numazones gate release -n my-namespace
 
 \b
-  Gate nothing more, and open everything at once:
+  Gate no further pod, and release all at once:
     kubectl numazones gate off
 """
 _dry_run = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
@@ -66,9 +66,9 @@ def command(
     everywhere: bool,
     output: Output,
 ) -> int:
-    """Show the pods of a namespace that wait at the gate numazones.io/admission, since when and why.
+    """Show the pods of a namespace that wait at the gate numazones.io/admission, how long and why.
 
-    -A shows those of all namespaces. This needs the API server alone and works while the operator is away.
+    -A shows those of all namespaces. This works without the operator.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -125,7 +125,7 @@ def release(
     everywhere: bool,
     dry_run: bool,
 ) -> int:
-    """Take the gate away from PODs, from those of a namespace (-n), or from all there are (-A).
+    """Remove the gate from PODs, from those of a namespace (-n), or from all (-A).
 
     With -l only from those that have some labels.
 
@@ -136,7 +136,7 @@ def release(
     pods = joined(pods, POD_TYPES)
     check_names(pods, everywhere=everywhere, selector=selector)
     if (everywhere and source.namespace) or not (everywhere or pods or source.namespace):
-        raise click.UsageError("say which: PODs, or -n NAMESPACE for all of a namespace, or -A for all")
+        raise click.UsageError("name PODs, or use -n NAMESPACE for all pods of a namespace, or -A for all")
     labels = "" if selector is None else str(selector)
 
     async def act(client: Client, source: Source) -> int:
@@ -153,14 +153,14 @@ def release(
 @_dry_run
 @source_options
 def off(source: Source, *, dry_run: bool) -> int:
-    """Stop the injection and take the gate away from every pod that waits at it.
+    """Stop the injection, and remove the gate from all pods that wait at it.
 
     The injection stops because the binding of its policy is deleted; if something applies that again,
     such as Argo CD or Flux, stop it there, too. `kubectl apply -k manifests/gate-injection` switches it on
     again. Pods whose own template carries the gate go on being made with it.
     """
     if source.namespace:
-        raise click.UsageError("gate off is about the whole cluster; gate release -n opens one namespace")
+        raise click.UsageError("gate off affects the whole cluster; use gate release -n for one namespace")
 
     async def act(client: Client, _source: Source) -> int:
         injection = await gate_control.injection(client)
@@ -181,7 +181,7 @@ def off(source: Source, *, dry_run: bool) -> int:
 def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) -> _T:
     """Do something with a client of the live cluster."""
     if source.files:
-        raise BadDump("gate asks a live cluster and opens its gates; it cannot do that to a dump (-f)")
+        raise BadDump("gate needs a live cluster and cannot read a dump (-f)")
 
     async def connected() -> _T:
         async with await connect(source) as client:

@@ -27,7 +27,7 @@ _EPILOG = """
 \b
 Examples:
   kubectl numazones idle -A                    # since the exporters started
-  kubectl numazones idle -A --shape cpu=8      # and how many more pods of that shape would fit
+  kubectl numazones idle -A --shape cpu=8      # and how many more such pods would fit
   kubectl numazones idle -A --prometheus http://localhost:9090 --window 1w
 """
 
@@ -45,10 +45,10 @@ class IdleDocument:
     """``idle``: containers whose exclusive CPUs idle, those that would give back most first."""
 
     items: Annotated[list[IdleContainer], "One for each container."]
-    shape: Annotated[str | None, "The pod that is asked about; null where nothing idles."]
+    shape: Annotated[str | None, "Shape of the pods that are counted; null if nothing is idle."]
     more: Annotated[list[MorePods], "Pods that would fit if all items had the request that fits."]
-    unknown: Annotated[list[NodeWithoutFigures], "Nodes of which is not known what is used, and why."]
-    unchecked: Annotated[dict[str, str], "NAMESPACE/POD that idles and nothing can be said of, and why."]
+    unknown: Annotated[list[NodeWithoutFigures], "Nodes whose use is unknown, and why."]
+    unchecked: Annotated[dict[str, str], "NAMESPACE/POD that is idle but cannot be judged, and why."]
 
 
 @click.command("idle", epilog=_EPILOG)
@@ -64,7 +64,7 @@ class IdleDocument:
     default="10m",
     show_default=True,
     metavar="DURATION",
-    help="Leave out containers that were measured for less.",
+    help="Ignore containers measured for less than this.",
 )
 @prometheus_options("1w")
 @output_option("text")
@@ -79,11 +79,11 @@ def command(
     window: str,
     output: Output,
 ) -> int:
-    """List containers whose exclusive CPUs were less than 10 % busy, by CPUs that they would give back.
+    """List containers whose exclusive CPUs were less than 10 % busy, most idle CPUs first.
 
-    REQUEST is the smallest that keeps its CPUs at most 80 % busy on average and that the node's kubelet would
-    admit in the pod's place. What would fit then is asked of the same model. Averages hide peaks: look at
-    those before you change a request.
+    REQUEST is the smallest request that keeps the CPUs at most 80 % busy on average and that the node's
+    kubelet would admit in the pod's place. The same model computes what would fit then. Averages hide peaks:
+    look at the peaks before you change a request.
     """
     least = _seconds(measured)
     view = read(source)

@@ -11,11 +11,11 @@ from kubectl_numazones.reading.source import Source
 _EPILOG = """
 \b
 Keys:
-  1 2 3 4, ← →   zones, stuck pods, plans, the operator's events
-  ↑ ↓, enter     choose, and see everything about it, with its events, which are followed
-  a, x           approve or reject the chosen plan, or the plan for the chosen pod; asks first
-  /, g, s        filter by words, group lines with one reason, sort zones
-  escape, q      back to all lines, quit
+  1 2 3 4, ← →   NUMA nodes, stuck pods, plans, the operator's events
+  ↑ ↓, enter     select a line; open its details and events
+  a, x           approve or reject the selected plan, or the plan for the selected pod; asks first
+  /, g, s        filter by words, group by reason, sort NUMA nodes
+  escape, q      show all lines again, quit
 """
 
 
@@ -26,10 +26,10 @@ class NoTerminal(BadDump):
 @click.command("live", epilog=_EPILOG)
 @source_options
 def command(source: Source) -> int:
-    """Show zones, stuck pods, plans and events on a full screen, following the cluster; with -f, as dumped.
+    """Follow NUMA nodes, stuck pods, plans and events on a full screen, or show a dump (-f).
 
-    Whoever may patch rebalancerecommendations can approve and reject plans; others are told which right is
-    missing. Nothing else changes the cluster. Where there are many lines, those with one reason share one.
+    You can approve and reject plans if you may patch rebalancerecommendations; if not, live names the missing
+    right. Nothing else changes the cluster. Long lists are grouped by reason.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NoTerminal("live needs a terminal to draw on; in a pipe use top, why and plan")

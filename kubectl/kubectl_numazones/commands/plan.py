@@ -45,11 +45,11 @@ _EPILOG = """
 \b
 Examples:
   kubectl numazones plan                          for every pod that waits, in all namespaces
-  kubectl numazones plan deploy/web -n team       for these; -l app=web for those with a label
+  kubectl numazones plan deploy/web -n team       for these pods; -l app=web selects by label
   kubectl numazones plan --shape cpu=16           make room for pods of a shape
   kubectl numazones plan --policy policy.yaml     with its goals, limits and protections
-  kubectl numazones plan -o script > moves.sh     as commands, to be read before they are run
-  kubectl numazones plan --why-not team/web-1     what keeps this pod where it is
+  kubectl numazones plan -o script > moves.sh     as commands; read them before you run them
+  kubectl numazones plan --why-not team/web-1     why this pod cannot be moved
 """
 
 
@@ -76,21 +76,21 @@ class PlanDocument:
     "policy_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Plan by this RebalancePolicy.",
+    help="Use the goals, limits and protections of this RebalancePolicy.",
 )
 @click.option(
     "--align",
     is_flag=True,
-    help="Plan for running pods that lie across NUMA nodes instead, all or those named: each eviction "
-    "aligns one.",
+    help="Instead, plan for running pods that are spread over NUMA nodes, all or those you name: each "
+    "eviction aligns one.",
 )
-@click.option("--why-not", "movable", metavar="POD", help="Only say what keeps this pod from being moved.")
+@click.option("--why-not", "movable", metavar="POD", help="Only explain why this pod cannot be moved.")
 @click.option(
     "--effort",
     type=click.IntRange(min=1),
     default=200_000,
     show_default=True,
-    help="How many steps the search for a plan may take.",
+    help="Limit of steps in the search for a plan.",
 )
 @output_option("text", "script")
 @source_options
@@ -106,15 +106,15 @@ def command(
     effort: int,
     output: Output,
 ) -> int:
-    """Plan the fewest and gentlest evictions after which waiting pods (or shapes) fit on single NUMA nodes.
+    """Plan the fewest, least disruptive evictions that let waiting pods fit on single NUMA nodes.
 
-    Every plan is proven by playing it through. Nothing is carried out. The exit code is 0 if everything
-    fits now or after the plans, 1 if something does not.
+    Each plan is proven by simulation. Nothing is evicted. The exit code is 0 if everything fits now or after
+    the plans, 1 if something does not.
     """
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, selector=selector)
     if shapes and (names or selector is not None):
-        raise click.UsageError("--shape is about pods that are still to come: leave names and -l away")
+        raise click.UsageError("--shape plans for future pods: do not name pods or use -l")
     seen = read(source)
     body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
     spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
@@ -137,7 +137,7 @@ def command(
             _script(goal, item)
     else:
         if not found:
-            screen.echo("no pod waits; --shape makes room for pods that are still to come")
+            screen.echo("no pod waits; --shape makes room for future pods")
         for goal, item in found:
             _print_plans(goal, item)
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
@@ -152,7 +152,10 @@ def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector 
     for name in names:
         waiting = {pod.uid: pod for pod in seen.named(name) if not pod.node and not pod.terminal}
         if not waiting:
-            raise NotThere(f"{name} waits for no node, so there is nothing to plan; ask why {name}")
+            raise NotThere(
+                f"{name} does not wait for a node, so there is nothing to plan; see kubectl "
+                f"numazones why {name}"
+            )
         found |= waiting
     return list(found.values())
 
@@ -168,7 +171,7 @@ def _running(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector 
         if pod.node and not pod.terminal and (selector is None or selector.matches(pod.labels))
     )
     if not found:
-        raise NotThere("none of these pods runs, so there is nothing to align")
+        raise NotThere("none of these pods is running, so there is nothing to align")
     return found
 
 
@@ -237,10 +240,10 @@ def _script(goal: Goal, item: PolicyReport) -> None:
 def _why_not(seen: ClusterView, policy: Policy, name: str) -> int:
     pod = seen.named(name)[0]
     if not pod.node:
-        raise NotThere(f"pod {pod.full_name} is on no node, so there is nothing to move")
+        raise NotThere(f"pod {pod.full_name} has no node, so there is nothing to move")
     found = why_not(pod, seen.situation, policy)
     for objection in found:
         screen.say(f"{objection.rule}: {objection.message}")
     if not found:
-        screen.echo("nothing keeps it from being moved")
+        screen.echo("nothing prevents moving it")
     return 1 if found else 0

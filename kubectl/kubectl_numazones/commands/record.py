@@ -38,16 +38,16 @@ Examples:
     "--pseudonyms",
     "renames",
     is_flag=True,
-    help="Give everything that people have named another name: node, namespaces, pods, containers, owners, "
-    "images, labels; drop annotations and messages.",
+    help="Replace all names that people chose (node, namespaces, pods, containers, owners, images, "
+    "labels); drop annotations and messages.",
 )
 @source_options
 def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
-    """Record what a bug report needs of a live NODE: machine, kubelet settings and state, and who holds what.
+    """Record a live NODE for a bug report: hardware, kubelet settings and state, and who holds what.
 
-    Of objects only what placement depends on is kept: no commands, environments, volumes or addresses. The
-    files of the node come from the exporter's pod on it, which must serve recordings (component
-    exporter-recordings), through the API server, for which you need get on pods/proxy in its namespace.
+    Keeps only what placement depends on: no commands, environment variables, volumes or addresses. The node's
+    files come through the API server from the exporter's pod there, which must serve recordings (component
+    exporter-recordings). You need get on pods/proxy in its namespace.
     """
     if source.files:
         raise BadDump("record reads a live node; -f names a dump, which is a recording of its own")
@@ -58,7 +58,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     if renames:
         found, left_out = pseudonyms.with_pseudonyms(found)
         for why in left_out:
-            screen.warn(f"left out, for no name in it can be changed: {why}")
+            screen.warn(f"left out, because its names cannot be replaced: {why}")
     directory.write(found, output)
     screen.echo(
         f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "

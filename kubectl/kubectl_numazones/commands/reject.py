@@ -19,10 +19,10 @@ Examples:
 @decision_options
 @source_options
 def command(source: Source, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
-    """Reject RECOMMENDATIONs: no pod is evicted for them; of one being carried out, no further pod.
+    """Reject RECOMMENDATIONs: no pod is evicted for them. A plan that is running evicts no further pod.
 
-    Its moves (a pod of that owner from that node to that node) are in no plan until the policy's cooldown is
-    over, so that the same plan does not come back at once; the policy looks for another. Rejecting also takes
-    an approval back. It works in every mode, Auto as well.
+    No plan repeats its moves (a pod of that owner between those nodes) until the policy's cooldown is over;
+    the policy looks for another plan. Rejecting also withdraws an approval. It works in every mode, including
+    Auto.
     """
     return decide_on(source, names, "reject", dry_run=dry_run, yes=yes)

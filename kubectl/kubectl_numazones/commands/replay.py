@@ -71,12 +71,12 @@ class ReplayDocument:
 @output_option()
 @source_options
 def command(source: Source, name: str, output: Output) -> int:
-    """Decide every pod of a RECORDING again and compare with what its kubelets did.
+    """Decide about each pod of a RECORDING again, and compare with what the kubelets did.
 
-    Compared are verdict, reason and message, CPUs, memory blocks and devices. Outside is what no kubelet
-    decided, such as pods that the scheduler found no node for. A MISS is one prediction that came out wrong:
-    a file, or a key of the operator's ConfigMap numazones-operator-misses, on the cluster or in a dump. The
-    exit code is 1 if anything differs.
+    Compares verdict, reason and message, CPUs, memory blocks and devices. Pods that no kubelet decided about,
+    such as those without a node, are counted as outside. A MISS is one wrong prediction: a file, or a key of
+    the operator's ConfigMap numazones-operator-misses, on the cluster or in a dump. The exit code is 1 if
+    anything differs.
     """
     if not Path(name).is_dir():
         return _replay_miss(name, source, output)
@@ -154,7 +154,8 @@ def find_miss(name: str, source: Source) -> WrongPrediction:
     if name not in kept:
         known = ", ".join(sorted(kept)) or "none"
         raise NotThere(
-            f"{name} is no file or directory, and no key of ConfigMap {namespace}/{_NAME} (there: {known})"
+            f"{name} is neither a file or directory nor a key of ConfigMap {namespace}/{_NAME} (there: "
+            f"{known})"
         )
     try:
         return read(base64.b64decode(str(kept[name]), validate=True))

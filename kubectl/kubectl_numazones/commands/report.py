@@ -74,14 +74,14 @@ Examples:
     default=("cpu=4", "cpu=8", "cpu=16"),
     show_default=True,
     metavar="SHAPE",
-    help="Show the fragmentation for pods of this shape; may be given several times.",
+    help="Show fragmentation for pods of this shape; may be given several times.",
 )
 @click.option("--title", "name", default="", help="Name of the cluster on the page.")
 @click.option(
     "--plans/--no-plans",
     default=True,
     show_default=True,
-    help="Plan moves that make room for the pods that wait.",
+    help="Plan moves that make room for stuck pods.",
 )
 @click.option(
     "--whatif",
@@ -89,16 +89,16 @@ Examples:
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="Show what whatif or sweep wrote with -o json; may be given several times.",
+    help="Include the output of whatif or sweep -o json; may be given several times.",
 )
 @click.option(
     "--effort",
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="How many steps the search for a plan may take.",
+    help="Limit of steps in the search for a plan.",
 )
-@click.option("--usage", is_flag=True, help="Show what of the CPUs that are held is used.")
+@click.option("--usage", is_flag=True, help="Show how much of the held CPUs is used.")
 @prometheus_options("1d")
 @source_options
 def command(
@@ -114,9 +114,9 @@ def command(
     comparisons: tuple[Path, ...],
     effort: int,
 ) -> int:
-    """Write the cluster as one page: zones, fragmentation, waiting pods and why, plans played through.
+    """Write the cluster as one page: NUMA nodes, fragmentation, stuck pods and why, animated plans.
 
-    The page needs no network and asks nobody for anything; it can be mailed and filed.
+    The page is one file and needs no network: mail it, or attach it to a ticket.
     """
     wanted = _shapes(shapes)
     tables = _tables(comparisons)

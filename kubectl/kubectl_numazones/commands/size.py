@@ -36,7 +36,7 @@ Examples:
     --machine sockets=2,numa=4,cores=64,threads=2,memory=512Gi
 
 \b
-  The machine of a node of the cluster, with four CPUs for the system:
+  The hardware of a node of the cluster, with four CPUs for the system:
     kubectl numazones size 40xcpu=6,memory=24Gi --node worker-1 --reserve 4
 
 \b
@@ -44,7 +44,7 @@ Examples:
     kubectl numazones size raycluster.yaml --node worker-1
 
 \b
-  The cluster's pods, if they asked for the CPUs that they used in a week:
+  The cluster's pods, if they requested the CPUs that they used in a week:
     kubectl numazones size --prometheus http://localhost:9090 --node worker-1
 """
 
@@ -67,15 +67,17 @@ class SizeDocument:
 @click.option(
     "--machine", metavar="TYPE", help="The machine: sockets=2,numa=4,cores=64,threads=2,memory=512Gi."
 )
-@click.option("--node", "name", metavar="NODE", help="Use the machine of this node instead.")
+@click.option("--node", "name", metavar="NODE", help="Use the hardware of this node instead.")
 @click.option(
     "--reserve",
     type=click.IntRange(min=1),
     metavar="CPUS",
-    help="CPUs to reserve for the system; default: as many as the node reserves, or one core.",
+    help="Number of CPUs to reserve for the system; default: as many as the node reserves, or one core.",
 )
 @click.option(
-    "--usage", is_flag=True, help="Add the cluster's pods, asking for the exclusive CPUs that they use."
+    "--usage",
+    is_flag=True,
+    help="Add the cluster's pods, with requests for the exclusive CPUs that they use.",
 )
 @prometheus_options("1w")
 @output_option()
@@ -92,11 +94,11 @@ def command(
     reserve: int | None,
     output: Output,
 ) -> int:
-    """Say how many machines hold pods such as 40xcpu=6,memory=24Gi, for each policy and set of reserved CPUs.
+    """Compute how many machines hold pods such as 40xcpu=6,memory=24Gi, by policy and reserved CPUs.
 
-    A GROUP may also be a manifest (FILE.yaml): each of its pod templates is a group with its replicas.
-    Pods come larger first, each to the first machine that takes it; AT LEAST is a bound below which it cannot
-    be done. The exit code is 1 if some pod fits not even an empty machine, whatever the settings.
+    A GROUP may also be a manifest (FILE.yaml): each pod template is a group with its replicas. Larger pods
+    come first, each to the first machine that admits it. AT LEAST is a lower bound: no placement needs fewer
+    machines. The exit code is 1 if some pod does not fit even on an empty machine, under any settings.
     """
     if (machine is None) == (name is None):
         raise click.UsageError("name the machine: either --machine TYPE or --node NODE")

@@ -38,7 +38,7 @@ Examples:
       --workers 2 --table policies.csv --plot policies.svg
 
 \b
-  What it brings that the scheduler asks before it chooses a node:
+  The gain from a scheduler that knows each kubelet's decision:
     kubectl numazones sweep --reschedule --vary placement=default \\
       --vary placement=exact --vary placement=pack --vary placement=best-fit
 
@@ -55,8 +55,8 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A value of a kubelet setting or of placement (see whatif --help); several of the same key, and "
-    "several keys, make the grid.",
+    help="Value of a kubelet setting or of placement (see whatif --help); repeat it for further values "
+    "and keys of the grid.",
 )
 @click.option(
     "--table", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures: .csv or .json."
@@ -70,7 +70,7 @@ Examples:
     "measures",
     multiple=True,
     metavar="NAME",
-    help="Measure to draw, by its name in the table; each one makes a panel.",
+    help="Measure to draw, by its name in the table; each gets a panel.",
 )
 @output_option()
 @experiment_options
@@ -84,10 +84,10 @@ def command(
     measures: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Compare a grid of settings: the same pods arrive under every combination.
+    """Compare a grid of settings: the same pods arrive under each combination.
 
-    Differences in the written table are to the first combination. Figures are means over the runs with half
-    the width of their 95 % intervals. The same seed gives the same bytes, whatever makes the runs.
+    Differences in the table are relative to the first combination. Figures are means over the runs, with half
+    the width of their 95 % intervals. The same seed gives byte-identical output, however many workers run it.
     """
     if table is not None and table.suffix not in {".csv", ".json"}:
         raise click.UsageError(f"--table {table}: name a .csv or .json file")

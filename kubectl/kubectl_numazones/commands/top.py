@@ -120,7 +120,7 @@ Examples:
   kubectl numazones top
   kubectl numazones top worker-1 worker-2
   kubectl numazones top -l pool=dpdk --sort-by free
-  kubectl numazones top --usage                    # what of the CPUs that are held is used
+  kubectl numazones top --usage                    # how much of the held CPUs is used
   kubectl numazones top --usage --prometheus http://localhost:9090 --window 1d
 """
 
@@ -139,15 +139,15 @@ class TopDocument:
 @click.argument("names", metavar="[NODE]...", nargs=-1, shell_complete=complete_nodes)
 @selector_option("nodes")
 @click.option("--sort-by", type=click.Choice(list(ORDERS)), default="node", show_default=True)
-@click.option("--watch", "-w", is_flag=True, help="Show it again and again until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.5),
     default=2.0,
     show_default=True,
-    help="Seconds between two readings with --watch.",
+    help="Seconds between readings with --watch.",
 )
-@click.option("--usage", is_flag=True, help="Show what of the CPUs that are held, and of memory, is used.")
+@click.option("--usage", is_flag=True, help="Show how much of the held CPUs and of memory is used.")
 @prometheus_options("5m")
 @output_option("text", "wide", "name")
 @source_options
@@ -164,14 +164,14 @@ def command(
     interval: float,
     output: Output,
 ) -> int:
-    """Show the NUMA zones of NODEs, or of all: exclusive CPUs, memory, devices in use, and what is left.
+    """Show what is in use and free on each NUMA node of NODEs, or of all: exclusive CPUs, memory, devices.
 
-    Below them stands, of a live cluster, the room that is held for pods on their way: released from the gate,
-    or nominated by a scheduler. With -o wide, and in documents, it is told how many of a zone's pods are not
-    aligned; for that all pods are read.
+    On a live cluster, it also shows the room held for pods on their way: released from the gate, or nominated
+    by a scheduler. -o wide, json and yaml include the number of pods that are not aligned; this reads all
+    pods.
 
-    --usage asks the exporters twice within three seconds, through the API server (get on pods/proxy), or a
-    Prometheus.
+    --usage reads the exporters twice within three seconds, through the API server (you need get on
+    pods/proxy), or a Prometheus.
     """
     names = joined(names, NODE_TYPES)
     asked = UsageSource(prometheus, window) if usage or prometheus else None

@@ -17,7 +17,7 @@ from numazones_page.machine_svg import machine_svg
     "--ascii",
     "plain",
     is_flag=True,
-    help="Draw with ASCII characters only, for terminals that have no others.",
+    help="Draw with ASCII characters only.",
 )
 @click.option(
     "-o",
@@ -31,9 +31,9 @@ from numazones_page.machine_svg import machine_svg
 def command(source: Source, node: str, *, plain: bool, output: str) -> int:
     """Draw NODE: sockets, NUMA nodes, caches, cores and threads, memory and devices, and who holds them.
 
-    Each CPU is a letter for the pod that holds it; the legend names the pods, and says of those that are not
-    aligned how they lie. Threads of a core stand together. Offline CPUs stand below the cores of their NUMA
-    node. A NUMA node on several sockets shows its memory and devices on the first.
+    Each CPU is the letter of the pod that holds it. The legend names the pods, and says how those that are
+    not aligned are spread. Threads of a core are next to each other; offline CPUs are below the cores of
+    their NUMA node. A NUMA node on several sockets shows its memory and devices on the first.
     """
     found = read(source).node(node)
     occupancy, lying = occupancy_of(found), by_name(found)

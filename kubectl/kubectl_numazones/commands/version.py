@@ -9,5 +9,5 @@ from numazones.kubelet.versions import NEWEST, OLDEST
 
 @click.command("version")
 def command() -> None:
-    """Print the version, and the kubelet releases whose admission is modelled."""
+    """Print the version, and the kubelet releases that are modelled."""
     click.echo(f"numazones {version('numazones')} (kubelet 1.{OLDEST} to 1.{NEWEST})")

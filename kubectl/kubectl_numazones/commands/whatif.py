@@ -22,21 +22,21 @@ from numazones_program.columns import Column
 _EPILOG = """
 \b
 Examples:
-  The pods of the cluster, in a hundred random orders, with scope pod:
+  The cluster's pods, in a hundred random orders, with scope pod:
     kubectl numazones whatif --set topologyManagerScope=pod
 
 \b
-  KEP-6007's option on a machine that is not there yet:
+  KEP-6007's option on a machine that you do not have yet:
     kubectl numazones whatif --machine sockets=2,numa=2,cores=32,threads=2,memory=256Gi \\
       --pods 24xcpu=1-4,memory=4Gi --churn 200 \\
       --set topologyManagerPolicyOptions.prefer-most-allocated-numa-node=true
 
 \b
-  The cluster's pods, placed anew by a scheduler that asks what each kubelet would decide, and packs:
+  The cluster's pods, placed again by a scheduler that knows each kubelet's decision, and packs:
     kubectl numazones whatif --reschedule --set placement=pack
 
 \b
-  What was recorded, as it came and went:
+  A recording, with its pods in the order in which they came and went:
     kubectl numazones whatif --set topologyManagerPolicy=restricted -f recording/
 """
 
@@ -48,16 +48,16 @@ Examples:
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="A field of KubeletConfiguration, those of maps after a dot; or placement=default, nrt, exact, "
-    "pack, best-fit, scarce or shapes: how the scheduler chooses nodes.",
+    help="A field of KubeletConfiguration (MAP.KEY for maps), or placement=default, nrt, exact, pack, "
+    "best-fit, scarce or shapes: how the scheduler chooses nodes.",
 )
 @output_option()
 @experiment_options
 def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Output) -> None:
-    """Compare settings: the same pods arrive under the old ones and under the new ones.
+    """Compare settings: the same pods arrive under the old and the new ones.
 
-    In every run the pods arrive in another random order, the same one on both sides. Means are over the runs,
-    with their 95 % intervals; differences are those within the same run.
+    In each run the pods arrive in a new random order, the same on both sides. Prints means over the runs with
+    95 % intervals; differences are taken within each run.
     """
     experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
     comparison = perform(asked, experiment, random=random)

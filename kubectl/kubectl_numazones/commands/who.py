@@ -34,7 +34,7 @@ class WhoDocument:
 @click.command("who", cls=NodeCommand)
 @click.argument("node", shell_complete=complete_nodes)
 @click.argument("zone", required=False, type=int)
-@click.option("--usage", is_flag=True, help="Show what of the exclusive CPUs of each pod is used.")
+@click.option("--usage", is_flag=True, help="Show how much of each pod's exclusive CPUs is used.")
 @prometheus_options("5m")
 @output_option("text", "name")
 @source_options
@@ -48,10 +48,10 @@ def command(
     window: str,
     output: Output,
 ) -> int:
-    """List what each NUMA zone of NODE (or one ZONE) holds exclusively, and for whom.
+    """List which pods hold CPUs, memory and devices of each NUMA node of NODE, or of one (ZONE, its id).
 
-    ALIGNMENT is that of the whole pod, on whatever NUMA nodes it is: aligned, remote or spanning. With
-    --usage, asked for as by top, USED and IDLE are of all its exclusive CPUs.
+    ALIGNMENT describes the whole pod, over all NUMA nodes: aligned, remote or spanning. With --usage (see
+    top), USED and IDLE count all its exclusive CPUs.
     """
     found = read(source).node(node)
     numas = [zone.numa for zone in occupancy_of(found).zones]

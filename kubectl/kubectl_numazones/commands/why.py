@@ -38,7 +38,7 @@ Examples:
   kubectl numazones why my-pod -n team
   kubectl numazones why deploy/web              what its replicas wait for
   kubectl numazones why my-pod --node worker-3  hints, merge, rule and holders there
-  kubectl numazones why my-pod -o wide          every node, not only what they have in common
+  kubectl numazones why my-pod -o wide          every node, not grouped by reason
   kubectl numazones why -A                      all pods that wait or were rejected
   kubectl numazones why -l app=web -o name      for a pipe
 """
@@ -51,7 +51,7 @@ Examples:
 @click.option(
     "--node",
     "node_name",
-    help="Explain in full what is decided on this node.",
+    help="Explain this node's decision in full.",
     shell_complete=complete_nodes,
 )
 @output_option("text", "wide", "name")
@@ -67,17 +67,17 @@ def command(
 ) -> int:
     """Say why a pod is stuck, was rejected or runs across NUMA nodes, and what would help.
 
-    One sentence, then changes that would help (each tried on a copy before it is said), then the nodes by
-    what they say; with -o wide one line per node. A pod may wait for something else than a node: a
-    scheduling gate, a claim, a scheduler; then that is said first. Of a pod that runs across NUMA nodes it is
-    said what let it in, and whether its node could hold it aligned. TYPE is pod, deploy, rs, sts, ds or job.
+    Prints the reason in one sentence, then changes that would help (each tried on a copy of the cluster),
+    then the nodes grouped by reason, or one line per node with -o wide. If the pod waits for something other
+    than a node (a scheduling gate, a claim, a scheduler), that comes first. For a pod that runs across NUMA
+    nodes, it shows why the kubelet admitted it and whether its node could hold it aligned. TYPE is pod,
+    deploy, rs, sts, ds or job.
 
-    Several names, or none, make a list: one line per pod with the same sentence, what hurts most first;
-    without names those pods of the namespace that wait or were rejected. Pods of one owner share a line.
+    With several names or none, prints a list, most urgent first. Without names, it lists the pods of the
+    namespace that wait or were rejected; pods of one owner share a line.
 
-    The exit code is 0 if the pod runs, or some node would admit it and nothing else is known to keep it
-    waiting; 1 if no node would, or something else does; 2 if that is unknown. Of several, one that is stuck
-    makes it 1.
+    The exit code is 0 if the pod runs, or if some node would admit it and nothing else is known to keep it
+    waiting; 1 if it is stuck; 2 if this is unknown. For several pods it is 1 if any of them is stuck.
     """
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, everywhere=everywhere, selector=selector)

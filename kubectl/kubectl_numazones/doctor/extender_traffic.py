@@ -41,12 +41,12 @@ COUNTS = (
         "numazones_extender_repeated_requests_total",
         _MANY,
         "{} requests since it started were for pods that are tried again and again: something requeues them",
-        "its log names the pods; see who writes them, or nodes, many times a second",
+        "its log names the pods; find out which program writes them, or nodes, many times a second",
     ),
     Count(
         "numazones_extender_unread_answers_total",
         0,
-        "{} answers since it started came after the scheduler had given up waiting",
+        "{} responses since it started came after the scheduler's time-out",
         "raise httpTimeout in the scheduler's configuration, or give the extender more CPU",
     ),
 )

@@ -75,7 +75,7 @@ def access(evidence: Evidence) -> Iterator[Finding]:
         verb, _, resource = right.partition(" ")
         yield warning(
             f"{verb} {resource}",
-            f"you may not, and what needs it is missing from all answers (kubectl auth can-i {right})",
+            f"you lack this right, so all answers lack what it would show (kubectl auth can-i {right})",
             f"have a ClusterRole with {verb} on {resource} bound to you",
         )
     for namespace in evidence.unrecordable:
@@ -95,7 +95,7 @@ def zones(evidence: Evidence) -> Iterator[Finding]:
     if evidence.of("NUMAZone"):
         return
     if why := evidence.unseen.get("NUMAZone"):
-        yield error("NUMAZones", f"cannot be read: {why}", "see to that first; all answers rest on them")
+        yield error("NUMAZones", f"cannot be read: {why}", "fix this first: all answers depend on them")
         return
     yield error(
         "NUMAZones",
@@ -322,7 +322,8 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
         if len(managers) > 1:
             yield error(
                 item["metadata"]["name"],
-                f"the NodeResourceTopology is written by {' and '.join(managers)}, who undo each other's",
+                f"the NodeResourceTopology is written by {' and '.join(managers)}, which overwrite each "
+                f"other's",
                 "let one program write it: take noderesourcetopologies out of the exporter's --publish, or "
                 "stop the other",
             )

@@ -206,8 +206,8 @@ def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
                 f"{node.name} zone {zone.numa}",
                 f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
                 f"{pluralize(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
-                "ask what moves would help: kubectl numazones plan --shape cpu=…; or size pods so that CPUs, "
-                "memory and devices run out together",
+                "see which moves would help: kubectl numazones plan --shape cpu=…; or size pods so that "
+                "CPUs, memory and devices run out together",
             )
 
 

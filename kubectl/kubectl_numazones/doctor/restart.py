@@ -120,7 +120,7 @@ def _of_node(
     if found is not None:
         state = found.state
     if state is None or node.approximate:
-        reason = why.message if why else "only amounts are known of it, not who holds what"
+        reason = why.message if why else "only its amounts are known, not who holds them"
         return NodeRestart(node.name, unknown=reason)
     pods = [pod for pod in node.pods.values() if not pod.stopped]
     unread = [pod for pod in pods if pod.admission is None]

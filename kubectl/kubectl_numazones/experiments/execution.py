@@ -124,7 +124,7 @@ class Dask:
         try:
             self._client = Client(address, timeout=_SECONDS_TO_CONNECT)
         except (OSError, ValueError) as error:
-            raise CannotExecute(f"no Dask scheduler answers at {address}: {error}") from error
+            raise CannotExecute(f"no Dask scheduler responds at {address}: {error}") from error
         versions = self._client.run(_version)
         others = sorted({str(found) for found in versions.values()} - {_version()})
         if not versions or others:

@@ -94,54 +94,59 @@ _OPTIONS = (
     click.option(
         "--machine",
         metavar="TYPE",
-        help="A machine instead of a cluster: sockets=2,numa=2,cores=32,threads=2,memory=256Gi.",
+        help="Use machines of this type instead of a cluster: "
+        "sockets=2,numa=2,cores=32,threads=2,memory=256Gi.",
     ),
     click.option(
-        "--machines", type=click.IntRange(min=1), default=1, show_default=True, help="How many such machines."
+        "--machines",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="Number of such machines.",
     ),
-    click.option("--given", multiple=True, metavar="KEY=VALUE", help="A setting that all variants have."),
+    click.option("--given", multiple=True, metavar="KEY=VALUE", help="Setting that all variants share."),
     click.option(
         "--pods",
         "groups",
         multiple=True,
         metavar="GROUP",
-        help="Pods instead of the cluster's: 20xcpu=2-8,memory=4Gi, or those of a manifest (FILE.yaml). "
+        help="Use these pods instead of the cluster's: 20xcpu=2-8,memory=4Gi, or a manifest (FILE.yaml). "
         "Groups arrive one after the other.",
     ),
-    click.option("--mixed", is_flag=True, help="The groups arrive mixed, in another order in each run."),
+    click.option("--mixed", is_flag=True, help="Mix the groups, in a new order in each run."),
     click.option(
         "--churn",
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="How many times, once all have arrived, a pod leaves at random, to come back later.",
+        help="Number of times that a random pod leaves, after all have arrived, to return later.",
     ),
     click.option(
         "--away",
         type=click.IntRange(min=1),
         default=1,
         show_default=True,
-        help="How many pods are away at a time in the churn.",
+        help="Number of pods that are away at a time during the churn.",
     ),
+    click.option("--last", multiple=True, metavar="GROUP", help="Pods that arrive last, after the churn."),
     click.option(
-        "--last", multiple=True, metavar="GROUP", help="Pods that arrive at the end, after all churn."
-    ),
-    click.option(
-        "--reschedule", is_flag=True, help="Let the scheduler choose nodes again for the cluster's pods."
+        "--reschedule", is_flag=True, help="Let the scheduler choose new nodes for the cluster's pods."
     ),
     click.option(
         "--usage",
         is_flag=True,
-        help="Let the cluster's pods ask for the exclusive CPUs that they use, as idle sizes them.",
+        help="Let the cluster's pods request only the exclusive CPUs that they use, as idle computes.",
     ),
     click.option(
         "--shape",
         metavar="SHAPE",
-        help="CPUs that no further such pod can use are stranded, and placement=shapes keeps room for it; "
-        "default: the largest that fits one, and for placement=shapes those that RebalancePolicies and the "
-        "pods that arrive name.",
+        help="Count CPUs that no further pod of this shape can use as stranded; placement=shapes keeps "
+        "room for it. Default: the largest shape that fits on one NUMA node, and for placement=shapes "
+        "those that RebalancePolicies and arriving pods name.",
     ),
-    click.option("--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Random runs."),
+    click.option(
+        "--runs", type=click.IntRange(min=1), default=100, show_default=True, help="Number of random runs."
+    ),
     click.option(
         "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of processes."
     ),
@@ -268,7 +273,7 @@ def sized_to_use(
 
 def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Scene:
     if asked.source.files or asked.selector:
-        raise click.UsageError("--machine stands for the nodes; leave -f and --nodes away")
+        raise click.UsageError("--machine replaces the nodes; do not use it with -f or --nodes")
     if asked.usage or asked.prometheus:
         raise click.UsageError("--machine has no pods whose use was measured; leave --usage away")
     if not asked.groups:

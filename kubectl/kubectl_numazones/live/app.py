@@ -370,7 +370,7 @@ class Live(App[None]):
         base.query_one("#title", Static).update(title)
         told = {
             "#forbidden": lines.forbidden(self._forbidden, self.size.width - 2),
-            "#rights": "may not approve or reject plans; a and x say why" if self._missing else "",
+            "#rights": "you may not approve or reject plans; a and x say why" if self._missing else "",
         }
         for name, text in told.items():
             line = base.query_one(name, Static)

@@ -9,7 +9,7 @@ from kubectl_numazones.live.listing import EVENTS, PLANS, STUCK, ZONES, ListView
 from numazones.apimachinery import timestamp
 from numazones.wording import pluralize, visible
 
-TABS = {ZONES: "Zones", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}
+TABS = {ZONES: "NUMA nodes", STUCK: "Stuck pods", PLANS: "Plans", EVENTS: "Events"}
 
 
 def title(board: Board | None, problem: str, *, dumped: bool) -> Text:

@@ -103,7 +103,7 @@ def why_no_zones(node: ClusterNode) -> str:
     """Say why a node has no zones in figures."""
     if node.unknown is not None:
         return f"unknown: {node.unknown.message}"
-    return "nothing tells which CPUs it has"
+    return "its CPUs are unknown"
 
 
 def share(used: tuple[int, int] | None) -> float:

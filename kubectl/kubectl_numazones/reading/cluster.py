@@ -98,14 +98,18 @@ _OPTIONS = (
         "-n",
         "--namespace",
         default="",
-        help="Namespace to look in, also for names without one.",
+        help="Namespace of names that have none.",
         shell_complete=complete_namespaces,
     ),
-    click.option("--context", help="Context to use of the kubeconfig."),
+    click.option("--context", help="Context of the kubeconfig."),
     click.option("--kubeconfig", type=click.Path(path_type=Path), help="Path of the kubeconfig."),
     click.option("--as", "as_user", default="", metavar="USER", help="Act as this user (impersonation)."),
     click.option(
-        "--as-group", "as_groups", multiple=True, metavar="GROUP", help="Act as a member; may be repeated."
+        "--as-group",
+        "as_groups",
+        multiple=True,
+        metavar="GROUP",
+        help="Act as a member of this group; may be repeated.",
     ),
 )
 
@@ -263,8 +267,8 @@ def occupancy_of(node: ClusterNode) -> Occupancy:
     if node.unknown is not None:
         raise NotThere(f"the state of node {node.name} is unknown: {node.unknown.message}")
     raise NotThere(
-        f"nothing tells which CPUs node {node.name} has: its NodeResourceTopology has no CPU topology; "
-        "see whether the agent that publishes it runs there"
+        f"it is unknown which CPUs node {node.name} has: its NodeResourceTopology has no CPU topology; "
+        f"check that the agent that publishes it runs there"
     )
 
 

@@ -185,8 +185,8 @@ def _warn_of_versions(entries: Iterable[_Entry]) -> None:
     )
     for (version, kind), count in others.items():
         screen.warn(
-            f"{version} ({pluralize(count, kind)}) is read as {API_VERSION}; "
-            f"should an answer look wrong, use the program for {version}"
+            f"{version} ({pluralize(count, kind)}) is read as {API_VERSION}; if an answer looks wrong, "
+            f"use the program for {version}"
         )
 
 

@@ -27,7 +27,7 @@ from numazones.cluster.pod_templates import (
 from numazones.wording import some_of
 
 _MOST_SHOWN = 40
-_CURE = "ask about one of the pods it makes (kubectl get pod NAME -o yaml > pod.yaml), or give a SHAPE"
+_CURE = "use one of the pods that it creates (kubectl get pod NAME -o yaml > pod.yaml), or a SHAPE"
 # Fields of a spec that makes pods of one kind or another.
 _OF_PODS = frozenset(
     {"template", "podTemplate", "replicas", "resources", "containers", "instances", "numNodes", "trainer"}

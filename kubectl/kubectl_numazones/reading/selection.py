@@ -34,7 +34,7 @@ def selector_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 all_namespaces_option = click.option(
-    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces, whatever -n says."
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces; overrides -n."
 )
 """Adds ``-A``; the command gets it as ``everywhere``."""
 
@@ -52,6 +52,6 @@ def check_names(names: tuple[str, ...], *, everywhere: bool = False, selector: L
         click.UsageError: they contradict each other.
     """
     if names and selector is not None:
-        raise click.UsageError("-l selects by labels: leave the names away, or leave -l away")
+        raise click.UsageError("use either names or -l, not both")
     if names and everywhere:
         raise click.UsageError("-A goes without names: leave it away, and name the namespace with -n")

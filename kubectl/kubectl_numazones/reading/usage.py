@@ -35,14 +35,14 @@ def prometheus_options(window: str) -> Callable[[Callable[..., Any]], Callable[.
             default=window,
             show_default=True,
             metavar="DURATION",
-            help="Over how long a Prometheus looks back.",
+            help="Period that the Prometheus query covers.",
             callback=_checked_window,
         )(command)
         return click.option(
             "--prometheus",
             default="",
             metavar="URL",
-            help="Ask this Prometheus instead of the exporters' pods.",
+            help="Read use from this Prometheus instead of the exporters' pods.",
         )(command)
 
     return add

@@ -62,8 +62,8 @@ def _exporter_pod_on(name: str, exporters: Iterable[Body]) -> Body:
             f"the exporter's pod {where} on node {name} is {said}, not Running; kubectl describe pod {where}"
         )
     raise CannotFetch(
-        f"no pod with label {_EXPORTERS} runs on node {name}, and who else could read its files; "
-        "install the exporter (manifests/exporter), or see why its DaemonSet leaves the node out"
+        f"no pod with label {_EXPORTERS} runs on node {name}, so its files cannot be read; install the "
+        f"exporter (manifests/exporter), or find out why its DaemonSet skips the node"
     )
 
 
@@ -153,4 +153,4 @@ def _members(archive: bytes) -> dict[str, bytes]:
     try:
         return {f"{one.path}{'/' * one.is_directory}": one.content for one in members(archive)}
     except BadArchive as error:
-        raise CannotFetch(f"the exporter's answer is no recording: {error}; try again") from error
+        raise CannotFetch(f"the exporter's response is not a recording: {error}; try again") from error

@@ -57,7 +57,7 @@ class GatedPod:
     namespace: Annotated[str, "Its namespace."]
     name: Annotated[str, "Its name."]
     since: Annotated[str, "When it was made."]
-    why: Annotated[str, "Why nobody has taken the gate away."]
+    why: Annotated[str, "Why the gate has not been removed."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +207,9 @@ async def switch_off(client: Client) -> None:
         return
     except Forbidden as error:
         raise Unanswerable(
-            f"you may not delete MutatingAdmissionPolicyBinding {INJECTION}, so new pods go on getting the "
-            f"gate (kubectl auth can-i delete {BINDINGS.plural}); let somebody who may run this"
+            f"you may not delete MutatingAdmissionPolicyBinding {INJECTION}, so new pods still get the "
+            f"gate (kubectl auth can-i delete {BINDINGS.plural}); ask someone with this right to run the "
+            f"command"
         ) from error
     await asyncio.sleep(_SETTLES)
 

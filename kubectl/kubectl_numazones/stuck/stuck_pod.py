@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from numazones.advice.misalignment import Misalignment
 
 _LOOP = (
-    "Its controller makes a new pod for each one rejected, so this goes on until one fits; "
-    "the scheduling gate numazones.io/admission ends such loops."
+    "Its controller replaces each rejected pod, so this repeats until one fits; the scheduling gate "
+    "numazones.io/admission prevents such loops."
 )
-_NOT_TRIED_AGAIN = "a rejected pod is not tried again: delete it and create it again"
+_NOT_TRIED_AGAIN = "a rejected pod is not retried: delete and recreate it"
 
 
 def is_running(pod: ClusterPod) -> bool:
@@ -86,11 +86,11 @@ class Background:
 
 def _without_node(pod: ClusterPod) -> Wait:
     """Return the wait of a pod whose node has no Node object: its fate there is unknown."""
-    owned = "; its owner makes another" if pod.controller is not None else ""
+    owned = "; its owner creates a replacement" if pod.controller is not None else ""
     return Wait(
         "NodeMissing",
-        f"bound to {pod.node}, of which there is no Node object: the node was removed, or left out of a "
-        f"dump; Kubernetes deletes such a pod about a minute after its node{owned}",
+        f"bound to {pod.node}, which has no Node object: the node was removed, or is missing in the dump; "
+        f"Kubernetes deletes such a pod about a minute after its node{owned}",
     )
 
 
@@ -202,8 +202,8 @@ def _headline(
         return (today,)
     past = f"rejected on {pod.node} with {pod.reason} ({pod.message.removeprefix(STATUS_PREFIX)})"
     if background.then:
-        return (past, *background.then, f"As things are now: {today}")
-    return (f"{past}; as things are now, {today}",)
+        return (past, *background.then, f"Now: {today}")
+    return (f"{past}; now: {today}",)
 
 
 def now(prediction: Prediction, background: Background) -> str:

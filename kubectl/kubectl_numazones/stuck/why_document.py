@@ -56,7 +56,7 @@ class WhyDocument:
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The same in a sentence."]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
-    place: Annotated[FittingPlace | None, "Where it would go as things are now; null if nowhere, or it runs."]
+    place: Annotated[FittingPlace | None, "Where it would go now; null if nowhere, or if it runs."]
     nodes: Annotated[NodeCounts, "How many nodes said what."]
     reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]
     advice: Annotated[list[Advice], "What would help, the cheapest first; each was tried on a copy."]

@@ -281,7 +281,8 @@ class NodeRecord:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
                 f"{len(reports)} of {pluralize(reports[0].zones, 'zone')} published, from "
-                f"{pluralize(len(snapshots), 'snapshot')}; if this lasts, see the log of the exporter on "
+                f"{pluralize(len(snapshots), 'snapshot')}; if this persists, check the log of the "
+                f"exporter on "
                 f"{self.name}",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
@@ -352,8 +353,8 @@ class NodeRecord:
         if self.pulse is None:
             return Unknown(
                 NO_LEASE,
-                f"there is no Lease of the exporter on {self.name}, so its zones may be long out of date; "
-                "see whether it runs there",
+                f"there is no Lease of the exporter on {self.name}, so its NUMAZones may be long out of "
+                f"date; check that it runs there",
             )
         if now >= self.pulse.until:
             return Unknown(
@@ -391,9 +392,9 @@ class NodeRecord:
             return None
         return Unknown(
             ZONES_BEHIND,
-            f"the zones of {self.name} do not show {self.name_of(found)}, so it is not known on which NUMA "
-            "nodes it is: it was bound before the operator looked, or beside a pod that was; new zones will "
-            "tell, see whether the exporter there runs",
+            f"the zones of {self.name} do not show {self.name_of(found)}, so its NUMA nodes are unknown: "
+            f"it was bound before the operator started, or next to such a pod. New NUMAZones will show "
+            f"them; check that the exporter there runs",
             awaited=True,
         )
 

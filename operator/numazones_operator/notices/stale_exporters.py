@@ -103,8 +103,8 @@ class StaleExporters:
         return Silence(
             state="Silent",
             since=timestamp.format(since),
-            message=f"the exporter on {node} {told}, so the zone is as it was left then; "
-            f"see whether its pod runs: kubectl -n {self._namespace} get pods -o wide",
+            message=f"the exporter on {node} {told}, so the NUMAZone may be out of date since then; check "
+            f"that its pod runs: kubectl -n {self._namespace} get pods -o wide",
         )
 
     async def _write(self, name: str, silence: Silence | None) -> None:

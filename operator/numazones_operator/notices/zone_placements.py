@@ -126,7 +126,7 @@ class ZonePlacements:
 
     def _tell(self, zone: ZoneReport, error: APIError) -> None:
         sentence = (
-            f"which placement model decides, and which devices claims get, could not be written to NUMAZone "
+            f"the placement model and the claimed devices could not be written to NUMAZone "
             f"{zone.name}: {error}"
         )
         if not isinstance(error, Forbidden):
@@ -161,7 +161,7 @@ class ZonePlacements:
         }
         occupancy = node.occupancy
         if occupancy is None:
-            why = "nothing tells which CPUs the node has" if node.unknown is None else node.unknown.message
+            why = "the CPUs of the node are unknown" if node.unknown is None else node.unknown.message
             common |= {"assigned": _UNKNOWN, "free": _UNKNOWN, "memory_free": _UNKNOWN}
             said = ZonePlacement(**common, unknown=why[:_MAX_SENTENCE])
             found = dict.fromkeys(record.reports, said)

@@ -177,7 +177,7 @@ class PageUpdater:
         if not self._pipeline.synced:
             return "The operator is still reading the cluster."
         if not self._intent.followed.is_set():
-            known = "This replica stands by: plans and accuracy are known to the one that leads."
+            known = "This replica is on standby: only the leader shows plans and accuracy."
             return f"{known} {self._usage.note}".strip()
         return self._usage.note
 

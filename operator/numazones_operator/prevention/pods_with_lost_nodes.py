@@ -124,8 +124,8 @@ class PodsWithLostNodes:
             pod_reference(pod),
             type=NORMAL,
             reason=REPLACED,
-            message=f"evicted before it had a node: all nodes that the gate released it to "
-            f"({', '.join(nodes)}) are lost; its owner creates another one, which waits at the gate",
+            message=f"evicted before it got a node: all nodes that the gate released it to "
+            f"({', '.join(nodes)}) are lost; its owner creates a replacement, which waits at the gate",
         )
         return ""
 

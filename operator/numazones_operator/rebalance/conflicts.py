@@ -51,20 +51,20 @@ def verdict(policy: str, known: Mapping[str, Conflicts]) -> Verdict:
     """
     own = [
         f"plans of this policy would move pods to {_nodes(one)}, where plans of policy {one['policy']} made "
-        f"room, and are not made before {one['until']}"
+        f"room, and are postponed until {one['until']}"
         for one in known.get(policy, ())
         if one["policy"] in known
     ]
     others = [
         f"plans of policy {other} would move pods to {_nodes(one)}, where plans of this policy made "
-        f"room, and are not made before {one['until']}"
+        f"room, and are postponed until {one['until']}"
         for other, found in known.items()
         for one in found
         if one["policy"] == policy
     ]
     found = own + others
     if not found:
-        return "False", "NoConflict", "its plans and those of other policies do not undo each other"
+        return "False", "NoConflict", "no plan of another policy conflicts with its plans"
     reason = "UndoesOtherPolicy" if own else "UndoneByOtherPolicy"
     return "True", reason, f"{'; '.join(found)}. Change the goals of one of the two policies, or suspend it"
 

@@ -36,7 +36,7 @@ class Freshness:
         self._state = state
 
     def known(self, nodes: Iterable[str]) -> dict[str, _Known | None]:
-        """Return what is known of nodes at this moment."""
+        """Return the operator's view of nodes at this moment."""
         return {name: self._known(name) for name in sorted(nodes)}
 
     def _known(self, name: str) -> _Known | None:
@@ -54,7 +54,7 @@ class Freshness:
         """
         for name, before in known.items():
             if before != await self._listed(name):
-                return f"what is known of node {name} is behind the API server"
+                return f"the operator's view of node {name} is behind the API server"
         return ""
 
     async def _listed(self, name: str) -> _Known:

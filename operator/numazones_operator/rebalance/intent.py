@@ -190,7 +190,7 @@ class Intent:
         try:
             await self.confirm()
         except APIError as error:
-            _log.info("what people want could not be listed after a deletion: %s", error)
+            _log.info("policies and recommendations could not be listed after a deletion: %s", error)
         self.changed.set()
 
     def take_own_policy(self, body: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ class Proposer:
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
-        nothing = "; ".join(reasons) or "no goal of the policy needs a plan now"
+        nothing = "; ".join(reasons) or "no goal of the policy needs a plan"
         found = {
             "lastSearch": timestamp.format(now),
             "recommendation": None,
@@ -272,7 +272,7 @@ class Proposer:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
             Mode.APPROVE: f"; approve it: kubectl numazones approve {name}",
-            Mode.AUTO: "; it is executed as soon as nothing prevents it",
+            Mode.AUTO: "; it runs as soon as nothing prevents it",
         }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
@@ -350,7 +350,7 @@ class Proposer:
         if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
             return
         judgement = await self._steps.judge(item, policy, settings, now)
-        problem = "nothing needs to be moved any more" if judgement.reached else judgement.problem
+        problem = "no moves are needed any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
             moved_on = StatusUpdate(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)

@@ -43,7 +43,7 @@ def remaining_plan(
         return RemainingPlan(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
     missing = _missing_pod(item, situation.cluster)
     if missing:
-        return RemainingPlan(None, goal, f"pod {missing} does not wait any more")
+        return RemainingPlan(None, goal, f"pod {missing} is no longer waiting")
     if other := next((pod for pod in waiting if pod not in settings.beneficiaries), None):
         return RemainingPlan(None, goal, f"policy {policy.name} makes no room for pod {other.full_name}")
     moves: list[Move] = []

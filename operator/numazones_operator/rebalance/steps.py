@@ -161,14 +161,12 @@ class Steps:
             if owner is not None and is_next_pod(placement.pod):
                 return (
                     f"pods of {owner.kind} {placement.pod.namespace}/{owner.name} are bound and rejected one "
-                    "after the other, and nothing holds the next one back until there is room for it"
+                    "after the other, and nothing delays the next one until there is room for it"
                 )
         for move in late:
             if not self._is_steerable(move.pod):
                 pod = move.pod.full_name
-                return (
-                    f"the replacement of pod {pod} must wait for the pending pods, and nothing holds it back"
-                )
+                return f"the replacement of pod {pod} must wait for the pending pods, but nothing delays it"
         return ""
 
     def _enforceable(self, made: PlanFound) -> PlanFound:
@@ -254,7 +252,7 @@ class Steps:
             return StatusUpdate(item.progress, why, PlanPhase.FAILED if begun else PlanPhase.SUPERSEDED)
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
-            why = item.progress[index].message or "the next move could not be made in time"
+            why = item.progress[index].message or "the next move was not possible in time"
             return StatusUpdate(
                 item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED
             )
@@ -351,7 +349,9 @@ class Steps:
                 message = f"runs on {progress.node}" + (f" zone {','.join(map(str, zones))}" if zones else "")
                 return self._advance(item, index, phase=MovePhase.VERIFIED, message=message)
         if self._is_overdue(progress, now):
-            return self._failure(item, index, f"zones do not show the replacement within {self._patience}")
+            return self._failure(
+                item, index, f"the NUMAZones do not show the replacement within {self._patience}"
+            )
         return None
 
     def _compare_gain(self, item: Recommendation, policy: PolicyObject, now: datetime) -> StatusUpdate | None:
@@ -362,12 +362,12 @@ class Steps:
         gained, promised = count - item.spec.gain.before, item.spec.gain.total
         if count >= item.spec.gain.after:
             return StatusUpdate(
-                item.progress, f"zones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
+                item.progress, f"the NUMAZones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
             )
         if all(self._is_overdue(one, now) for one in item.progress):
             return StatusUpdate(
                 item.progress,
-                f"zones confirm a gain of {gained}, the plan promised {promised}",
+                f"the NUMAZones confirm a gain of {gained}, the plan promised {promised}",
                 PlanPhase.FAILED,
                 count=count,
             )
@@ -426,7 +426,7 @@ class Steps:
         pod = item.spec.moves[index].pod
         return StatusUpdate(
             (*item.progress[:index], progress, *item.progress[index + 1 :]),
-            f"it did not go as planned: move {index + 1}, pod {pod.full_name}: {why}",
+            f"the plan failed at move {index + 1}, pod {pod.full_name}: {why}",
             PlanPhase.FAILED,
         )
 

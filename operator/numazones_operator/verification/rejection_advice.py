@@ -21,7 +21,7 @@ from numazones_operator.verification.verifier import Expectation, Verification
 
 _MAX_ADVICE = 3
 _MAX_HOLDERS = 5
-_LATE = "nothing was predicted; this is worked out for the node as it was when the rejection was seen"
+_LATE = "there was no prediction; this is computed for the node at the time of the rejection"
 
 
 def explanation_of(verification: Verification) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ const usedWords = (name, zone) => (busyOf(name, zone) !== null ? `, ${busyOf(nam
 const ORDERS = {
   name: { label: "name", by: ([one], [other]) => natural(one, other) },
   full: { label: "fullest first", by: ([, one], [, other]) => load(other) - load(one) },
-  room: { label: "largest free zone first", by: ([, one], [, other]) => largest(other) - largest(one) },
+  room: { label: "largest free block first", by: ([, one], [, other]) => largest(other) - largest(one) },
 };
 const load = (node) => (unknown(node) ? -1 : ratio(zonesOf(node).reduce(([held, whole], zone) => [held + zone.cpus[0], whole + zone.cpus[1]], [0, 0])));
 const largest = (node) => Math.max(-1, ...zonesOf(node).map((zone) => zone.free));
@@ -56,7 +56,7 @@ function heatmap() {
   );
   heat.body = el("div", {}, heat.controls, heat.legend, heat.list, heat.detail);
   heat.tiles.clear();
-  return el("section", { id: "zones", "aria-labelledby": "zones-title" }, el("h2", { id: "zones-title" }, "Zones"), heat.body);
+  return el("section", { id: "zones", "aria-labelledby": "zones-title" }, el("h2", { id: "zones-title" }, "NUMA nodes"), heat.body);
 }
 
 // What there is to choose from, where that has changed: news may bring it.
@@ -156,7 +156,7 @@ function legend(metric, size, shown) {
   const swatch = (kind, text) => el("span.key", {}, el("span.swatch", { "data-level": kind, "aria-hidden": "true" }), text);
   heat.legend.className = `legend${metric.warm ? " warm" : ""}`;
   heat.legend.replaceChildren(
-    el("span.title", {}, `Each part of a tile is a NUMA zone; ${metric.label}:`),
+    el("span.title", {}, `Each part of a tile is a NUMA node; ${metric.label}:`),
     ...steps.map(([kind, text]) => swatch(kind, text)),
     ...(present.has("none") ? [swatch("none", "does not apply")] : []),
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),

@@ -60,7 +60,7 @@ function zoneCard(name, node, zone, whole, marks, wanted, coming) {
   if (use) amounts.push(...measured(useOf(name, zone), use.cpus[0], zone.memory));
   for (const [kind, held, whole] of use ? use.memory : []) amounts.push([kind, `${bytes(held)} of ${bytes(whole)}`, whole ? held / whole : 0]);
   for (const [kind, held, whole] of use ? use.devices : []) amounts.push([kind.split("/").pop(), `${held} of ${whole}`, whole ? held / whole : 0]);
-  if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not bound to zones`, 0]);
+  if (zone.memory && !amounts.some(([kind]) => kind === "memory")) amounts.push(["memory", `${bytes(zone.memory)}, not assigned to NUMA nodes`, 0]);
   return el(
     `div.zonecard${String(zone.id) === wanted ? ".wanted" : ""}`,
     {},
@@ -69,7 +69,7 @@ function zoneCard(name, node, zone, whole, marks, wanted, coming) {
     el("dl.amounts", {}, amounts.map(([kind, text, share]) => el("div", {}, el("dt", {}, kind), el("dd", {}, bar(share), text)))),
     el(
       "div.caches",
-      { role: "img", "aria-label": `CPUs of NUMA ${zone.id}: ${whole && node.exclusive ? `${whole.cpus[0]} of ${whole.cpus[1]} held exclusively` : "none is given exclusively"}` },
+      { role: "img", "aria-label": `CPUs of NUMA ${zone.id}: ${whole && node.exclusive ? `${whole.cpus[0]} of ${whole.cpus[1]} held exclusively` : "none are allocated exclusively"}` },
       zone.caches.map((cache) => el("div.cache", {}, cache.id !== null && el("span.cachename", {}, `L3 ${cache.id}`), el("div.cores", {}, cache.cores.map((core) => el("span.core", {}, core.map((cpu) => cell(node, cpu, marks.get(cpu)))))))),
       zone.offline && el("div.cache", {}, el("span.cachename", {}, "offline"), el("div.cores", {}, zone.offline.map((cpu) => el("span.core", {}, cell(node, cpu, { kind: "offline", title: "offline" }))))),
     ),

@@ -50,7 +50,7 @@ function drawFigures() {
     ...(all("held").size ? [figure("held", number(all("held").size), all("held").size === 1 ? "pod on its way" : "pods on their way", el("span.more", {}, "room is held"))] : []),
     ...(sum.unknown ? [figure("unknown", number(sum.unknown), sum.unknown === 1 ? "node unknown" : "nodes unknown", el("span.more", {}, `of ${number(sum.nodes)}`), "unsure")] : []),
     ...(sum.misaligned ? [figure("alignment", number(sum.misaligned), sum.misaligned === 1 ? "pod not aligned" : "pods not aligned", el("span.more", {}, `of ${number(sum.pods)}`), "unsure")] : []),
-    figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA zone"))),
+    figure("zones", number(sum.nodes), sum.nodes === 1 ? "node" : "nodes", el("span.more", {}, counted(sum.zones, "NUMA node"))),
     figure("zones", sum.cpus[1] ? percent(ratio(sum.cpus)) : "–", "of exclusive CPUs held", [bar(ratio(sum.cpus)), el("span.more", {}, `${number(sum.cpus[0])} of ${number(sum.cpus[1])}`)]),
     ...(sum.used[1] ? [figure("zones", percent(ratio(sum.used)), "of held CPUs are in use", [bar(ratio(sum.used)), el("span.more", {}, `${number(Math.round(sum.used[0]))} of ${number(sum.used[1])}`)])] : []),
     ...accuracyFigure(figure),
@@ -81,7 +81,7 @@ function drawFragmentation() {
         {},
         el("h3", {}, shape),
         el("div.split", { "aria-hidden": "true" }, el("span.usable", { style: { width: `${(1 - lost) * 100}%` } }), el("span.lost", { style: { width: `${lost * 100}%` } })),
-        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs lie where no further such pod fits` : open ? "" : "; no exclusive CPUs are free", open ? `; for ${counted(open, "node")} that is not known: the scheduler allocates such devices` : ""),
+        el("p", {}, el("strong", {}, `${number(fitting)} more fit`), free ? `; ${percent(lost)} of the ${number(free)} free CPUs are where no further such pod fits` : open ? "" : "; no exclusive CPUs are free", open ? `; unknown for ${counted(open, "node")}: the scheduler allocates such devices` : ""),
       );
     }),
   );
@@ -110,13 +110,13 @@ function drawAccuracy() {
   const known = documents.get("accuracy/");
   const counts = accuracyCounts();
   if (!known) return parts.accuracy.replaceChildren();
-  const words = { right: "came true", race: "wrong: pods came or went meanwhile", stale: "wrong: the zones were old", model: "wrong: the model", unknown: "nothing was predicted" };
+  const words = { right: "came true", race: "wrong: pods came or went meanwhile", stale: "wrong: the NUMAZones were out of date", model: "wrong: the model", unknown: "no prediction" };
   const whole = counts ? counts.judged + counts.unknown : 0;
   parts.accuracy.replaceChildren(
     el(
       "section",
       { id: "accuracy", "aria-labelledby": "accuracy-title" },
-      el("h2", { id: "accuracy-title" }, "Predictions against outcomes"),
+      el("h2", { id: "accuracy-title" }, "Predictions compared with outcomes"),
       known.note && el("p.quiet", {}, known.note),
       counts ? el("dl.accuracy", {}, Object.entries(words).map(([key, text]) => el("div", { class: key }, el("dt", {}, text), el("dd", {}, bar(counts[key] / whole), number(counts[key]))))) : el("p.empty", {}, "No pod has been bound since this page began to count."),
     ),
@@ -135,7 +135,7 @@ function drawHeader() {
     ...(all("plan").size ? [entry("plans", "Plans", inForce().length)] : []),
     ...(all("held").size ? [entry("held", "On their way", all("held").size)] : []),
     ...(totals().misaligned ? [entry("alignment", "Not aligned", totals().misaligned)] : []),
-    entry("zones", "Zones"),
+    entry("zones", "NUMA nodes"),
     entry("fragmentation", "Fragmentation"),
     ...(all("table").size ? [entry("whatif", "What if")] : []),
     ...(documents.has("accuracy/") ? [entry("accuracy", "Accuracy")] : []),

@@ -29,7 +29,7 @@ function planCard(key, plan) {
     el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
     plan.phase === "Proposed" && plan.policy && decision(key, plan),
-    plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its zones held before it is not known any more."),
+    plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its NUMA nodes held before is no longer known."),
     el("ol.moves", {}, plan.moves.map((move) => el("li", {}, el("strong", {}, move.pod), ` from ${placeName(move.from)} to ${placeName(move.to)}`, move.phase && el("span.chip", {}, move.phase), move.why && el("span.quiet", {}, ` — ${move.why}`))), plan.placements.map((placed) => el("li", {}, el("strong", {}, placed.pod), ` fits on ${placeName(placed.to)}`))),
   );
 }

@@ -31,8 +31,8 @@ function drawWaiting(section) {
   renew(section.querySelector(".cards"), grouped ? [] : stuck, waitingCard, groups.length || grouped ? "" : "No waiting pod matches.");
   section.querySelector(".grouped").replaceChildren(
     ...(grouped ? [...reasons].sort(([, one], [, other]) => other.length - one.length).map(([reason, entries]) => reasonGroup(reason, entries)) : []),
-    ...(rejected.length ? [reasonGroup("Rejected, and not tried again", rejected)] : []),
-    ...(fitting.length ? [reasonGroup("Fit, and are about to get a node", fitting)] : []),
+    ...(rejected.length ? [reasonGroup("Rejected pods, which are not retried", rejected)] : []),
+    ...(fitting.length ? [reasonGroup("Fit, and about to get a node", fitting)] : []),
   );
 }
 
@@ -95,7 +95,7 @@ function waitingBody(key, group) {
     help(group),
     group.doubts.map((line) => el("p.quiet", {}, `Not certain: ${line}`)),
     el("p.chips", {}, group.owner && el("span.chip", {}, group.owner[0]), group.asks.map(([resource, amount]) => el("span.chip", {}, el("span", {}, resource), ` ${amount}`)), group.since && el("span.chip", {}, el("span", {}, "since"), ` ${group.since.replace("T", " ").replace("Z", " UTC")}`)),
-    ...rejections(key, group),
+    rejections(key, group),
     group.reasons.length > 0 && reasons(key, group),
     holders(key, group),
     group.pods.length > 1 && details(`${key} pods`, counted(group.pods.length, "pod"), el("p.names", {}, group.pods.join(", "))),
@@ -104,12 +104,14 @@ function waitingBody(key, group) {
 
 // The owner's rejected pods: how many, why, and the latest by name.
 function rejections(key, { rejected }) {
-  if (!rejected) return [];
+  if (!rejected) return null;
   const more = rejected.count - rejected.pods.length;
-  return [
-    el("p.history", {}, `${counted(rejected.count, "pod")} rejected since ${rejected.since}, the latest with ${rejected.reason}${rejected.message ? `: ${rejected.message}` : ""}`),
-    details(`${key} rejected`, counted(rejected.count, "rejected pod"), el("p.names", {}, rejected.pods.join(", ") + (more > 0 ? ` and ${number(more)} more` : ""))),
-  ];
+  return details(
+    `${key} rejected`,
+    `${counted(rejected.count, "pod")} rejected since ${rejected.since}, the latest with ${rejected.reason}`,
+    rejected.message && el("p", {}, rejected.message),
+    el("p.names", {}, rejected.pods.join(", ") + (more > 0 ? ` and ${number(more)} more` : "")),
+  );
 }
 
 // What would help, in the sentences of `kubectl numazones why`.
@@ -120,9 +122,9 @@ function help(group) {
       "div.help",
       {},
       el("h4", {}, "What would help"),
-      el("ul.advice", {}, advice.map(([node, line]) => el("li", {}, linked(line, node))), group.plans.map(([name, line]) => el("li", {}, line, " ", el("a", { href: `#plan-${encodeURIComponent(name)}` }, "see it played")))),
+      el("ul.advice", {}, advice.map(([node, line]) => el("li", {}, linked(line, node))), group.plans.map(([name, line]) => el("li", {}, line, " ", el("a", { href: `#plan-${encodeURIComponent(name)}` }, "play it")))),
     );
-  return group.advice === null && !group.hopeless ? el("p.quiet", {}, "What would help is being worked out.") : null;
+  return group.advice === null && !group.hopeless ? el("p.quiet", {}, "Computing what would help …") : null;
 }
 
 // A part that people open, and that stays as they left it when it is drawn anew.
@@ -138,7 +140,7 @@ function reasons(key, group) {
   const summary = [
     evaluated > 0 && `${number(admissible)} of ${counted(evaluated, "node")} would admit it`,
     stale > 0 && `${number(stale)} unknown`,
-    excluded > 0 && `the scheduler passes over ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all there are"}`,
+    excluded > 0 && `the scheduler rules out ${number(excluded)}${evaluated || stale ? "" : excluded === 1 ? " node" : " nodes, all of them"}`,
   ].filter(Boolean).join("; ");
   return details(`${key} reasons`, summary, table(["Nodes", "By", "Why", "For example"], rows, { label: `Why nodes do not take ${nameOf(group)}`, right: [0] }));
 }
@@ -156,7 +158,7 @@ function holders(key, group) {
   const rows = zonesOf(node).flatMap((zone) =>
     holdersOf(node, zone.id).map((holder) => [String(zone.id), holder.pod, holder.cpus ? number(holder.cpus) : "", holder.memory ? bytes(holder.memory) : "", holder.devices.join(", ")]),
   );
-  return details(`${key} holders`, `Who holds what on ${nearest.example}, which comes nearest`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.example}`, right: [0, 2, 3] }));
+  return details(`${key} holders`, `Who holds what on ${nearest.example}, the closest node`, table(["NUMA", "Pod", "CPUs", "Memory", "Devices"], rows, { label: `Holders on ${nearest.example}`, right: [0, 2, 3] }));
 }
 
 // Bring cards in line with documents: those that did not change stay as they are.

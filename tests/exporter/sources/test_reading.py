@@ -122,7 +122,7 @@ async def test_a_kubelet_directory_that_is_empty_names_every_state_file(
 ) -> None:
     found = await read(replace(options, kubelet_dir=tmp_path))
     assert [problem.message for problem in found.problems] == [
-        f"{tmp_path}/{name} does not exist, which a kubelet writes there when it starts"
+        f"{tmp_path}/{name} does not exist, although a kubelet creates it when it starts"
         for name in (
             "cpu_manager_state",
             "memory_manager_state",
@@ -143,7 +143,7 @@ async def test_a_directory_without_anything_of_a_kubelet_is_named_once(
         DEVICE_CHECKPOINT,
     }
     (message,) = {problem.message for problem in problems}
-    assert message.startswith(f"{tmp_path} holds nothing of a kubelet")
+    assert message.startswith(f"{tmp_path} has neither state files nor the socket of a kubelet")
 
 
 @dataclass
@@ -178,7 +178,7 @@ async def test_a_hanging_socket_is_given_up_on_and_named(options: Options, tmp_p
     assert found.podresources is None
     (problem,) = found.problems
     assert (problem.source, problem.reason) == (PODRESOURCES, "TimedOut")
-    assert problem.message == "podresources gave no answer within 100s"
+    assert problem.message == "podresources did not respond within 100s"
     assert found.pods is not None
 
 

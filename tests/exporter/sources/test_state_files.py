@@ -51,7 +51,8 @@ def test_a_missing_file_is_named_with_its_path(tmp_path: Path, name: str) -> Non
     assert error.reason == "NotFound"
     folder = "device-plugins/" if name == "kubelet_internal_checkpoint" else ""
     assert (
-        str(error) == f"{tmp_path}/{folder}{name} does not exist, which a kubelet writes there when it starts"
+        str(error) == f"{tmp_path}/{folder}{name} does not exist, although a kubelet creates it when it "
+        f"starts"
     )
 
 
@@ -109,4 +110,4 @@ def test_pipe_instead_of_a_file_is_reported_without_blocking(tmp_path: Path, nam
     os.mkfifo(tmp_path / name)
     error = rejection(tmp_path, name)
     assert error.reason == "Unreadable"
-    assert str(error) == f"{tmp_path}/{name} is a pipe, which no kubelet writes; remove it"
+    assert str(error) == f"{tmp_path}/{name} is a pipe, not a kubelet's file; remove it"

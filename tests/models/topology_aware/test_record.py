@@ -281,7 +281,7 @@ def _holding(record: dict[str, Any]) -> dict[str, Any]:
         (lambda record: record.update(pods={}), "pods is no list"),
         (lambda record: record.update(pods=[3]), "a pod is no mapping: 3"),
         (lambda record: record["pods"][0].update(uid=7), "uid is no text: 7"),
-        (lambda record: record["pods"].append(record["pods"][0]), "stands there twice"),
+        (lambda record: record["pods"].append(record["pods"][0]), "is there twice"),
         (lambda record: record.update(memoryZones=["9"]), "different sets of the NUMA nodes 0-3"),
         (lambda record: record.update(memoryZones=[]), "the memory zone of container c is not among"),
         (lambda record: record.update(memoryZones=[0]), "0 is no list of CPUs or NUMA nodes"),

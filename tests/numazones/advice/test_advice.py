@@ -109,9 +109,9 @@ def test_the_smallest_pods_whose_leaving_suffices_are_named() -> None:
         other="ops/other",
     )
     assert sentences(found, Change.EVICTION) == [
-        "remove team/small, which holds 3 CPUs (no node seen here would take its replacement then)",
-        "remove team/large, which holds 4 CPUs (no node seen here would take its replacement then)",
-        "remove ops/other, which holds 6 CPUs (no node seen here would take its replacement then)",
+        "remove team/small, which holds 3 CPUs (no node would admit its replacement then)",
+        "remove team/large, which holds 4 CPUs (no node would admit its replacement then)",
+        "remove ops/other, which holds 6 CPUs (no node would admit its replacement then)",
     ]
     protected = advised(
         node,
@@ -161,7 +161,7 @@ def test_pods_that_request_the_lacking_memory_are_named_as_holders() -> None:
     worker = ClusterNode.from_api(body).with_pods([large, small]).with_state(state)
     found = advise_on(pod("wanted", 1, "9Gi"), worker)
     assert sentences(found, Change.EVICTION) == [
-        "remove team/large, which holds 12Gi memory (no node seen here would take its replacement then)"
+        "remove team/large, which holds 12Gi memory (no node would admit its replacement then)"
     ]
 
 
@@ -275,7 +275,7 @@ def worker_of(node: Node, pods: Mapping[str, Pod]) -> ClusterNode:
 
 
 ASK = re.compile(r"request (?P<wishes>.+?)(?: instead of \S+)? in container (?P<container>\S+)")
-REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node seen here .+\)")
+REMOVE = re.compile(r"remove team/(?P<uid>[^ ,]+)(?:, which holds .+)? \(no node would admit .+\)")
 BACK = re.compile(
     r"move team/(?P<uid>[^ ,]+)(?:, which holds .+,)? within worker "
     r"\(delete it; its replacement (?:gets .+ there|(?P<later>still fits once this pod is placed))\)"

@@ -125,7 +125,7 @@ def test_use_measured_with_other_cpus_is_not_judged(cpus: int) -> None:
     found = right_sizing({"n": node(pod("a", 6))}, [use("a", cpus, 0.0)])
     assert found.idle == ()
     assert [one.why for one in found.unknown] == [
-        f"measured with {cpus} CPUs, but its kubelet has given it 6 by now"
+        f"measured with {cpus} CPUs, but its kubelet has since given it 6"
     ]
 
 

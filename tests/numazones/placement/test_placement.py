@@ -199,7 +199,7 @@ def test_a_node_shows_who_places_pods_there(
 def test_a_node_that_shows_two_models_is_unknown() -> None:
     node = {"metadata": {"labels": {NODE_NUMA_TOPOLOGY_POLICY: "Restricted"}}}
     topology = {"attributes": [{"name": "TopologyPolicy", "value": "topology-aware"}]}
-    with pytest.raises(UnreadableNode, match="who places pods there is not known"):
+    with pytest.raises(UnreadableNode, match="it is unknown which one places pods there"):
         model_shown(node, topology)
 
 

@@ -42,7 +42,7 @@ def status(phase: str, message: str = "") -> RebalanceRecommendationStatus:
         ({}, "Succeeded", "Auto", "it is Succeeded already: so it is"),
         ({}, "Proposed", "Auto", "policy room is in mode Auto, which needs no approval"),
         ({}, "Proposed", "Recommend", "set its spec.mode to Approve"),
-        ({}, "Proposed", None, "policy room is gone or cannot be followed"),
+        ({}, "Proposed", None, "policy room does not exist or is invalid"),
     ],
 )
 def test_why_nothing_comes_of_an_approval(

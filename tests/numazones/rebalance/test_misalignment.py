@@ -53,8 +53,8 @@ def said(found: Misalignment | None) -> tuple[str, Iterable[str], Iterable[str]]
 
 
 LET_IN = (
-    "policy best-effort let it in: the kubelet prefers one NUMA node, and takes several where none has "
-    "room; so none had when it came, if the policy was the same"
+    "policy best-effort admitted it: the kubelet prefers one NUMA node, but uses several if none has "
+    "room; so none had when the pod arrived, if the policy was the same"
 )
 
 
@@ -95,7 +95,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
     could, why, help_ = said(explained(build.situation([spread(build, "best-effort", ("wide", 5))])))
     assert could == "never"
     assert why == (
-        "policy best-effort let it in: no NUMA node has so much, so several may have it",
+        "policy best-effort admitted it: no single NUMA node is large enough, so several are allowed",
         (
             "n1 could not hold it aligned even if it were empty: needs 5 exclusive CPUs on one NUMA "
             "node, more than any has even when empty; at most 4 are free on one NUMA node (NUMA node 1 of n1)"
@@ -111,7 +111,7 @@ def test_policy_none_misaligns_again_unless_it_changes(build: Any) -> None:
     could, why, help_ = said(explained(build.situation([node])))
     assert could == "now"
     assert why == (
-        "policy none let it in: the kubelet does not look at NUMA nodes",
+        "policy none admitted it: the kubelet ignores NUMA nodes",
         "n1 could hold it aligned now on NUMA node 1",
     )
     assert help_ == (
@@ -127,7 +127,7 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
     found = said(explained(build.situation([node], replicas={"wide-rs": 1})))
     assert found[2] == (
         (
-            "recreate it: as things are now, n1 would hold it aligned; no plan does this: pod is the "
+            "recreate it: n1 would hold it aligned; no plan does this: pod is the "
             "only replica of its workload; limits.evictSingleReplicas lets it go"
         ),
     )
@@ -136,7 +136,7 @@ def test_pod_that_no_plan_moves_gets_reason_and_manual_cure(build: Any) -> None:
 def test_policy_that_would_reject_misalignment_is_not_blamed(build: Any) -> None:
     node = under(spread(build, "best-effort", ("a", 2), ("b", 3), ("wide", 2)), "restricted")
     _, (blamed, _), _ = said(explained(build.situation([node])))
-    assert blamed == "policy restricted would not let it in so: it came under other settings than today's"
+    assert blamed == "policy restricted would not admit it like this: it arrived under other settings"
 
 
 def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
@@ -146,10 +146,10 @@ def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
     assert found.why == (
         "container main has 4 CPUs on NUMA node 1; gpu.example/gpu-0 on NUMA node 0",
         (
-            "its claims let it in: the scheduler allocates their devices, and no policy of the Topology "
-            "Manager sees them"
+            "its claims admitted it: the scheduler allocates their devices, which no Topology Manager "
+            "policy sees"
         ),
-        "whether worker-1 could hold it aligned is not known, as the scheduler chooses its devices",
+        "it is unknown whether worker-1 could hold it aligned, as the scheduler chooses its devices",
     )
     assert (found.alignable, found.help) == (Alignable.UNKNOWN, ())
 

@@ -1,4 +1,4 @@
-"""Pods at the gate of which nothing is known for long, and what is known of nodes all the same."""
+"""Pods at the gate of which nothing is known for long, and the operator's view of nodes all the same."""
 
 from typing import Any
 

@@ -94,8 +94,11 @@ async def test_replaceable_pod_with_lost_nodes_is_evicted_before_binding(kind: s
     ("owner", "says"),
     [
         (None, "kubectl delete pod -n default p, and recreate it"),
-        (REPLICA_SET | {"kind": "Job"}, "and its Job creates another one, and counts this one as a failure"),
-        (REPLICA_SET | {"kind": "Workflow"}, "and its Workflow creates another one"),
+        (
+            REPLICA_SET | {"kind": "Job"},
+            "and its Job creates a replacement, and counts this one as a failure",
+        ),
+        (REPLICA_SET | {"kind": "Workflow"}, "and its Workflow creates a replacement"),
         (REPLICA_SET | {"controller": False}, "and recreate it"),
     ],
     ids=["bare", "Job", "unknown", "owned but not controlled"],

@@ -107,7 +107,7 @@ ENDS = [
     (reached, "Superseded", "Succeeded", "the goal is reached without further moves"),
     (replaced, "Superseded", "Failed", f"{DIFFERS}pod default/mover is not on node n1 any more"),
     (full, "Superseded", "Failed", f"{DIFFERS}no node that the scheduler could choose is left for .*"),
-    (expired, "Expired", "Failed", "expired: the next move could not be made in time"),
+    (expired, "Expired", "Failed", "expired: the next move was not possible in time"),
     (expired_waiting, "Expired", "Failed", "expired: waits: b"),
 ]
 
@@ -180,7 +180,7 @@ async def test_no_eviction_while_a_node_of_the_plan_is_outdated(node: str) -> No
     here.plan("Evicting", placements=placements, gain={"before": 0, "after": 2, "total": 2})
     here.server.put(PODS, pod_manifest("unseen", node=node, **RUNS))
     advance = await here.step()
-    waits = f"waits: what is known of node {node} is behind the API server"
+    waits = f"waits: the operator's view of node {node} is behind the API server"
     assert last(advance) == {"phase": "Evicting", "since": AT_NOON, "message": waits}
     assert here.evicted() == []
 
@@ -241,7 +241,7 @@ async def test_what_follows_from_a_rejected_eviction(
     ends = phase == "Failed"
     assert (advance.phase, advance.evicted) == (PlanPhase.FAILED if ends else None, counted)
     assert advance.message == (
-        f"it did not go as planned: move 2, pod default/mover: {why}"
+        f"the plan failed at move 2, pod default/mover: {why}"
         if ends
         else f"move 2 of 2, pod default/mover: {phase}, {why}"
     )
@@ -305,7 +305,7 @@ async def test_replacement_is_the_owners_new_pod_with_a_node(
     assert advance is not None
     assert (advance.phase, advance.message) == (
         "Failed",
-        f"it did not go as planned: move 2, pod default/mover: {why}",
+        f"the plan failed at move 2, pod default/mover: {why}",
     )
 
 
@@ -383,7 +383,8 @@ async def test_a_move_is_made_when_zones_show_it(
         assert last(advance) == {**placed("new"), "phase": "Verified", "message": "runs on n2 zone 0"}
         return
     assert await here.step(NOON + PATIENCE) is None
-    assert last(await here.step(LATE))["message"] == "zones do not show the replacement within 0:05:00"
+    said = last(await here.step(LATE))["message"]
+    assert said == "the NUMAZones do not show the replacement within 0:05:00"
 
 
 @pytest.mark.parametrize(("status", "arrived"), [(RUNS, True), ({"phase": "Pending"}, False)])
@@ -414,10 +415,10 @@ async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
     here.node("n3")
     here.policy(goals={"shapes": [{**LARGE, "count": 5}]})
     item = here.plan("Verified", "Verified", gain={"before": 2, "after": 3, "total": 1})
-    confirmed = StatusUpdate(item.progress, "zones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
+    confirmed = StatusUpdate(item.progress, "the NUMAZones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == confirmed
     item = here.plan("Verified", "Verified", gain={"before": 1, "after": 2, "total": 1})
-    more = StatusUpdate(item.progress, "zones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
+    more = StatusUpdate(item.progress, "the NUMAZones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == more
 
 
@@ -429,7 +430,7 @@ async def test_gain_missing_from_zones_is_awaited_like_the_last_move() -> None:
     later = {"phase": "Verified", "since": "2026-01-31T12:01:00Z"}
     item = here.plan("Verified", later, gain={"before": 1, "after": 3, "total": 2})
     assert await here.step(LATE) is None
-    missed = "zones confirm a gain of 1, the plan promised 2"
+    missed = "the NUMAZones confirm a gain of 1, the plan promised 2"
     late = LATE + timedelta(minutes=1)
     assert await here.step(late) == StatusUpdate(item.progress, missed, PlanPhase.FAILED, count=2)
 
@@ -486,7 +487,7 @@ async def test_plan_for_a_rejection_loop_ends_with_the_loop() -> None:
     here.pod("stuck-1", owner="stuck", node="n3", **REJECTED)
     pod = {"namespace": "default", "name": "stuck", "uid": "rs-stuck"}
     here.recommend({"moves": [move("mover")], "placements": [{**placement("stuck", "n1"), "pod": pod}]}, {})
-    over = PlanCheck(problem="pod default/stuck does not wait any more")
+    over = PlanCheck(problem="pod default/stuck is no longer waiting")
     assert await here.judge(NOON + timedelta(minutes=10)) == over
     assert await here.judge(NOON + timedelta(minutes=10) - SECOND) != over
 
@@ -528,8 +529,8 @@ async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
         (
             False,
             (
-                "the replacement of pod default/mover must wait for the pending pods, "
-                f"and nothing holds it back; give the pods' templates the scheduling gate {GATE}"
+                "the replacement of pod default/mover must wait for the pending pods, but nothing delays "
+                f"it; give the pods' templates the scheduling gate {GATE}"
             ),
         ),
     ],
@@ -554,8 +555,8 @@ async def test_replacement_cannot_wait_for_pods_of_a_rejection_loop() -> None:
     assert list(here.steps.next_pods(NOON)) == ["rs-stuck"]
     found = await here.judge()
     assert found.problem == (
-        "pods of ReplicaSet default/stuck are bound and rejected one after the other, and nothing holds the "
-        f"next one back until there is room for it; give the pods' templates the scheduling gate {GATE}"
+        "pods of ReplicaSet default/stuck are bound and rejected one after the other, and nothing delays "
+        f"the next one until there is room for it; give the pods' templates the scheduling gate {GATE}"
     )
 
 

@@ -161,7 +161,7 @@ def test_unreadable_object_is_named_and_left_out_of_a_list(
     (left_out,) = decoded.unreadable
     assert (left_out.key, left_out.metadata["name"]) == ("u-b", "b")
     assert "invalid literal" in left_out.problem
-    assert "Widget ns/b cannot be read and counts as gone" in caplog.text
+    assert "Widget ns/b cannot be read and is ignored" in caplog.text
 
 
 def test_object_that_becomes_unreadable_is_named_in_its_event() -> None:

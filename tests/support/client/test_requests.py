@@ -186,7 +186,7 @@ async def test_a_failure_without_a_status_quotes_the_answer(client: Client, serv
 
 async def test_a_server_that_knows_no_nodes_is_no_api_server(client: Client, server: ScriptedServer) -> None:
     server.answers = [web.Response(status=404, text="404 page not found\n")]
-    with pytest.raises(UnknownResource, match="what answers there is no Kubernetes API server") as raised:
+    with pytest.raises(UnknownResource, match="this is not a Kubernetes API server") as raised:
         await client.list(NODES)
     assert "definition" not in str(raised.value)
 

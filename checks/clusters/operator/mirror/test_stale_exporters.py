@@ -117,8 +117,9 @@ async def test_zone_shows_how_long_its_exporter_is_silent() -> None:
     assert setting.said("node-0-numa-1") == {
         "state": "Silent",
         "since": "2026-01-31T09:00:00Z",
-        "message": "the exporter on node-0 has not renewed its Lease since 2026-01-31T09:00:00Z, so the zone "
-        "is as it was left then; see whether its pod runs: kubectl -n numazones-system get pods -o wide",
+        "message": "the exporter on node-0 has not renewed its Lease since 2026-01-31T09:00:00Z, so the "
+        "NUMAZone may be out of date since then; check that its pod runs: kubectl -n numazones-system "
+        "get pods -o wide",
     }
     assert setting.said("node-1-numa-0") is None
     setting.beat("node-0", "2026-01-31T09:30:00.000000Z")

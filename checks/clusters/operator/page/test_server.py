@@ -196,6 +196,6 @@ async def test_standby_replica_says_what_it_does_not_know(tmp_path: Path) -> Non
         standby = await loop.start_operator(leads=False, identity="other", **PAGE)
         async with viewer(standby.page_port) as seen:
             cluster = await seen.until("cluster/")
-            assert cluster["note"].startswith("This replica stands by")
+            assert cluster["note"].startswith("This replica is on standby")
             await seen.until("node/strict")
             assert "accuracy/" not in seen.documents

@@ -68,7 +68,7 @@ async def test_no_eviction_while_a_watch_is_silently_dead(tmp_path: Path) -> Non
 
         async def waits() -> bool:
             (now,) = await here.recommendations()
-            return "what is known of node n1 is behind the API server" in now["status"]["message"]
+            return "the operator's view of node n1 is behind the API server" in now["status"]["message"]
 
         await eventually(waits, what="the recommendation says why nothing happens")
         assert "intruder" not in {pod.name for pod in operator.pipeline.state.pods}

@@ -323,7 +323,7 @@ async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: P
         loop.start_scheduler()
         done = await here.reach("Succeeded")
         assert (done["spec"]["goal"], done["status"]["evictions"]) == ("align pods", 1)
-        assert done["status"]["message"] == "zones confirm the gain: 1"
+        assert done["status"]["message"] == "the NUMAZones confirm the gain: 1"
         assert not await here.is_alive()
 
         async def is_aligned() -> bool:
@@ -427,13 +427,13 @@ async def test_policies_that_contradict_each_other_evict_once_and_say_so(tmp_pat
         first = done["spec"]["policy"]
         # Of pods to get out of the way the goal counts what is left, below zero: two that nothing can move.
         assert done["status"]["realized"] < 0
-        assert done["status"]["message"] == "zones confirm the gain: 1"
+        assert done["status"]["message"] == "the NUMAZones confirm the gain: 1"
         second, node = ("free-n2", "n1") if first == "free-n1" else ("free-n1", "n2")
         undoing, undone = [(await conditions(name))["Conflicted"] for name in (second, first)]
         assert (undoing["reason"], undone["reason"]) == ("UndoesOtherPolicy", "UndoneByOtherPolicy")
         assert undoing["message"].startswith(
-            f"plans of this policy would move pods to {node}, where plans of policy {first} made room, and "
-            "are not made before 2"
+            f"plans of this policy would move pods to {node}, where plans of policy {first} made room, "
+            f"and are postponed until 2"
         )
         assert undone["message"].startswith(
             f"plans of policy {second} would move pods to {node}, where plans"
@@ -584,7 +584,7 @@ async def test_newly_stuck_pod_gets_a_search_before_the_interval_ends(
         await here.policy("Recommend", goals={"pendingPods": True}, schedule={"interval": "24h"})
         await here.operator()
         status = await eventually(lambda: _searched(here))
-        assert status["message"] == "no goal of the policy needs a plan now"
+        assert status["message"] == "no goal of the policy needs a plan"
         await here.loop.create_pod("later", cpu=25, schedulingGates=[{"name": GATE}])
         item = await here.reach("Proposed")
         assert item["spec"]["goal"] == "pod default/later"
@@ -728,7 +728,7 @@ async def test_no_eviction_if_the_replacement_could_displace_the_pending_pod(
         await here.policy("Auto", goals={"pendingPods": True})
         await here.operator()
         message = await here.objection()
-        assert "must wait for the pending pods, and nothing holds it back" in message
+        assert "must wait for the pending pods, but nothing delays it" in message
         assert f"give the pods' templates the scheduling gate {GATE}" in message
         (item,) = await here.recommendations()
         assert item["status"]["phase"] == "Proposed"
@@ -803,7 +803,7 @@ async def test_nobody_is_evicted_for_a_pending_pod_that_is_gone(tmp_path: Path) 
             REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], {"spec": {"approved": True}}
         )
         old = await here.reach("Superseded")
-        assert "default/big does not wait any more" in old["status"]["message"]
+        assert "default/big is no longer waiting" in old["status"]["message"]
         assert await here.is_alive()
 
 
@@ -892,7 +892,7 @@ async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> Non
         await here.reach("Proposed")
         await here.client.delete(PODS, "fill-0", namespace="default")
         old = await here.reach("Superseded")
-        assert old["status"]["message"] == "the cluster moved on: nothing needs to be moved any more"
+        assert old["status"]["message"] == "the cluster moved on: no moves are needed any more"
         assert await here.is_alive()
 
 

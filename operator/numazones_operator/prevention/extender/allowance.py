@@ -29,7 +29,7 @@ class Share:
         allowance = self._allowance
         if allowance.held + count > allowance.limit:
             raise TooMuch(
-                f"requests under way hold more than {allowance.limit} {allowance.unit} together; "
+                f"requests in progress hold more than {allowance.limit} {allowance.unit} together; "
                 "only kube-scheduler should call this address"
             )
         allowance.held += count

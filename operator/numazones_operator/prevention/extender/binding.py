@@ -119,7 +119,7 @@ class Binder:
             return f"pod {pod.full_name} is gone"
         except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as unread:
             # The binding may have been made: the room stays held until the watch or the time tells.
-            return f"it is not known whether the API server has bound the pod: {unread}"
+            return f"it is unknown whether the API server bound the pod: {unread}"
         if now.uid == request.uid and now.node == request.node:
             return BOUND
         self._held.drop(pod.uid)

@@ -200,5 +200,5 @@ def _read(body: bytes | msgspec.Raw, form: type[T]) -> T:
         return msgspec.json.decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableRequest(
-            f"the request is not one of kube-scheduler's: {error}; nobody else should call this address"
+            f"the request is not from kube-scheduler: {error}; only kube-scheduler should call this address"
         ) from error

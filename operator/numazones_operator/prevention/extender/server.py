@@ -74,8 +74,8 @@ class ExtenderServer:
         host, port = parse_address(address)
         if self._certificates is None and not _is_loopback(host):
             raise InvalidSetting(
-                f"the extender would let everybody who reaches {address!r} bind pods: listen on loopback, "
-                "such as 127.0.0.1:9409, or demand client certificates (--extender-client-ca)"
+                f"the extender would let every client of {address!r} bind pods: listen on loopback, such "
+                f"as 127.0.0.1:9409, or require client certificates (--extender-client-ca)"
             )
         context = None if self._certificates is None else self._certificates.context()
         runner = web.AppRunner(
@@ -122,7 +122,7 @@ class ExtenderServer:
         async def handle(request: web.Request) -> web.Response:
             if "Origin" in request.headers:
                 # Browsers alone say so: a page that somebody visits must not bind pods.
-                return web.Response(status=403, text="this address is for kube-scheduler alone\n")
+                return web.Response(status=403, text="this address is for kube-scheduler only\n")
             started = time.perf_counter()
             response = await self._answer(name, verb, request)
             self._metrics.seconds.labels(name).observe(time.perf_counter() - started)

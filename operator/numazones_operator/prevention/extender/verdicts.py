@@ -34,12 +34,12 @@ _SLICE = 0.02
 """Seconds of asking after which others have their turn."""
 
 _MISSING = NodeVerdict(
-    NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "no such node is known here"),), model=None
+    NodeAnswer.UNKNOWN, UNKNOWN_SOURCE, ((NOT_MIRRORED, "the operator does not know this node"),), model=None
 )
 _UNSETTLED = NodeVerdict(
     NodeAnswer.UNKNOWN,
     UNKNOWN_SOURCE,
-    ((PODS_LEAVE, "many pods leave, so its state cannot be told until some have ended"),),
+    ((PODS_LEAVE, "too many pods are being deleted; its state is unknown until some have ended"),),
     model=None,
     awaited=True,
 )
