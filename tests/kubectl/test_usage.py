@@ -311,4 +311,4 @@ async def test_exporter_that_hangs_leaves_only_its_node_unknown(monkeypatch: pyt
 
     api.get_raw = hang  # type: ignore[assignment]
     found = await ExporterUsage(api).read()  # type: ignore[arg-type]
-    assert "does not answer within" in found.unknown["n"]
+    assert "does not respond within" in found.unknown["n"]

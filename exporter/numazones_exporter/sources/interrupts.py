@@ -153,9 +153,7 @@ class InterruptsReader:
         """Read one line into ``lines``, and what came into ``found``."""
         match = _NAME.match(text)
         if match is None:
-            raise SourceError(
-                "Malformed", f"{self._file} has an unexpected line: {text[:80]!r}"
-            )
+            raise SourceError("Malformed", f"{self._file} has an unexpected line: {text[:80]!r}")
         name = match[1]
         before = known.get(name)
         line = (before and before.renewed(text)) or self._parsed(text, name, match.end())
