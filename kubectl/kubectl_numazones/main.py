@@ -119,7 +119,7 @@ Examples:
   The same offline, on a dump:
     kubectl get nodes,numazones,pods,replicasets -A -o json > dump.json
     kubectl numazones why my-pod -f dump.json
-  If other programs than the kubelet place pods, the answer names what else to dump.
+  If programs other than the kubelet place pods, the answer names what else to dump.
 """
 
 

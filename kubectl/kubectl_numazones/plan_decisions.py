@@ -232,4 +232,4 @@ def question(plans: Sequence[PendingPlan], decision: PlanDecision) -> str:
     """Return what is asked before something is decided."""
     if decision is PlanDecision.REJECT:
         return f"Reject {pluralize(len(plans), 'plan')}?"
-    return f"Have {pluralize(sum(len(plan.spec.moves) for plan in plans), 'pod')} evicted?"
+    return f"Evict {pluralize(sum(len(plan.spec.moves) for plan in plans), 'pod')}?"

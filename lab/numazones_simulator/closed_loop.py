@@ -154,13 +154,13 @@ class ClosedLoop:
         await self._create_namespace("shop")
         room = sum(free // _WORKER_CPUS for _, free in free_cpus(self._stage()))
         await self._grow_workers(room)
-        self.screen.progress("other pods come")
+        self.screen.progress("creating other pods")
         for pod in islice(placement_models.pods_for_all(1, PodStream(1).pods()), _FIRST_PODS):
             await self._create(pod)
         await self._wait_until_decided("default")
         await self._end_batch()
         pods = [*await self._pods("default"), *await self._pods("shop")]
-        self.screen.title("A workload has come and gone: what is left in each zone")
+        self.screen.title("Pods were created and deleted: what is free on each NUMA node")
         self.screen.say(f"Pods: {summary(pods)}")
         self.screen.say()
         await self._show(_ZONES)
@@ -177,9 +177,9 @@ class ClosedLoop:
             await self._until(partial(_have_grown, count=number + 1), "shop", "a worker to run")
 
     async def _end_batch(self) -> None:
-        self.screen.progress("batch ends")
+        self.screen.progress("deleting batch")
         await self._end_replica_set("shop", "batch")
-        await self._until_current("the zones to show what ended")
+        await self._until_current("the NUMAZones to show what was deleted")
 
     # A big pod gets stuck
 
@@ -195,15 +195,15 @@ class ClosedLoop:
     async def _run_in_circles(self, size: int) -> None:
         await self._create_namespace("team", labels=dict([OPT_IN]))
         await self._create_replica_set("team", "trainer", size)
-        self.screen.progress(f"a ReplicaSet asks for {size} CPUs that no single zone has")
+        self.screen.progress(f"a ReplicaSet requests {size} CPUs, more than any NUMA node has free")
         await self._until(
             lambda pods: [_phase(pod) for pod in pods].count("Failed") >= _CIRCLES,
             "team",
             "replicas to be rejected",
         )
-        free = ", ".join(f"{free} in zone {zone}" for zone, free in free_cpus(self._stage()))
-        self.screen.title(f"A ReplicaSet wants {size} CPUs; free on its node: {free}")
-        self.screen.say("The scheduler sees enough in total, the kubelet finds no zone, and so again:")
+        free = ", ".join(f"{free} on NUMA node {zone}" for zone, free in free_cpus(self._stage()))
+        self.screen.title(f"A ReplicaSet needs {size} CPUs; free: {free}")
+        self.screen.say("The scheduler sees enough in total, but the kubelet rejects each replica:")
         self.screen.say()
         pods = sorted(await self._pods("team"), key=_creation_time)
         for pod in pods:
@@ -255,7 +255,7 @@ class ClosedLoop:
             "its prediction",
             resource=ADMISSION_PREDICTIONS,
         )
-        self.screen.title(f"Behind the gate {GATE} no replica fails: one waits")
+        self.screen.title(f"With the gate {GATE}, no replica fails: one waits")
         await self._show(_predictions("team"))
 
     # A plan makes room
@@ -353,7 +353,7 @@ class ClosedLoop:
         return _Run(fates_of(await self._pods("default")), workers, trainers)
 
     async def _end_everything(self, name: str) -> None:
-        self.screen.progress(f"everything ends, the same pods come again, scheduled by {name}")
+        self.screen.progress(f"deleting all pods and creating the same again, scheduled by {name}")
         for namespace, replica_set in (("team", "trainer"), ("shop", "web")):
             await self._end_replica_set(namespace, replica_set)
         for pod in await self._pods("default"):
@@ -506,7 +506,7 @@ def _pod_spec(cpus: int, *, selector: Mapping[str, str]) -> Body:
 
 
 def _place(place: Mapping[str, Any]) -> str:
-    return f"{place['node']} zone {','.join(map(str, place['numaIDs']))}"
+    return f"{place['node']} (NUMA node {','.join(map(str, place['numaIDs']))})"
 
 
 def _plan_phase(recommendation: Body) -> str:

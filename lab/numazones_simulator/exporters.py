@@ -98,7 +98,7 @@ async def wait_for_zones(
                 missing = nodes - await _nodes_with_all_zones(client)
     except TimeoutError:
         raise NotPublished(
-            f"no zones of {', '.join(sorted(missing))} after {patience:g} s; "
+            f"no NUMAZones of {', '.join(sorted(missing))} after {patience:g} s; "
             f"the exporters' logs are in {programs.log_directory}"
         ) from None
 

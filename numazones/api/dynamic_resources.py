@@ -1,4 +1,4 @@
-"""The devices of dynamic resource allocation (DRA) that a zone has: what the operator writes on it.
+"""Devices of dynamic resource allocation (DRA) on a NUMA node, as the operator writes them to NUMAZones.
 
 A device counts where it is (the first NUMA node that it names); one whose NUMA node nobody says, or of which
 the node has none, counts for the node alone (NUMA node None).
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # exporters evaluate no expressions, and need no memory for i
 
 
 class DynamicClass(APIModel):
-    """Numbers of a driver's devices in the zone that a DeviceClass selects."""
+    """Numbers of a driver's devices on the NUMA node that a DeviceClass selects."""
 
     name: str = Field(max_length=MAX_NAME, description="Name of the DeviceClass.")
     devices: int | None = optional(
@@ -47,7 +47,7 @@ class DynamicDriver(APIModel):
     driver: str = Field(max_length=MAX_NAME, description="Name of the driver, such as gpu.nvidia.com.")
     numa_unknown: bool = Field(
         default=False,
-        description="These devices name no NUMA node of the node; they are listed on its first zone.",
+        description="These devices name no NUMA node of the node; they are listed in its first NUMAZone.",
     )
     devices: int | None = optional(
         "Devices; left out, with the next two, while slices of the driver's pools are missing.", ge=0

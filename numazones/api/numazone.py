@@ -33,7 +33,7 @@ from numazones.api.meta import (
 )
 
 READY = "Ready"
-"""Type of the condition that says whether everything about a zone could be read."""
+"""Type of the condition that says whether everything about a NUMA node could be read."""
 CPUS_EXCLUSIVE = "CPUsExclusive"
 """Type of the condition that is False where pods share exclusive CPUs, and absent elsewhere."""
 DEVICES_COUNTED = "DevicesCounted"
@@ -64,28 +64,28 @@ class NUMAZoneSpec(APIModel):
 
 
 class CPUGroup(APIModel):
-    """CPUs of this zone that share a socket or a die."""
+    """CPUs of this NUMA node that share a socket or a die."""
 
     id: int = Field(ge=-1, description="Id as the system reports it.")
-    cpus: CPUList | None = optional("The zone's CPUs in it; left out where that is all of them.")
+    cpus: CPUList | None = optional("The NUMA node's CPUs in it; left out if that is all of them.")
 
 
 class Cache(APIModel):
-    """A cache and the CPUs of this zone that share it."""
+    """A cache and the CPUs of this NUMA node that share it."""
 
     level: int = Field(ge=1, le=8, description="Cache level, 3 for L3.")
     id: int = Field(
-        ge=-1, description="Id, unique per level on the node; zones that share a cache list the same id."
+        ge=-1, description="Id, unique per level on the node; NUMA nodes that share a cache list the same id."
     )
-    cpus: CPUList | None = optional("The zone's CPUs that share it; left out where that is all of them.")
+    cpus: CPUList | None = optional("The NUMA node's CPUs that share it; left out if that is all of them.")
     uncore: bool = Field(
         default=False,
-        description="Whether the kubelet sees an uncore cache in it; not where exactly the zone shares it.",
+        description="Whether the kubelet sees an uncore cache in it; not if exactly the NUMA node shares it.",
     )
 
 
 class Distance(APIModel):
-    """Relative cost of access from this zone to the memory of another."""
+    """Relative cost of access from this NUMA node to the memory of another."""
 
     numa_id: NUMAID = Field(description="NUMA node accessed.")
     distance: int = Field(
@@ -94,10 +94,10 @@ class Distance(APIModel):
 
 
 class Topology(APIModel):
-    """The hardware of the zone."""
+    """The hardware of the NUMA node."""
 
     cpus: CPUList = Field(
-        default="", description="Online CPUs in Linux list format; empty for a zone without CPUs."
+        default="", description="Online CPUs in Linux list format; empty for a NUMA node without CPUs."
     )
     offline: CPUList = Field(default="", description="CPUs that are present but offline.")
     kubelet_id: int | None = optional(
@@ -105,7 +105,7 @@ class Topology(APIModel):
         "the socket's, such as -1."
     )
     counted_cpus: int | None = optional(
-        "How many CPUs of the node the kubelet counts, where these are not those that zones list in cpus.",
+        "How many CPUs of the node the kubelet counts, if it does not count those in cpus of NUMAZones.",
         ge=0,
         le=65535,
     )
@@ -115,13 +115,13 @@ class Topology(APIModel):
     cores: tuple[CPUList, ...] = list_of(
         _MAX_CPUS, "One CPU list per physical core, the online threads of the core."
     )
-    sockets: tuple[CPUGroup, ...] = list_of(256, "Sockets that the zone's CPUs are in.")
+    sockets: tuple[CPUGroup, ...] = list_of(256, "Sockets that the NUMA node's CPUs are in.")
     dies: tuple[CPUGroup, ...] = list_of(
-        1024, "Dies that the zone's CPUs are in; left out where every socket has one."
+        1024, "Dies that the NUMA node's CPUs are in; left out if every socket has one."
     )
     caches: tuple[Cache, ...] = list_of(_MAX_CPUS, "Last-level caches.")
     distances: tuple[Distance, ...] = list_of(
-        _MAX_ZONES, "Distance to every NUMA node of the machine; left out where the system reports none."
+        _MAX_ZONES, "Distance to every NUMA node of the machine; left out if the system reports none."
     )
 
 
@@ -164,13 +164,13 @@ class KubeletSettings(APIModel):
 
 
 class ZoneResource(APIModel):
-    """Amounts of one resource in the zone; an amount that could not be read is left out."""
+    """Amounts of one resource on the NUMA node; an amount that could not be read is left out."""
 
     name: ResourceName = Field(
         description="cpu, memory, hugepages-<size> or a device plugin's resource, such as vendor.example/nic."
     )
     capacity: Quantity | None = optional("What the hardware has.")
-    reserved: Quantity | None = optional("What the kubelet keeps from pods in this zone.")
+    reserved: Quantity | None = optional("What the kubelet keeps from pods on this NUMA node.")
     allocatable: Quantity | None = optional(
         "What pods may be given in all: capacity minus reserved; for memory also minus hugepages, "
         "for devices the healthy ones."
@@ -191,7 +191,7 @@ class CPUSets(APIModel):
         description="CPUs of the shared pool without the reserved ones: what can still be given exclusively.",
     )
     default: CPUList | None = optional(
-        "The CPU manager's default CPU set in this zone, where it does not follow from the other sets: "
+        "The CPU manager's default CPU set on this NUMA node, where it does not follow from the other sets: "
         "shared, and reserved too unless strict-cpu-reservation or workload partitioning is on."
     )
 
@@ -205,9 +205,9 @@ class ContainerName(APIModel):
 
 
 class ZoneDevice(APIModel):
-    """A device of a device plugin that is close to this zone.
+    """A device of a device plugin that is close to this NUMA node.
 
-    A device of several NUMA nodes is listed in each of them, a device of none in the node's first zone.
+    A device of several NUMA nodes is listed in each of them, a device of none in the node's first NUMAZone.
     """
 
     resource: ResourceName = Field(description="Resource the device counts for, such as vendor.example/nic.")
@@ -221,7 +221,7 @@ class ZoneDevice(APIModel):
         description="Of how many equal devices it is a group; where a resource has too many to be listed.",
     )
     numa_ids: tuple[NUMAID, ...] | None = optional(
-        "NUMA nodes the device is close to: left out where it is this one alone, "
+        "NUMA nodes the device is close to: left out if it is this one alone, "
         "empty where the plugin reports none; 65535 stands for ids that no machine has, such as -1.",
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
@@ -244,7 +244,7 @@ class MemoryBlock(APIModel):
     )
     bytes: int = Field(ge=0, description="Size of the block in bytes, over all its NUMA nodes together.")
     numa_ids: tuple[NUMAID, ...] | None = optional(
-        "NUMA nodes the block is bound to; left out where it is this one alone.",
+        "NUMA nodes the block is bound to; left out if it is this one alone.",
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
     )
@@ -266,17 +266,19 @@ class Assignment(APIModel):
     pod: str = text(MAX_NAME, "Name of the pod.")
     uid: str = text(128, "UID of the pod.")
     container: str = text(MAX_LABEL, "Container; left out for what the pod holds as a whole.")
-    cpus: CPUList = Field(default="", description="CPUs of this zone that the container holds exclusively.")
+    cpus: CPUList = Field(
+        default="", description="CPUs of this NUMA node that the container holds exclusively."
+    )
     memory: tuple[MemoryBlock, ...] = list_of(
-        64, "Memory blocks that include this zone; a block of several NUMA nodes is listed in each."
+        64, "Memory blocks that include this NUMA node; a block of several NUMA nodes is listed in each."
     )
     devices: tuple[DeviceIDs, ...] = list_of(
-        64, "Devices of this zone that the container holds though assignedTo does not name it."
+        64, "Devices of this NUMA node that the container holds though assignedTo does not name it."
     )
 
 
 class Headroom(APIModel):
-    """The largest requests of one kind that this zone alone could still take; left out where unknown."""
+    """The largest requests of one kind that this NUMA node alone could still take; left out if unknown."""
 
     exclusive_cpus: int | None = optional("CPUs for one container with exclusive CPUs.", ge=0, le=_MAX_CPUS)
     full_core_cpus: int | None = optional(
@@ -290,10 +292,10 @@ class Headroom(APIModel):
 class Summary(APIModel):
     """Figures rounded for the columns of kubectl get; programs read resources and conditions instead."""
 
-    state: str = text(32, "NotReady or Unknown, as the condition Ready says; left out where that is True.")
+    state: str = text(32, "NotReady or Unknown, as the condition Ready says; left out if that is True.")
     assigned: str = text(32, "CPUs that containers hold exclusively.")
     free: str = text(32, "CPUs that can still be given exclusively.")
-    memory: str = text(32, "Memory of the zone.")
+    memory: str = text(32, "Memory of the NUMA node.")
     memory_free: str = text(32, "Memory that pods could still be given.")
     memory_max: str = text(
         32,
@@ -311,14 +313,14 @@ UNKNOWN_MODEL = "unknown"
 
 
 class ModelAmounts(APIModel):
-    """Amounts of one resource in the zone by the books of a placement model."""
+    """Amounts of one resource on the NUMA node by the books of a placement model."""
 
     assigned: Quantity | None = optional("What pods hold.")
     available: Quantity | None = optional("What pods could still be given.")
 
 
 class ZonePlacement(APIModel):
-    """The placement model that decides about the zone instead of the kubelet, and what its books say.
+    """The placement model that decides about the NUMA node instead of the kubelet, and what its books say.
 
     kubectl get shows these figures instead of the kubelet's, who gives nothing exclusively there.
     """
@@ -333,31 +335,31 @@ class ZonePlacement(APIModel):
         "CPUs that pods hold exclusively, and whole CPUs that single pods could still be given; left out "
         "where unknown."
     )
-    memory: ModelAmounts | None = optional("Memory; left out where the model keeps no books of it.")
+    memory: ModelAmounts | None = optional("Memory; left out if the model keeps no books of it.")
     assigned: str = text(32, "CPUs held exclusively, for the columns of kubectl get; ? where unknown.")
     free: str = text(32, "CPUs that could still be given, for the columns of kubectl get; ? where unknown.")
     memory_free: str = text(
         32, "Memory that could still be given, rounded for the columns of kubectl get; ? where unknown."
     )
     objects: tuple[ResourceName, ...] = list_of(
-        64, "Kinds of the objects beside nodes, pods and zones that the model decides from on this node."
+        64, "Kinds of objects, in addition to nodes, pods and NUMAZones, that the model reads."
     )
     record: str = text(
         MAX_RECORD,
         "What the model keeps of the node that cannot be rebuilt from objects, as JSON of its own; only on "
-        "the zone with the lowest NUMA id.",
+        "the NUMAZone with the lowest NUMA id.",
     )
-    unknown: str = text(1024, "Why it is not known what the model decides from; left out where it is.")
+    unknown: str = text(1024, "Why it is not known what the model decides from; left out if it is.")
 
 
 class Silence(APIModel):
-    """The note that the zone may be out of date, since its node's exporter gives no sign of life."""
+    """The note that the NUMAZone may be out of date, since its exporter does not renew its Lease."""
 
     state: str = Field(
         max_length=32,
         description="Silent; kubectl get shows it, as the condition Ready stays as it was.",
     )
-    since: Timestamp | None = optional("The last sign of life; left out where none is known.")
+    since: Timestamp | None = optional("When the Lease was last renewed; left out if that is unknown.")
     message: str = text(1024, "Reason for the status in a sentence, with the cure.")
 
 
@@ -365,17 +367,13 @@ class NUMAZoneStatus(APIModel):
     """Contents of the NUMA node, and their holders."""
 
     snapshot: str = text(
-        64, "Same on all zones of a node written in one cycle; read a node only when they agree."
+        64, "Same on all NUMAZones of a node written in one cycle; use them only if they agree."
     )
-    zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="How many zones the node has.")
-    topology: Topology | None = optional("The hardware of the zone.")
-    kubelet: KubeletSettings | None = optional(
-        "The kubelet's settings; left out where they could not be read."
-    )
+    zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="Number of the node's NUMAZones.")
+    topology: Topology | None = optional("The hardware of the NUMA node.")
+    kubelet: KubeletSettings | None = optional("The kubelet's settings; left out if they could not be read.")
     resources: tuple[ZoneResource, ...] = list_of(256, "Amounts by resource.", list_map("name"))
-    cpus: CPUSets | None = optional(
-        "How the CPUs are used; left out where the CPU manager's state is unknown."
-    )
+    cpus: CPUSets | None = optional("How the CPUs are used; left out if the CPU manager's state is unknown.")
     memory_group: tuple[NUMAID, ...] = list_of(
         _MAX_ZONES, "NUMA nodes the memory manager has bound together with this one, this one included."
     )
@@ -383,8 +381,8 @@ class NUMAZoneStatus(APIModel):
         "Memory blocks the memory manager counts on this NUMA node; only with policy Static.", ge=0
     )
     devices: tuple[ZoneDevice, ...] = list_of(_MAX_DEVICES, "Devices of device plugins.")
-    assignments: tuple[Assignment, ...] = list_of(4096, "What containers hold in this zone.")
-    headroom: Headroom | None = optional("The largest requests the zone alone could still take.")
+    assignments: tuple[Assignment, ...] = list_of(4096, "What containers hold on this NUMA node.")
+    headroom: Headroom | None = optional("The largest requests the NUMA node alone could still take.")
     summary: Summary | None = optional("Figures rounded for the columns of kubectl get.")
     pods_fingerprint: str = text(
         64, "Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…)."
@@ -393,7 +391,7 @@ class NUMAZoneStatus(APIModel):
         16, "Ready is False or Unknown, with a reason, when something could not be read.", list_map("type")
     )
     silence: Silence | None = optional(
-        "Written by the operator alone, while the node's exporter gives no sign of life."
+        "Written by the operator alone, while the node's exporter does not renew its Lease."
     )
     placement: ZonePlacement | None = optional(
         "Written by the operator alone, where another placement model than the kubelet decides."
@@ -421,7 +419,7 @@ NUMAZONE = ResourceType(
             ".status['placement','kubelet']['model','topologyManagerPolicy']",
             "Placement model that decides; the topology manager policy where that is the kubelet",
         ),
-        PrinterColumn("CPU", _resource("cpu", "capacity"), "CPUs of the zone"),
+        PrinterColumn("CPU", _resource("cpu", "capacity"), "CPUs of the NUMA node"),
         PrinterColumn(
             "Free", ".status['placement','summary'].free", "CPUs that can still be given exclusively"
         ),
@@ -429,30 +427,30 @@ NUMAZONE = ResourceType(
             "Mem-Free", ".status['placement','summary'].memoryFree", "Memory that pods could still be given"
         ),
         PrinterColumn(
-            "Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by zones"
+            "Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by NUMA nodes"
         ),
         PrinterColumn(
             "State",
             ".status['silence','summary'].state",
             "Empty while all is well; NotReady or Unknown if not everything could be read, Silent while the "
-            "exporter gives no sign of life",
+            "exporter does not renew its Lease",
         ),
         PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods", priority=1),
         PrinterColumn(
             "Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively", priority=1
         ),
-        PrinterColumn("Memory", ".status.summary.memory", "Memory of the zone", priority=1),
+        PrinterColumn("Memory", ".status.summary.memory", "Memory of the NUMA node", priority=1),
         PrinterColumn(
             "Silent",
             ".status.silence.since",
-            "Time since the exporter's last sign of life",
+            "Time since the exporter last renewed its Lease",
             type="date",
             priority=1,
         ),
         PrinterColumn(
             "Age",
             ".metadata.creationTimestamp",
-            "Time since the zone was first published",
+            "Time since the NUMAZone was first published",
             type="date",
             priority=1,
         ),
@@ -477,7 +475,7 @@ class NUMAZone(APIObject):
         description="Which NUMA node the object describes; immutable.",
         json_schema_extra=IMMUTABLE,
     )
-    status: NUMAZoneStatus | None = optional("What is in the zone and who holds it.")
+    status: NUMAZoneStatus | None = optional("What the NUMA node has, and who holds it.")
 
 
 def zone_name(node_name: str, numa_id: int) -> str:

@@ -35,8 +35,7 @@ _MAX_LINE = 512
 def _model(where: str) -> Any:
     return Field(
         max_length=32,
-        description=f"Name of the placement model of {where}, such as kubelet; "
-        "left out where it is not known.",
+        description=f"Name of the placement model of {where}, such as kubelet; left out if it is not known.",
     )
 
 
@@ -202,7 +201,7 @@ class PredictionOutcome(APIModel):
     accuracy: str = text(
         32,
         "How right the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
-        "went meanwhile, because the zones were old, or because of the model; Unknown if there was none. "
+        "went meanwhile, because the NUMAZones were old, or because of the model; Unknown if there was none. "
         "Left out until it is known.",
     )
     explanation: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(

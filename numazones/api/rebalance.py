@@ -513,7 +513,7 @@ class RebalanceRecommendationStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
     progress: tuple[MoveProgress, ...] = list_of(256, "How far each move is.")
-    realized: int | None = optional("What the goal counted after the last move, by what zones published.")
+    realized: int | None = optional("What the goal counted after the last move, by the published NUMAZones.")
     superseded_by: str = text(MAX_NAME, "Recommendation that takes its place.")
     conditions: tuple[Condition, ...] = list_of(
         16, "State for programs; Complete is True once the plan has ended.", list_map("type")

@@ -29,7 +29,7 @@ from numazones.kubelet.topology_manager import TopologyManager
 
 
 class InvalidNodeState(NumazonesError):
-    """A snapshot contradicts itself or the machine; the message names the NUMA zone or the pod."""
+    """A snapshot contradicts itself or the machine; the message names the NUMA node or the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ def _cpu_state(
             (owner, cpus & ~online) for owner, cpus in _holders_of_cpus(assignments, pods) if cpus & ~online
         )
         raise InvalidNodeState(
-            f"{owner} holds CPUs {cpuset.format(cpus)}, which no NUMA zone of this machine has "
+            f"{owner} holds CPUs {cpuset.format(cpus)}, which no NUMA node of this machine has "
             f"(online: {cpuset.format(online)}); read the node again"
         )
     if default is None:
@@ -321,7 +321,7 @@ def _cpu_state(
     elif default & ~online:
         raise InvalidNodeState(
             f"the shared CPU set holds CPUs {cpuset.format(default & ~online)}, "
-            f"which no NUMA zone of this machine has (online: {cpuset.format(online)}); read the node again"
+            f"which no NUMA node of this machine has (online: {cpuset.format(online)}); read the node again"
         )
     return CPUState(default, {uid: dict(containers) for uid, containers in assignments.items()}, dict(pods))
 
@@ -359,7 +359,7 @@ def _memory_state(
     if machine is None:
         if blocks:
             raise InvalidNodeState(
-                "memory is assigned but the Memory Manager's state per NUMA zone is missing; "
+                "memory is assigned but the Memory Manager's state per NUMA node is missing; "
                 "give machine_state too"
             )
         return initial
@@ -386,41 +386,41 @@ def _check_blocks(manager: MemoryManager, blocks: Iterable[Block], uid: str, con
         owner = f"container {container} of pod {uid}" if container else f"pod {uid}"
         if not known:
             raise InvalidNodeState(
-                f"{owner} holds {block.type} on NUMA zones {cpuset.format(block.affinity) or 'none'}; "
-                f"the machine has zones {cpuset.format(manager.numa_mask)}"
+                f"{owner} holds {block.type} on NUMA nodes {cpuset.format(block.affinity) or 'none'}; "
+                f"the machine has NUMA nodes {cpuset.format(manager.numa_mask)}"
             )
         if block.type not in manager.allocatable:
             raise InvalidNodeState(
-                f"{owner} holds {block.type} on NUMA zone {cpuset.format(block.affinity)}, "
+                f"{owner} holds {block.type} on NUMA node {cpuset.format(block.affinity)}, "
                 "which has no such memory"
             )
         raise InvalidNodeState(
             f"{owner} holds a negative amount of {block.type} ({block.size} bytes) "
-            f"on NUMA zone {cpuset.format(block.affinity)}"
+            f"on NUMA node {cpuset.format(block.affinity)}"
         )
 
 
 def _check_machine_state(manager: MemoryManager, numa: int, machine: MachineState) -> None:
     state = machine.get(numa)
     if state is None:
-        raise InvalidNodeState(f"NUMA zone {numa}: the Memory Manager's state is missing")
+        raise InvalidNodeState(f"NUMA node {numa}: the Memory Manager's state is missing")
     if state.assignments < 0:
         raise InvalidNodeState(
-            f"NUMA zone {numa}: the number of memory assignments is negative ({state.assignments})"
+            f"NUMA node {numa}: the number of memory assignments is negative ({state.assignments})"
         )
     if not state.cells >> numa & 1 or state.cells & ~manager.numa_mask:
         raise InvalidNodeState(
-            f"NUMA zone {numa}: it cannot be in the memory group {list(cpuset.ids(state.cells))} "
-            f"on a machine with NUMA zones {cpuset.format(manager.numa_mask)}"
+            f"NUMA node {numa}: it cannot be in the memory group {list(cpuset.ids(state.cells))} "
+            f"on a machine with NUMA nodes {cpuset.format(manager.numa_mask)}"
         )
     for kind in manager.allocatable:
         table = state.memory.get(kind)
         if table is None:
-            raise InvalidNodeState(f"NUMA zone {numa}: the amounts of {kind} are missing")
+            raise InvalidNodeState(f"NUMA node {numa}: the amounts of {kind} are missing")
         for title, amount in (("free", table.free), ("assigned", table.reserved)):
             if amount < 0:
                 raise InvalidNodeState(
-                    f"NUMA zone {numa}: the {title} amount of {kind} is negative ({amount})"
+                    f"NUMA node {numa}: the {title} amount of {kind} is negative ({amount})"
                 )
 
 

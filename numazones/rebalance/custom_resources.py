@@ -88,7 +88,7 @@ def tally_of(goal: str, count: int) -> str:
 def title(goal: Goal) -> str:
     """Say in one line what a goal is; equal goals have equal titles."""
     if isinstance(goal, Vacate):
-        return f"{_FREE}{goal.node}" + ("" if goal.zone is None else f" zone {goal.zone}")
+        return f"{_FREE}{goal.node}" + ("" if goal.zone is None else f", NUMA node {goal.zone}")
     if isinstance(goal, Align):
         return _ALIGN
     if not isinstance(goal, FitMore):

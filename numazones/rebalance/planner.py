@@ -307,7 +307,7 @@ class _Planning:
             return f"{self._goal.misaligned(source)[pod.uid].sentence}; its replacement will be aligned"
         before, after = free_block(source), free_block(freed)
         if after > before:
-            return f"the largest free zone of {source.name} grows from {before} to {after} CPUs"
+            return f"free CPUs on one NUMA node of {source.name} grow from {before} to {after}"
         return f"gives back {format_milli(pod.requests.get('cpu', 0))} CPUs on {source.name}"
 
     def _prove_with_fewest_affinities(self, draft: PlanFound) -> PlanFound | Proof:

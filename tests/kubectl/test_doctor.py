@@ -146,7 +146,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "the exporter is not installed": (
         [it for it in without("NUMAZone", "worker-2") if EXPORTER not in it["metadata"]["name"]],
         *("exporters", "error", ["worker-2"]),
-        *("no zones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
+        *("no NUMAZones are published: no pod of the exporter", "kubectl apply -k manifests/exporter"),
     ),
     "dra-driver-cpu beside the static CPU manager": (
         [
@@ -225,22 +225,22 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "zones are incomplete": (
         without("NUMAZone", "worker-2-numa-1"),
         *("exporters", "error", ["worker-2"]),
-        *("its zones cannot be used: ", "kubectl logs -n numazones-system numazones-exporter-x"),
+        *("its NUMAZones cannot be used: ", "kubectl logs -n numazones-system numazones-exporter-x"),
     ),
     "a lease is missing": (
         without("Lease", "worker-2"),
         *("leases", "error", ["worker-2"]),
-        *("no Lease vouches for its zones", "kubectl logs"),
+        *("no Lease confirms its NUMAZones", "kubectl logs"),
     ),
     "a lease has expired": (
         [*without("Lease"), lease("worker-2", TIME), lease("worker-1", LATER)],
         *("leases", "error", ["worker-2"]),
-        *(f"last vouched for them at {TIME}, 300 s ago (180 s are allowed)", "kubectl logs"),
+        *(f"last confirmed them at {TIME}, 300 s ago (180 s are allowed)", "kubectl logs"),
     ),
     "a node is gone and its zones are not": (
         without("Node", "worker-2"),
         *("leases", "warning", ["worker-2"]),
-        *("is no node of the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
+        *("is not a node of the cluster", "kubectl delete numazones -l numazones.io/node=worker-2"),
     ),
     "pods are bound to a node that is gone": (
         [
@@ -249,7 +249,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
             pod_body("ended", 1, phase="Succeeded", spec={"nodeName": "worker-9"}),
         ],
         *("nodes", "warning", ["worker-9"]),
-        *("what is bound to it counts nowhere: 1 pod", "--field-selector spec.nodeName=worker-9"),
+        *("so its pods are not counted: 1 pod", "--field-selector spec.nodeName=worker-9"),
     ),
     "a source cannot be read": (
         changed(
@@ -404,9 +404,9 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     ),
     "a zone that no shape can use": (
         without("Pod", "small"),
-        *("stranded", "hint", ["worker-1 zone 1"]),
+        *("stranded", "hint", ["worker-1, NUMA node 1"]),
         *(
-            "2 CPUs are free that no pod of the 2 shapes seen here can use within the zone",
+            "2 CPUs are free, but no pod of the 2 shapes seen here can use them there",
             "kubectl numazones plan",
         ),
     ),
@@ -427,8 +427,8 @@ def test_what_is_wrong_is_found_with_its_cure(run: Run, tmp_path: Path, case: st
 
 def test_checks_that_could_not_look_are_named(run: Run, dump: Path) -> None:
     output = run("doctor", "-f", dump).output
-    assert "skipped: definitions: there are no CustomResourceDefinition objects in what was read" in output
-    assert "skipped: leases: there are no Lease objects" in output
+    assert "skipped: definitions: no CustomResourceDefinition objects were read" in output
+    assert "skipped: leases: no Lease objects were read" in output
     assert "skipped: access: your rights are unknown" in output
 
 

@@ -55,13 +55,13 @@ def test_changed_policy_names_the_file_and_each_pods_outcome(run: Run, dump: Pat
         '  its kubelet would not start: configured policy "none" differs from state checkpoint policy '
         '"static"\n'
         "  cure: drain worker-1, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it "
-        "again; with the pods still there it would go as said of each below\n"
+        "again; if the pods stay there, the lines below show what happens to each\n"
         "WARNING restart of worker-1: team/one on worker-1\n"
         "  it would run in the shared pool, no longer on CPUs 1,8-9 of its own\n"
-        "  cure: drain the node before\n"
+        "  cure: drain the node first\n"
         "WARNING restart of worker-1: team/two on worker-1\n"
         "  it would run in the shared pool, no longer on CPUs 4-6,12-14 of its own\n"
-        "  cure: drain the node before\n"
+        "  cure: drain the node first\n"
         "worker-1: 2 of 2 pods would be admitted again\n"
     )
     assert result.return_value == 1

@@ -59,7 +59,7 @@ def test_device_pods_are_rejected_after_reboot_until_plugins_return(run: Run, tm
     ((message, cure),) = messages(run, "--restart", "worker-1", "--reboot", "-f", path).items()
     assert message.startswith("its kubelet rejects it unless its device plugin, itself mostly a pod, has ")
     assert "no healthy devices present; cannot allocate unhealthy devices vendor/gpu" in message
-    assert cure == "drain the node before"
+    assert cure == "drain the node first"
 
 
 def test_a_reboot_of_plain_pods_is_safe(run: Run, tmp_path: Path) -> None:

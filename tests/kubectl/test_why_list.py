@@ -210,7 +210,7 @@ def test_fit_says_why_no_further_one_fits(run: Run, large: Path) -> None:
     done = run("fit", "cpu=4", "--replicas", "1000", "-f", large)
     document = json.loads(run("fit", "cpu=4", "--replicas", "1000", "-o", "json", "-f", large).stdout)
     assert (document["fitting"], sum(one["nodes"] for one in document["reasons"])) == (400, 500)
-    assert f"no further one: {document['sentence']}\n" in done.stdout
+    assert f"no more: {document['sentence']}\n" in done.stdout
     assert "Not on 500 nodes:" in done.stdout
 
 

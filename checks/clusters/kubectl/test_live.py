@@ -105,7 +105,7 @@ def test_stuck_pods_come_first_and_failed_ones_last() -> None:
         (["down", "down", "enter"], "worker-2: single-numa-node, scope container"),
         (["j", "j", "j", "k", "enter"], "worker-2: single-numa-node, scope container"),
         (["2", "enter"], "What would help:"),
-        (["3", "enter"], "the largest free zone of worker-1 grows"),
+        (["3", "enter"], "free CPUs on one NUMA node of worker-1 grow"),
     ],
 )
 async def test_enter_opens_everything_about_a_line_and_escape_closes_it(keys: list[str], said: str) -> None:

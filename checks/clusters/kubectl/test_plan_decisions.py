@@ -48,7 +48,7 @@ def recommendation(name: str, **spec: Any) -> dict[str, Any]:
                     "pod": {"namespace": "team", "name": "web-1", "uid": "u1"},
                     "source": place,
                     "target": {"node": "worker-2", "numaIDs": [1]},
-                    "why": "the largest free zone of worker-1 grows from 4 to 7 CPUs",
+                    "why": "free CPUs on one NUMA node of worker-1 grow from 4 to 7",
                 }
             ],
             "gain": {"before": 0, "after": 1, "total": 1},
@@ -106,7 +106,7 @@ async def test_an_approval_shows_the_plan_and_is_written(cluster: Cluster) -> No
     assert said == (
         "keep-room-1: pod team/trainer: 0 now, 1 after 1 eviction\n"
         "POD          FROM         TO           WHY\n"
-        "team/web-1   worker-1 0   worker-2 1   the largest free zone of worker-1 grows from 4 to 7 CPUs\n"
+        "team/web-1   worker-1 0   worker-2 1   free CPUs on one NUMA node of worker-1 grow from 4 to 7\n"
         "keep-room-1 is approved: it is checked again, then executed one eviction at a time\n"
     )
     assert code == 0
@@ -266,7 +266,7 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
     shown = await asyncio.to_thread(
         on_terminal, 100, "approve", "keep-room-1", "--kubeconfig", cluster.kubeconfig, typed=f"{answer}\n"
     )
-    assert "Have 1 pod evicted? [y/N]" in shown
+    assert "Evict 1 pod? [y/N]" in shown
     assert said in shown
     assert (await cluster.spec()).get("approved", False) is (code == 0)
 

@@ -148,9 +148,9 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
     async with cluster(tmp_path / "c") as setting:
         plain, hidden = tmp_path / "plain", tmp_path / "hidden"
         code, said, errors = await setting.record(NODE, "-o", plain)
-        assert (said, code) == (f"{plain}: 4 pods, 2 zones of {NODE}\n", 0), errors
+        assert (said, code) == (f"{plain}: 4 pods, 2 NUMA nodes of {NODE}\n", 0), errors
         code, said, errors = await setting.record(f"node/{NODE}", "-o", hidden, "--pseudonyms")
-        assert (said, code) == (f"{hidden}: 4 pods, 2 zones of node-1\n", 0), errors
+        assert (said, code) == (f"{hidden}: 4 pods, 2 NUMA nodes of node-1\n", 0), errors
         for directory, node in ((plain, NODE), (hidden, "node-1")):
             code, said, errors = await plugin.streams("replay", directory, "-o", "json")
             counts = {name: figure for name, figure in json.loads(said).items() if isinstance(figure, int)}
@@ -193,8 +193,8 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
             (403, b"recordings are switched off", "switch them on: component exporter-recordings"),
             (404, b"there are /metrics, /healthz and /readyz", "older than this program"),
             (200, b"<html>", "is truncated or not an archive"),
-            (200, archive_of("state/../../elsewhere"), "no recording: it names 'state/../../elsewhere'"),
-            (200, archive_of("/etc/elsewhere"), "no recording: it names '/etc/elsewhere'"),
+            (200, archive_of("state/../../elsewhere"), "not a recording: it names 'state/../../elsewhere'"),
+            (200, archive_of("/etc/elsewhere"), "not a recording: it names '/etc/elsewhere'"),
         ):
             setting.instead = status, told
             code, said, errors = await setting.record(NODE, "-o", tmp_path / "x")

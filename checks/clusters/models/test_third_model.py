@@ -224,7 +224,7 @@ def test_fit_counts_what_it_admits(seen: Seen, pod: Path) -> None:
         ["node-1", "0", "37-38"],
         ["node-1", "1", "45-46"],
     ]
-    assert said.splitlines()[4].startswith("no further one: ")
+    assert said.splitlines()[4].startswith("no more: ")
 
 
 def test_top_shows_its_zones_live_and_from_a_dump(seen: Seen) -> None:

@@ -17,10 +17,10 @@ def check(text: str, recorded: Path) -> None:
         recorded: what it recorded.
     """
     acts = (
-        "A workload has come and gone",
-        "A ReplicaSet wants ",
+        "Pods were created and deleted",
+        "A ReplicaSet needs ",
         "kubectl numazones why rs/trainer -n team",
-        "Behind the gate numazones.io/admission",
+        "With the gate numazones.io/admission",
         "A RebalancePolicy finds the fewest evictions that make room",
         "The gate opened, and trainer-",
         "The same pods with schedulerName: numazones",
@@ -32,7 +32,7 @@ def check(text: str, recorded: Path) -> None:
     assert "The kubelet: Pod was rejected: Resources cannot be allocated with Topology locality" in text
     assert re.search(r"needs \d+ exclusive CPUs on one NUMA node; at most \d+ (?:is|are) free", text)
     assert "What would help:" in text
-    assert re.search(r"shop/web-\w+: from node-1 zone \d to node-\d zone \d; ", text)
+    assert re.search(r"shop/web-\w+: from node-1 \(NUMA node \d\) to node-\d \(NUMA node \d\); ", text)
     assert re.search(r"make-room-\w+ .* Succeeded ", text)
     assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
     ((right, made),) = re.findall(r"(\d+) of (\d+) predictions came true", text)

@@ -33,8 +33,8 @@ Examples:
   kubectl numazones fit cpu=16,memory=32Gi
   kubectl numazones fit cpu=8,memory=16Gi,vendor.example/nic=1 --replicas 20
   kubectl numazones fit --pod pod.yaml || echo "no room"
-  kubectl numazones fit --pod raycluster.yaml   head and workers at once, with the replicas it says
-  kubectl numazones fit cpu=16 -o wide          every node that would not take one, and why
+  kubectl numazones fit --pod raycluster.yaml   head and workers together, with its replicas
+  kubectl numazones fit cpu=16 -o wide          every node that would reject one, and why
   kubectl numazones fit cpu=16 -o name          the best node, for a pipe
 """
 
@@ -247,7 +247,7 @@ def _print(
     one = short or fitting[0]
     if short is not None and not named:
         sentence = short.last.sentence
-        screen.say(f"no further one: {sentence}" if placed else sentence)
+        screen.say(f"no more: {sentence}" if placed else sentence)
     _print_refusals(one.refusals, answers.node_lines(one.pod, one.nodes, one.forecast) if wide else None)
 
 

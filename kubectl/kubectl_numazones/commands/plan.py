@@ -213,7 +213,7 @@ def _print_plans(goal: Goal, item: PolicyReport) -> None:
     if rows:
         screen.print_table(_MOVES, rows)
     if not _is_reached(goal, item):
-        screen.say(f"  no further: {item.reason}")
+        screen.say(f"  no more plans: {item.reason}")
         for line in kept_pods(item.unmovable):
             screen.say(f"  {line}")
 

@@ -61,7 +61,7 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
             screen.warn(f"left out, because its names cannot be replaced: {why}")
     directory.write(found, output)
     screen.echo(
-        f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'zone')} "
+        f"{output}: {pluralize(len(found.pods), 'pod')}, {pluralize(len(found.zones), 'NUMA node')} "
         f"of {found.name}"
     )
     return 0

@@ -100,7 +100,7 @@ def command(source: Source, name: str, output: Output) -> int:
     when = " while it was recorded" if report.begins_with_pods else ""
     screen.say(
         f"{agree} of {pluralize(len(report.outcomes), 'decision')} agree; "
-        f"{pluralize(len(report.outside), 'pod')} outside, which no kubelet decided{when}"
+        f"{pluralize(len(report.outside), 'pod')} left out, because no kubelet decided{when}"
     )
     return 1 if differ else 0
 

@@ -59,7 +59,7 @@ def examine(evidence: Evidence) -> list[CheckResult]:
     for check in CHECKS:
         missing = [kind for kind in check.needs if kind not in evidence.objects]
         if missing:
-            why = evidence.unseen.get(missing[0], f"there are no {missing[0]} objects in what was read")
+            why = evidence.unseen.get(missing[0], f"no {missing[0]} objects were read")
             outcomes.append(CheckResult(check.name, (), why))
             continue
         try:

@@ -117,14 +117,14 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
             if selector:
                 yield hint(
                     node.name,
-                    f"no zones are published: the exporter's node selector {selector} leaves the node out; "
-                    "what its kubelet would decide is not known",
-                    "if that is not meant, label the node so, or change the selector (chart value "
+                    f"no NUMAZones are published: the exporter's node selector {selector} excludes the node, "
+                    "so its kubelet's decisions are unknown",
+                    "if this is not intended, label the node, or change the selector (chart value "
                     "exporter.nodeSelector)",
                 )
                 continue
             why, cure = pods.why_silent(node)
-            yield error(node.name, f"no zones are published: {why}", cure)
+            yield error(node.name, f"no NUMAZones are published: {why}", cure)
         elif node.unknown is not None and node.unknown.reason == OPTION_UNKNOWN:
             yield error(
                 node.name,
@@ -133,7 +133,7 @@ def exporters(evidence: Evidence) -> Iterator[Finding]:
             )
         elif node.unknown is not None and node.unknown.reason != OBJECTS_MISSING:
             why, cure = pods.why_silent(node)
-            yield error(node.name, f"its zones cannot be used: {node.unknown.message}", cure)
+            yield error(node.name, f"its NUMAZones cannot be used: {node.unknown.message}", cure)
 
 
 def nodes(evidence: Evidence) -> Iterator[Finding]:
@@ -147,9 +147,9 @@ def nodes(evidence: Evidence) -> Iterator[Finding]:
     for name in sorted(+lost):
         yield warning(
             name,
-            f"is no node of the cluster; what is bound to it counts nowhere: {pluralize(lost[name], 'pod')}",
+            f"is not a node of the cluster, so its pods are not counted: {pluralize(lost[name], 'pod')}",
             "wait a minute: kube-controller-manager deletes pods whose Node is gone; if they stay, "
-            f"kubectl get pods -A --field-selector spec.nodeName={name}; of a dump, dump nodes, too",
+            f"kubectl get pods -A --field-selector spec.nodeName={name}; a dump must include nodes",
         )
 
 
@@ -162,13 +162,13 @@ def leases(evidence: Evidence) -> Iterator[Finding]:
         if node is None:
             yield warning(
                 name,
-                "has zones, but is no node of the cluster",
+                "has NUMAZones, but is not a node of the cluster",
                 f"kubectl delete numazones -l {NODE_LABEL}={name}",
             )
             continue
         why, cure = pods.why_silent(node)
         if name not in by_node:
-            yield error(name, f"no Lease vouches for its zones: {why}", cure)
+            yield error(name, f"no Lease confirms its NUMAZones: {why}", cure)
             continue
         spec = by_node[name]
         age = evidence.now - timestamp.parse(spec.get("renewTime") or "1970-01-01T00:00:00Z")
@@ -176,7 +176,7 @@ def leases(evidence: Evidence) -> Iterator[Finding]:
         if age > allowed:
             yield error(
                 name,
-                f"its zones are stale: the exporter last vouched for them at {spec.get('renewTime')}, "
+                f"its NUMAZones are stale: the exporter last confirmed them at {spec.get('renewTime')}, "
                 f"{_seconds(age)} ago ({_seconds(allowed)} are allowed): {why}",
                 cure,
             )

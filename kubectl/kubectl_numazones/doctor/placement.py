@@ -203,9 +203,9 @@ def stranded_cpus(evidence: Evidence) -> Iterator[Finding]:
         for zone in misfits.stranded_zones(node.state, shapes[level]):
             short = "they request more CPUs" if zone.lacking == CPU else f"too little {zone.lacking} is left"
             yield hint(
-                f"{node.name} zone {zone.numa}",
-                f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free that no pod of the "
-                f"{pluralize(len(shapes[level]), 'shape')} seen here can use within the zone: {short}",
+                f"{node.name}, NUMA node {zone.numa}",
+                f"{pluralize(zone.cpus, 'CPU')} {'is' if zone.cpus == 1 else 'are'} free, but no pod of the "
+                f"{pluralize(len(shapes[level]), 'shape')} seen here can use them there: {short}",
                 "see which moves would help: kubectl numazones plan --shape cpu=…; or size pods so that "
                 "CPUs, memory and devices run out together",
             )

@@ -180,7 +180,7 @@ def _refused(node: str, refusals: Iterable[Refusal]) -> Iterator[Finding]:
     for refusal in refusals:
         cure = refusal.cure_on(node)
         if refusal.file:
-            cure += "; with the pods still there it would go as said of each below"
+            cure += "; if the pods stay there, the lines below show what happens to each"
         yield error(node, f"its kubelet would not start: {refusal.message}", cure)
 
 
@@ -189,7 +189,7 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
     if stuck := said.stuck:
         message = f"its kubelet would not get beyond {stuck.name}: {stuck.reason}: {stuck.message}"
         yield error(node, message, stuck.cure or cures.CORRECT_CONFIGURATION)
-    cure = "drain the node before" if said.refusals or reboot else _RECREATE
+    cure = "drain the node first" if said.refusals or reboot else _RECREATE
     for one in said.rejected:
         yield error(
             f"{one.name} on {node}",
@@ -199,10 +199,10 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
     for one in said.in_doubt:
         yield warning(f"{one.name} on {node}", _in_doubt(one, reboot=reboot), cure)
     for one in said.moved:
-        yield warning(f"{one.name} on {node}", _moved(one), "drain the node before")
+        yield warning(f"{one.name} on {node}", _moved(one), "drain the node first")
 
 
-_RECREATE = "delete the pod before, so that its owner recreates it while the node's kubelet still runs"
+_RECREATE = "delete the pod first, so that its owner recreates it while the node's kubelet still runs"
 _CHANCE = {
     Uncertainty.ORDER: "by the order in which it takes pods created in the same second",
     Uncertainty.PLUGINS: "by when device plugins register again",

@@ -22,7 +22,7 @@ _A_PLACE = 10
 def extender(evidence: Evidence) -> Iterator[Finding]:
     """Configurations of schedulers that ask our extender have none of the traps, which are silent."""
     if not evidence.of("ConfigMap") and any(map(_is_scheduler, evidence.of("Pod"))):
-        why = evidence.unseen.get("ConfigMap", "the scheduler's ConfigMap is not in what was read")
+        why = evidence.unseen.get("ConfigMap", "the scheduler's ConfigMap was not read")
         raise NotChecked(why)
     for item in evidence.of("ConfigMap"):
         for text in (item.get("data") or {}).values():

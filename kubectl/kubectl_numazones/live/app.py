@@ -56,7 +56,7 @@ _WHERE = {"decide": (STUCK, PLANS), "refuse": (STUCK, PLANS), "group": (ZONES, S
 _OF_LISTS = {"turn", "show", "move", "sort", "filter", "quit", "group", "decide", "refuse", "describe"}
 """Keys for the lists alone, not for what is opened from them."""
 _NOTHING = {
-    ZONES: "no zones: kubectl numazones doctor says why",
+    ZONES: "no NUMAZones: kubectl numazones doctor says why",
     STUCK: "no pod waits, and none was rejected",
     PLANS: "no pod waits, so there is nothing to plan",
     EVENTS: "the operator has written no events that are still there",

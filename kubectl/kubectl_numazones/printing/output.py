@@ -121,7 +121,7 @@ def output_option(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., A
         type=_OutputType((*(forms or ("text",)), *DOCUMENTS)),
         default=forms[0] if forms else "text",
         show_default=True,
-        help="Form of the answer.",
+        help="Output format.",
     )
 
 

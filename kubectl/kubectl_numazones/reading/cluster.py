@@ -98,7 +98,7 @@ _OPTIONS = (
         "-n",
         "--namespace",
         default="",
-        help="Namespace of names that have none.",
+        help="Namespace of names without one.",
         shell_complete=complete_namespaces,
     ),
     click.option("--context", help="Context of the kubeconfig."),

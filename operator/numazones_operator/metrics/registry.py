@@ -85,7 +85,7 @@ class Metrics:
         self.accuracy = counter(
             "numazones_prediction_accuracy_total",
             "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
-            "went, and the kubelet knew first), of stale zones, or of the model; unknown: nothing was "
+            "went, and the kubelet knew first), of stale NUMAZones, or of the model; unknown: nothing was "
             "predicted; and by who places pods on the node: kubelet, another placement model by its name, or "
             "unknown. Model dra: pods by whether the devices of their claims were those foreseen. Told up to "
             "30 s later.",

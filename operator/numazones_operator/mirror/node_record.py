@@ -376,7 +376,7 @@ class NodeRecord:
             return None
         return Unknown(
             ZONES_BEHIND,
-            f"the zones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
+            f"the NUMAZones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
             f"{settle:g} s ago and runs; see whether the exporter there does",
         )
 
@@ -392,7 +392,7 @@ class NodeRecord:
             return None
         return Unknown(
             ZONES_BEHIND,
-            f"the zones of {self.name} do not show {self.name_of(found)}, so its NUMA nodes are unknown: "
+            f"the NUMAZones of {self.name} do not show {self.name_of(found)}, so its NUMA nodes are unknown: "
             f"it was bound before the operator started, or next to such a pod. New NUMAZones will show "
             f"them; check that the exporter there runs",
             awaited=True,

@@ -41,7 +41,7 @@ class RebalanceMetrics:
         )
         self.gain = counter(
             "numazones_rebalance_gain_total",
-            "What finished plans gained, confirmed by zones: pods or shapes that fit, pods out of the way.",
+            "Gain of finished plans, confirmed by NUMAZones: pods or shapes that fit, pods out of the way.",
             ("mode", "policy"),
         )
         self.plan_seconds = Histogram(

@@ -17,11 +17,13 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
+from numazones import cpuset
 from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
+from numazones.kubelet.shortfall import name_numas
 from numazones.placement.fragmentation import zones_of
 from numazones.rebalance.budgets import BudgetHeadroom
 from numazones.rebalance.candidates import Situation
@@ -346,7 +348,8 @@ class Steps:
             arrived = target.state.holds(known.kubelet_uid) if _pins(known) else known.phase == "Running"
             if arrived:
                 zones = zones_of(target.state, known.kubelet_uid)
-                message = f"runs on {progress.node}" + (f" zone {','.join(map(str, zones))}" if zones else "")
+                where = f"{name_numas(cpuset.of(zones))} of {progress.node}" if zones else progress.node
+                message = f"runs on {where}"
                 return self._advance(item, index, phase=MovePhase.VERIFIED, message=message)
         if self._is_overdue(progress, now):
             return self._failure(

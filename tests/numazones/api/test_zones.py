@@ -490,7 +490,7 @@ NOT_READY = [
         (row("memory", assigned=None), ZonesNotReady, "zone 0 does not give the assigned of memory"),
         (row("memory", assigned="9Gi"), NumazonesError, "free amount of memory is negative"),
         (assignment(uid=""), ZonesNotReady, "container c0 of default/pod-a: its pod's uid is not known"),
-        (assignment(cpus="9-10"), NumazonesError, "holds CPUs 9-10, which no NUMA zone of"),
+        (assignment(cpus="9-10"), NumazonesError, "holds CPUs 9-10, which no NUMA node of"),
         (assignment(pod="renamed"), ZonesNotReady, "nic-0 is assigned to default/pod-a, which holds nothing"),
     ],
 )

@@ -85,35 +85,35 @@ def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
     [
         (
             {"cpu_assignments": {"u": {"c": 1 << 16}}},
-            "container c of pod u holds CPUs 16, which no NUMA zone",
+            "container c of pod u holds CPUs 16, which no NUMA node",
         ),
-        ({"default_cpus": 1 << 20}, "the shared CPU set holds CPUs 20, which no NUMA zone"),
+        ({"default_cpus": 1 << 20}, "the shared CPU set holds CPUs 20, which no NUMA node"),
         (
             {"machine_state": changed(memory=table(free=-5))},
-            r"NUMA zone 1: the free amount of memory is negative \(-5\)",
+            r"NUMA node 1: the free amount of memory is negative \(-5\)",
         ),
         (
             {"machine_state": changed(memory=table(reserved=-1))},
-            "NUMA zone 1: the assigned amount of memory is negative",
+            "NUMA node 1: the assigned amount of memory is negative",
         ),
-        ({"machine_state": changed(memory={})}, "NUMA zone 1: the amounts of memory are missing"),
-        ({"machine_state": changed(cells=0b01)}, r"NUMA zone 1: it cannot be in the memory group \[0\]"),
+        ({"machine_state": changed(memory={})}, "NUMA node 1: the amounts of memory are missing"),
+        ({"machine_state": changed(cells=0b01)}, r"NUMA node 1: it cannot be in the memory group \[0\]"),
         (
             {"machine_state": changed(cells=1 << 1 | 1 << 9)},
             r"memory group \[1, 9\]",
         ),
         (
             {"machine_state": changed(assignments=-1)},
-            "NUMA zone 1: the number of memory assignments is negative",
+            "NUMA node 1: the number of memory assignments is negative",
         ),
-        ({"machine_state": {0: changed()[0]}}, "NUMA zone 1: the Memory Manager's state is missing"),
+        ({"machine_state": {0: changed()[0]}}, "NUMA node 1: the Memory Manager's state is missing"),
         (
             {"memory_assignments": {"u": {"c": (Block(1 << 5, "memory", GI),)}}},
-            "container c of pod u holds memory on NUMA zones 5; the machine has zones 0-1",
+            "container c of pod u holds memory on NUMA nodes 5; the machine has NUMA nodes 0-1",
         ),
         (
             {"memory_assignments": {"u": {"c": (Block(1, "hugepages-2Mi", GI),)}}},
-            "holds hugepages-2Mi on NUMA zone 0, which has no such memory",
+            "holds hugepages-2Mi on NUMA node 0, which has no such memory",
         ),
         (
             {"memory_assignments": {"u": {"c": (Block(1, "memory", -1),)}}},
@@ -121,7 +121,7 @@ def test_the_shared_set_defaults_to_what_is_not_assigned() -> None:
         ),
         (
             {"memory_assignments": {"u": {"c": (Block(1, "memory", GI),)}}},
-            "state per NUMA zone is missing",
+            "state per NUMA node is missing",
         ),
     ],
 )

@@ -65,7 +65,7 @@ def test_goals_are_titled_by_what_they_want() -> None:
         goals={"shapes": shapes, "free": {"nodeName": "worker-1", "numaID": 1}, "align": True}
     ).goals
     titles = [title(goal) for goal in standing_goals(wanted)]
-    assert titles == ["shape large x2", "shape small", "free node worker-1 zone 1", "align pods"]
+    assert titles == ["shape large x2", "shape small", "free node worker-1, NUMA node 1", "align pods"]
 
 
 def test_goal_keeps_its_key_when_count_or_amounts_change() -> None:

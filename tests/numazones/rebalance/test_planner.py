@@ -68,7 +68,7 @@ def test_pod_that_fragments_a_zone_is_moved_where_it_fits(build: Any, broken: Ca
     assert outcome.plan.minimal
     (placement,) = outcome.plan.placements
     assert (placement.node, placement.zones) == ("n1", (1,))
-    assert outcome.plan.moves[0].why == "the largest free zone of n1 grows from 3 to 4 CPUs"
+    assert outcome.plan.moves[0].why == "free CPUs on one NUMA node of n1 grow from 3 to 4"
 
 
 def test_nothing_is_moved_for_a_pod_that_fits_elsewhere(build: Any, broken: Callable[..., Any]) -> None:

@@ -380,7 +380,7 @@ async def test_a_move_is_made_when_zones_show_it(
             here.zones(node, *names)
     if shown:
         advance = await here.step(LATE)
-        assert last(advance) == {**placed("new"), "phase": "Verified", "message": "runs on n2 zone 0"}
+        assert last(advance) == {**placed("new"), "phase": "Verified", "message": "runs on NUMA node 0 of n2"}
         return
     assert await here.step(NOON + PATIENCE) is None
     said = last(await here.step(LATE))["message"]

@@ -223,7 +223,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
             {"node": "n1", "numaIDs": [1]},
             {"node": "n1", "numaIDs": [0]},
         )
-        assert move["why"] == "the largest free zone of n1 grows from 20 to 30 CPUs"
+        assert move["why"] == "free CPUs on one NUMA node of n1 grow from 20 to 30"
         assert status["mode"] == "Recommend"
         assert {one["type"]: one["status"] for one in status["conditions"]} == {"Complete": "False"}
         await here.prolonged(item)  # another search finds the same plan
@@ -280,7 +280,7 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
         assert done["status"]["realized"] == 1
         (progress,) = done["status"]["progress"]
         assert progress["phase"] == "Verified"
-        assert progress["message"] == "runs on n1 zone 0"
+        assert progress["message"] == "runs on NUMA node 0 of n1"
         assert not await here.is_alive()
         (again,) = await here.pods_of("mover")
         assert progress["replacement"]["uid"] == again["metadata"]["uid"]
