@@ -58,13 +58,13 @@ def test_claims_are_read_from_tokens_of_any_origin(text: str, bound: TokenClaims
             OF_POD,
             "new",
             [
-                "token names Node worker-3 by the uid old of one that is gone",
-                "has the uid new now",
+                "token names Node worker-3 with uid old, but the Node was recreated",
+                "has uid new now",
                 "kubectl -n numazones-system delete pod numazones-exporter-x7k2p",
             ],
         ),
         (OF_NODE, "new", ["has uid new now; give the exporter a token that is bound to the current Node"]),
-        (OF_NODE, None, ["bound to Node worker-3 of uid old; if that Node was deleted since"]),
+        (OF_NODE, None, ["bound to Node worker-3 of uid old; if that Node was deleted or recreated since"]),
     ],
 )
 def test_token_of_a_deleted_node_is_named_with_the_cure(

@@ -78,7 +78,7 @@ class DoctorDocument:
     "changed",
     multiple=True,
     metavar="KEY=VALUE",
-    help="With --restart or --all: change a field of KubeletConfiguration first, such as "
+    help="With --restart or --all: assume another value of a KubeletConfiguration field, such as "
     "topologyManagerPolicy=restricted (MAP.KEY for maps).",
 )
 @click.option(
