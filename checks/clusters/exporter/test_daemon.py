@@ -502,8 +502,8 @@ async def test_token_of_the_former_node_is_reported_and_replaced_immediately(
     async with node.exporting(token=bound, interval=3600.0) as url:
         await ready(url)
         new = await node.make_anew()
-        await until(lambda: f"names Node worker-3 by the uid {old} of one that is gone" in caplog.text)
-        assert f"has the uid {new} now; delete the exporter's pod" in caplog.text
+        await until(lambda: f"names Node worker-3 with uid {old}, but the Node was recreated" in caplog.text)
+        assert f"has uid {new} now; delete the exporter's pod" in caplog.text
         assert "the only owner of numazones worker-3-numa-0 must be the Node worker-3" in caplog.text
         assert await node.zones() == []
         bound.write_text(exporters_token(new))

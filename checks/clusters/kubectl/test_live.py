@@ -47,7 +47,7 @@ def recommending(directory: Path) -> Path:
 async def test_zones_are_shown_first_on_any_terminal(size: tuple[int, int]) -> None:
     app = view()
     async with app.run_test(size=size) as pilot:
-        await until(pilot, r"1 Zones 4[\s\S]*worker-1 +1 ")
+        await until(pilot, r"1 NUMA nodes 4[\s\S]*worker-1 +1 ")
         # Where there is room, what is chosen is drawn beside the list.
         if size[0] >= 140:
             await until(pilot, "socket 0")

@@ -311,7 +311,7 @@ async def test_policy_that_becomes_invalid_counts_as_gone_and_reports_it(tmp_pat
         ("Approve", "Approved", "the plan is checked again"),
         ("Recommend", "ApprovalInVain", "set its spec.mode to Approve"),
         ("Auto", "ApprovalInVain", "mode Auto, which needs no approval"),
-        ("", "ApprovalInVain", "policy keep-room is gone"),
+        ("", "ApprovalInVain", "policy keep-room does not exist or is invalid"),
     ],
 )
 async def test_an_approval_is_answered_once(tmp_path: Path, mode: str, reason: str, message: str) -> None:

@@ -103,7 +103,7 @@ class StaleExporters:
         return Silence(
             state="Silent",
             since=timestamp.format(since),
-            message=f"the exporter on {node} {told}, so the NUMAZone may be out of date since then; check "
+            message=f"the exporter on {node} {told}, so the NUMAZone may be out of date; check "
             f"that its pod runs: kubectl -n {self._namespace} get pods -o wide",
         )
 

@@ -60,7 +60,7 @@ async def test_a_page_in_a_browser_cannot_bind_pods() -> None:
             f"http://127.0.0.1:{port}/bind", json=bind_body(), headers={"Origin": "http://site.example"}
         )
     assert (status, cluster.server.bindings) == (403, [])
-    assert "kube-scheduler alone" in text
+    assert "kube-scheduler only" in text
 
 
 async def test_a_request_that_makes_no_sense_gets_a_sentence() -> None:
