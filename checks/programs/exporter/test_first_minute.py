@@ -104,7 +104,7 @@ CASES = {
         ready="Unknown",
         reason="Unreadable",
         says="cpu_manager_state cannot be read: Permission denied; the exporter ",
-        cure="where SELinux is enforced with the type spc_t",
+        cure="if SELinux is enforced, with the type spc_t",
     ),
     "podresources have no socket": Case(
         without("kubelet/pod-resources/kubelet.sock"),
@@ -127,7 +127,7 @@ CASES = {
         ready="False",
         reason="KubeletNotFound",
         says="no kubelet was found, so only the hardware is shown",
-        cure="a machine without kubelet has nothing but its hardware to show",
+        cure="a machine without a kubelet shows only its hardware",
         free="",
     ),
 }

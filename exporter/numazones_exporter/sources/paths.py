@@ -44,5 +44,5 @@ def cure_of_denial() -> str:
         return "the exporter must run as root"
     return (
         "the exporter runs as root, so it belongs to another user, or SELinux or AppArmor keeps it from the "
-        "exporter: where SELinux is enforced, give the pod the type spc_t (securityContext.seLinuxOptions)"
+        "exporter: if SELinux is enforced, give the pod the type spc_t (securityContext.seLinuxOptions)"
     )
