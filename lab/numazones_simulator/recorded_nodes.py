@@ -53,7 +53,7 @@ async def running(
                     podresources=f"replay:{recording.directory}",
                 ),
             )
-        screen.progress("waiting for the zones")
+        screen.progress("waiting for the NUMAZones")
         await exporters.wait_for_zones(plane.client, {recording.name for recording in recorded}, programs)
         screen.say(f"Recorded nodes: {', '.join(recording.name for recording in recorded)}")
         yield plane

@@ -136,7 +136,7 @@ async def running(
                 arguments = (*operator, *(prevention.GATE_ARGUMENTS if Prevention.GATE in prevent else ()))
                 metrics = await operators.start(plane.kubeconfig, programs, further=arguments)
                 await operators.show_pod(plane.client, arguments, node=specs[0].name)
-            screen.progress("waiting for the zones")
+            screen.progress("waiting for the NUMAZones")
             await exporters.wait_for_zones(plane.client, {spec.name for spec in specs}, programs)
             if metrics:
                 screen.progress("waiting for the operator")
