@@ -31,6 +31,7 @@ SCHEDULERS_PODS = "numazones-scheduler"
 NAME_LABEL = "app.kubernetes.io/name"
 DEFINITION = "CustomResourceDefinition"
 EXTENDERS_METRICS = "metrics of the extender"
+RIGHTS = "rights of the user"
 """What is not seen without the right to get pods/proxy."""
 _EXTENDING = frozenset({SCHEDULERS_PODS, "numazones-extender"})
 _METRICS_PORT = 9407
@@ -78,7 +79,8 @@ def gather(source: Source) -> Evidence:
     """
     if source.files:
         items = distinct_objects(source.files)
-        unseen = {EXTENDERS_METRICS: "a dump has no metrics"} if any(map(_extends, items)) else {}
+        unseen = {RIGHTS: "a dump has no users"}
+        unseen |= {EXTENDERS_METRICS: "a dump has no metrics"} if any(map(_extends, items)) else {}
         return _evidence(items, unseen, None, None)
     return run_until_complete(_gather(source))
 
@@ -119,6 +121,7 @@ async def _gather(source: Source) -> Evidence:
             leases = await client.list(LEASES, field_selector=f"metadata.name={OPERATOR}")
             items += [{**lease, "kind": "Lease"} for lease in leases]
         denied = await _denied_rights(client)
+        unseen |= {RIGHTS: "this API server does not answer access reviews"} if denied is None else {}
         unrecordable = await _unrecordable(client, items)
         counters, unasked = await _counters(client, items)
         unseen |= {EXTENDERS_METRICS: unasked} if unasked else {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_numazones.doctor import restart
 from kubectl_numazones.doctor.contradictions import DISAGREE
-from kubectl_numazones.doctor.evidence import DEFINITION, Evidence
+from kubectl_numazones.doctor.evidence import DEFINITION, RIGHTS, Evidence
 from kubectl_numazones.doctor.exporter_pods import ExporterPods, namespace_of, trouble_of
 from kubectl_numazones.doctor.findings import Finding, NotChecked, Severity, error, hint, warning
 from kubectl_numazones.doctor.reading_cures import CURES
@@ -68,9 +68,7 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 def access(evidence: Evidence) -> Iterator[Finding]:
     """The user may read what the commands read."""
     if evidence.denied is None:
-        raise NotChecked(
-            "your rights are unknown: a dump has no users, and some API servers do not support access reviews"
-        )
+        raise NotChecked(f"your rights are unknown: {evidence.unseen[RIGHTS]}")
     for right in evidence.denied:
         verb, _, resource = right.partition(" ")
         yield warning(
