@@ -5,10 +5,11 @@ objects. What is missing is said where it matters: without NUMAZones every node'
 nothing "fits".
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -165,8 +166,12 @@ class ClusterView:
                 return found
             return [*found, *(pod for pod in self.pods if owner in pod.owners and pod is not found[0])]
         elsewhere = sorted(pod.namespace for pod in self.pods if pod.name == bare)
-        cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
-        raise NotThere(f"pod {namespace}/{bare} is not among the {sum(1 for _ in self.pods)} pods read{cure}")
+        if elsewhere:
+            cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}"
+        else:
+            cure = _did_you_mean(bare, [pod.name for pod in self.pods if pod.namespace == namespace])
+        read = pluralize(sum(1 for _ in self.pods), "pod")
+        raise NotThere(f"pod {namespace}/{bare} is not among the {read} read{cure}")
 
     def _pods_of_owner(self, kind: str, namespace: str, name: str) -> list[ClusterPod]:
         wanted = (kind, f"{namespace}/{name}")
@@ -252,7 +257,12 @@ def node_named(name: str, nodes: Mapping[str, ClusterNode]) -> ClusterNode:
         return nodes[name]
     names = sorted(nodes)
     some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
-    raise NotThere(f"node {name} is not among the {len(names)} nodes read ({some})")
+    raise NotThere(f"node {name} is not among the {pluralize(len(names), 'node')} read ({some})")
+
+
+def _did_you_mean(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def occupancy_of(node: ClusterNode) -> Occupancy:
