@@ -97,6 +97,7 @@ def test_a_file_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("why", "nobody"), "pod default/nobody is not among the 4 pods read"),
+        (("why", "waitnig", "-n", "team"), "not among the 4 pods read; did you mean waiting?"),
         (("why", "waiting"), "there is one in namespace team: -n team"),
         (("who", "nowhere"), "node nowhere is not among the 2 nodes read (worker-1, worker-2)"),
         (("who", "worker-1", "7"), "node worker-1 has no NUMA node 7; it has 0, 1"),
@@ -141,6 +142,8 @@ CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"
     [
         ("kind: Pod\nspec: [1]\n", "spec must be a mapping, not [1]"),
         ("kind: Pod\nmetadata: 3\n", "metadata must be a mapping, not 3"),
+        ("kind: Pod\n  a: b: c\n", "is truncated or not valid YAML"),
+        (CONTAINER % "{request: {cpu: 4}}", "spec.containers[0].resources.request is not a field of a pod"),
         ("kind: Deployment\nspec: {template: 7}\n", "spec.template must be a mapping, not 7"),
         ("kind: CronJob\nspec: {jobTemplate: 7}\n", "spec.jobTemplate must be a mapping, not 7"),
         ("kind: Pod\nspec: {}\n", "spec.containers is missing"),

@@ -267,19 +267,17 @@ def documents(path: Path) -> Iterator[Any]:
     Raises:
         BadDump: it cannot be read, or is neither.
     """
-    return _documents(path, _bytes(path))
+    return _documents(path, _bytes(path), cure="correct it")
 
 
-def _documents(path: Path, content: bytes) -> Iterator[Any]:
+def _documents(path: Path, content: bytes, *, cure: str = "dump it again, with -o json") -> Iterator[Any]:
     if not _is_yaml(path, content):
         yield _json(path, content)
         return
     try:
         yield from read_all_yaml(content, YAML_DUMP)
     except UnreadableDocument as error:
-        raise BadDump(
-            f"{path} is truncated or not valid YAML ({error}); dump it again, with -o json"
-        ) from error
+        raise BadDump(f"{path} is truncated or not valid YAML ({error}); {cure}") from error
 
 
 def _bytes(path: Path) -> bytes:

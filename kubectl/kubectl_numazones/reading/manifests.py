@@ -32,6 +32,7 @@ _CURE = "use one of the pods that it creates (kubectl get pod NAME -o yaml > pod
 _OF_PODS = frozenset(
     {"template", "podTemplate", "replicas", "resources", "containers", "instances", "numNodes", "trainer"}
 )
+_OF_RESOURCES = frozenset({"limits", "requests", "claims"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,9 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wrong_resources(resources: Mapping[str, Any], where: str) -> Iterator[str]:
+    for field in resources:
+        if field not in _OF_RESOURCES:
+            yield f"{where}.{field} is not a field of a pod; use limits or requests"
     parts = {name: _mapping(resources, name, f"{where}.") for name in ("limits", "requests")}
     for name, amounts in parts.items():
         yield from _wrong_amounts(amounts, f"{where}.{name}")
