@@ -42,7 +42,7 @@ STATIC_CPUS: Final = _on_drained_node("cpuManagerPolicy: static, with reservedSy
 STATIC_MEMORY: Final = _on_drained_node(
     "memoryManagerPolicy: Static, with reservedMemory,", MEMORY_STATE_FILE
 )
-STRICT_RESERVATION: Final = "if that is not meant, " + _on_drained_node(
+STRICT_RESERVATION: Final = "if you do not want this, " + _on_drained_node(
     'strict-cpu-reservation: "true" in cpuManagerPolicyOptions', CPU_STATE_FILE
 )
 REQUIRED_ALIGNMENT: Final = "set topologyManagerPolicy: restricted or single-numa-node for pods that must be"

@@ -150,7 +150,7 @@ class Prediction:
         """That nobody has to be evicted, for nothing would come of it; empty where something might."""
         if self.possible:
             return ""
-        return "No eviction can help: the nodes for such pods would not take it even when empty."
+        return "No eviction can help: the nodes would not admit such a pod even when empty."
 
     @property
     def brief(self) -> str:

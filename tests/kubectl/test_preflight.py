@@ -85,7 +85,7 @@ def test_empty_shared_pool_is_warned_of_and_both_cures_work(run: Run, tmp_path: 
     assert refusals_of_files(full.kubelet, None, None) == ()
 
 
-SHARED = "reserved CPUs stay in the shared pool: pods without CPUs of their own run on them, too"
+SHARED = "reserved CPUs stay in the shared pool: pods without exclusive CPUs also run on them"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def _shared_reserved(node: Node) -> Iterator[tuple[Severity, str, str]]:
         return
     yield (
         Severity.HINT,
-        "reserved CPUs stay in the shared pool: pods without CPUs of their own run on them, too",
+        "reserved CPUs stay in the shared pool: pods without exclusive CPUs also run on them",
         cures.STRICT_RESERVATION,
     )
 

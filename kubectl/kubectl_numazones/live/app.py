@@ -398,7 +398,7 @@ class Live(App[None]):
         if self._view.words:
             return f"no line has the words {self._view.words!r}; escape shows all"
         if self._view.tab == PLANS and self._plans is None:
-            return "seeking plans …"
+            return "looking for plans …"
         if self._view.tab == EVENTS and self._mirror is not None and self._mirror.events_problem:
             return self._mirror.events_problem
         return _NOTHING[self._view.tab]
