@@ -127,13 +127,13 @@ def is_replaced(pod: ClusterPod) -> bool:
 def told_of_loss(pod: ClusterPod, nodes: tuple[str, ...]) -> str:
     """Say that all nodes are lost that the gate released a pod to, and what to do."""
     owner = pod.controller
-    anew = "recreate it" if owner is None else f"its {owner.kind} creates a replacement"
+    next_step = "recreate it" if owner is None else f"its {owner.kind} creates a replacement"
     if owner is not None and owner.kind == "Job":
-        anew += ", and counts this one as a failure"
+        next_step += ", and counts this one as a failure"
     command = f"kubectl delete pod -n {pod.namespace} {pod.name}"
     return (
         f"the gate released it to {some_of(nodes)} only, and each of these is gone, cordoned or tainted; "
-        f"a released pod cannot go elsewhere: bring one back, or {command}, and {anew}"
+        f"a released pod cannot go elsewhere: bring one back, or {command}, and {next_step}"
     )
 
 

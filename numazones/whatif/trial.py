@@ -64,7 +64,7 @@ class TrialResult:
     free: int
     """CPUs that could still be given exclusively at the end."""
     stranded: int | None
-    """Those of them that no further pod of the shape would be given; None: no shape was given."""
+    """Those of them that no further pod of the shape would get; None if no shape was given."""
     largest: int
     """Most CPUs of a Guaranteed pod with one container and little memory that some node would still admit."""
 

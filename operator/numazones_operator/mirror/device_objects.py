@@ -55,7 +55,7 @@ class DeviceObjects:
 
     @property
     def current(self) -> ClusterDevices | None:
-        """What the scheduler allocates devices from; None: no driver publishes any devices."""
+        """Devices that the scheduler allocates from; None if no driver publishes devices."""
         return self._tables.current
 
     def take_version(self, node: str, version: str) -> None:
@@ -100,6 +100,6 @@ class DeviceObjects:
                 self._claim_changed_for_pods(one.full_name)
 
     def _tell(self, *concerned: Collection[str] | None) -> None:
-        """Tell of nodes that any of several parts finds concerned."""
+        """Report the nodes that any of several parts finds affected."""
         names = [nodes for nodes in concerned if nodes is not None]
         self._changed(None if len(names) < len(concerned) else set().union(*names))
