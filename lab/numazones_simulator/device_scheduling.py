@@ -133,7 +133,7 @@ class DeviceScheduling:
         for one in found:
             claim = self._assumed.pop(one.claim, None)
             if claim is not None:
-                self._tables.take_claim(claim, replace(claim, allocated=False, allocations=()))
+                self._tables.take_claim(claim, claim.freed())
             with contextlib.suppress(APIError):
                 await self._patch(
                     one.claim, {"status": {"allocation": None, "reservedFor": None}}, subresource="status"

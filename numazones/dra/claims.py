@@ -5,7 +5,7 @@ one NUMA node: near each other, not near the CPUs, since no part of Kubernetes (
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
@@ -168,6 +168,10 @@ class DeviceClaim:
     def full_name(self) -> str:
         """NAMESPACE/NAME, or its name where it has no namespace."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def freed(self) -> "DeviceClaim":
+        """Return the claim without its allocation."""
+        return replace(self, allocated=False, allocations=())
 
     @property
     def on_one_numa_node(self) -> bool:

@@ -68,7 +68,6 @@ class ClusterDevices:
         """
         known = None if claims is None else {one.full_name: one for one in claims}
         found = allocator_rules(version)
-        shares = isinstance(found, AllocatorRules) and found.consumable
         return cls(
             DeviceSlices(slices),
             {device.key: device for one in slices for device in one.devices},
@@ -77,7 +76,7 @@ class ClusterDevices:
             {one.full_name: one for one in templates},
             found,
             version,
-            AllocatedDevices.of_claims(() if known is None else known.values(), shares=shares),
+            AllocatedDevices.of_claims(() if known is None else known.values(), shares=shares_devices(found)),
         )
 
     def allocate(self, place: Place, claims: Sequence[DeviceClaim]) -> Outcome:
@@ -97,7 +96,7 @@ class ClusterDevices:
     def settled(self, one: PodClaim) -> PodClaim:
         """Return the claim by its template as long as it has nothing that the template does not say.
 
-        So pods of one template remain alike when their claims have been made.
+        So pods of one template still share an answer once their claims are made.
         """
         made, template = self.read(one), self.templates.get(one.template)
         if made is None or template is None or made.allocated:
@@ -178,6 +177,11 @@ def newest(versions: Iterable[str]) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.removeprefix("v").split(".")[:2]
     return tuple(map(int, parts)) if len(parts) > 1 and all(part.isdecimal() for part in parts) else ()
+
+
+def shares_devices(found: AllocatorRules | str) -> bool:
+    """Return whether pods can share devices (DRAConsumableCapacity); not where the rules are not known."""
+    return isinstance(found, AllocatorRules) and found.consumable
 
 
 def allocator_rules(version: str) -> AllocatorRules | str:

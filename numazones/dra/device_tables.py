@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable
 
 from numazones.dra.allocated import AllocatedTable
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import ClusterDevices, allocator_rules, newest
+from numazones.dra.cluster_devices import ClusterDevices, allocator_rules, newest, shares_devices
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
-from numazones.dra.rules import AllocatorRules
 from numazones.dra.slices import DeviceSlices
 from numazones.wording import enumeration
 
@@ -40,7 +39,7 @@ class DeviceTables:
 
     @property
     def current(self) -> ClusterDevices | None:
-        """Inputs of the allocator; None: no driver publishes any devices."""
+        """Inputs of the allocator; None if no driver publishes devices."""
         return self._current if self._slices or self._unreadable else None
 
     def take_slice(self, old: Slice | None, new: Slice | None) -> Nodes:
@@ -122,7 +121,7 @@ class DeviceTables:
 
     def _make(self) -> ClusterDevices:
         found = self._unreadable or allocator_rules(self._newest)
-        self._taken = AllocatedTable(shares=isinstance(found, AllocatorRules) and found.consumable)
+        self._taken = AllocatedTable(shares=shares_devices(found))
         for claim in self._claims.values():
             self._taken.take(None, claim)
         return ClusterDevices(

@@ -10,8 +10,7 @@ from dataclasses import replace
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.dra.allocated import AllocatedTable
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.cluster_devices import ClusterDevices
-from numazones.dra.rules import AllocatorRules
+from numazones.dra.cluster_devices import ClusterDevices, shares_devices
 from numazones.prediction.device_answer import DeviceAnswer
 
 
@@ -23,8 +22,7 @@ class ClaimedDevices:
         nodes = list(nodes)
         here = {pod.uid for node in nodes for pod in node.pods.values()}
         known = next((node.cluster_devices for node in nodes if node.cluster_devices is not None), None)
-        rules = None if known is None else known.rules
-        self._table = AllocatedTable(shares=isinstance(rules, AllocatorRules) and rules.consumable)
+        self._table = AllocatedTable(shares=known is not None and shares_devices(known.rules))
         self._claims: dict[str, DeviceClaim] = {}
         self._users: dict[str, set[str]] = {}
         """NAMESPACE/NAME of a claim → UIDs of the pods that share it."""
@@ -34,7 +32,7 @@ class ClaimedDevices:
         if known is None:
             return
         for name, claim in (known.claims or {}).items():
-            kept = claim if not claim.pods or claim.pods & here else _freed(claim)
+            kept = claim if not claim.pods or claim.pods & here else claim.freed()
             self._claims[name] = kept
             self._table.take(None, kept)
         claims = None if known.claims is None else self._claims
@@ -66,11 +64,7 @@ class ClaimedDevices:
             self._users[name].discard(pod.uid)
             if not self._users[name] and name in self._claims:
                 self._table.take(self._claims[name], None)
-                self._claims[name] = _freed(self._claims[name])
-
-
-def _freed(claim: DeviceClaim) -> DeviceClaim:
-    return replace(claim, allocated=False, allocations=())
+                self._claims[name] = self._claims[name].freed()
 
 
 def _own(claim: DeviceClaim, uid: str) -> DeviceClaim:

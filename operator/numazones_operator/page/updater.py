@@ -229,10 +229,9 @@ class PageUpdater:
                 waiting += self._waiting(pod, held_before)
             await self._rest_when_due()
         rejected = []
-        for pod in list(self._pipeline.state.pods):
-            with self._faults.of(of_pod(pod)):
-                if is_rejected(pod):
-                    rejected.append(pod)
+        for pod, found in self._faults.over(list(self._pipeline.state.pods), is_rejected):
+            if found:
+                rejected.append(pod)
             await self._rest_when_due()
         plans = self._plans_of_pods()
         await self._show_sound(
@@ -265,7 +264,7 @@ class PageUpdater:
         return self._pipeline.forecasts.prediction_of(pod.uid)
 
     def _held_before(self, pod: ClusterPod, found: Prediction) -> tuple[str, ...]:
-        """Return for whom room is held that the pod would otherwise have."""
+        """Return the pods for which room is held that this pod would otherwise get."""
         if found.verdict == ADMISSIBLE:
             with self._faults.of(of_pod(pod)):
                 return tuple(in_the_way(pod, found, self._pipeline.state.node, self._held.by_node(pod)))
