@@ -129,7 +129,7 @@ Examples:
     epilog=_EPILOG,
 )
 def commands() -> None:
-    """See, foresee and repair NUMA placement, on the live cluster or offline on a dump (-f)."""
+    """See, predict and fix NUMA placement, on the live cluster or offline on a dump (-f)."""
 
 
 def main(arguments: list[str] | None = None) -> None:
