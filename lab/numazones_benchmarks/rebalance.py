@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod, Owner
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.machine import CPU, Machine, NUMANode
@@ -25,7 +26,6 @@ from numazones.placement.fragmentation import Shape, largest_free_block
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, pending_goals
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, place
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy
@@ -155,7 +155,7 @@ def main() -> None:
     held = [pod for node in cluster.nodes.values() for pod in node.pods.values()]
     surroundings = EvictionContext(now=NOW, replicas=EvictionContext.count_replicas(held))
     situation = Situation(cluster, surroundings)
-    policy = Policy(limits=Limits(total=10, single_replicas=True))
+    policy = Policy(limits=EvictionLimits(total=10, single_replicas=True))
     big = replace(a_pod("big", WANTED, "big"), phase="Pending")
     larger = replace(a_pod("larger", LARGER, "larger"), phase="Pending")
     fullest = max(cluster.nodes.values(), key=lambda node: -node.pod_count)

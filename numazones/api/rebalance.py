@@ -244,14 +244,18 @@ class ProtectionSettings(APIModel):
 class EvictionLimits(APIModel):
     """Limits on the evictions of one plan; unlimited where absent."""
 
-    max_no_of_pods_to_evict_total: int | None = optional("In all.", ge=0)
-    max_no_of_pods_to_evict_per_node: int | None = optional("From one node.", ge=0)
-    max_no_of_pods_to_evict_per_namespace: int | None = optional("In one namespace.", ge=0)
-    max_no_of_pods_to_evict_per_workload: int | None = optional(
-        "Of one workload; by its number of replicas where left out.", ge=0
+    total: int | None = optional("In all.", ge=0, alias="maxNoOfPodsToEvictTotal")
+    per_node: int | None = optional("From one node.", ge=0, alias="maxNoOfPodsToEvictPerNode")
+    per_namespace: int | None = optional("In one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace")
+    per_workload: int | None = optional(
+        "Of one workload; by its number of replicas where left out.",
+        ge=0,
+        alias="maxNoOfPodsToEvictPerWorkload",
     )
-    evict_single_replicas: bool = Field(
-        default=False, description="Whether the only replica of a workload may be moved."
+    single_replicas: bool = Field(
+        default=False,
+        alias="evictSingleReplicas",
+        description="Whether the only replica of a workload may be moved.",
     )
 
 

@@ -13,6 +13,7 @@ from numazones.api.rebalance import PendingPodSelector
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
+from numazones.rebalance.protections import label_selector
 
 SCHEDULERS = ("default-scheduler", "numazones")
 """Schedulers whose pods count where a policy lists none."""
@@ -57,11 +58,10 @@ class Beneficiaries:
             raise InvalidBeneficiaries(
                 "goals.pendingPodSelector.namespaces: only one of include and exclude may be set"
             )
-        labels = selector.label_selector
         return cls(
             frozenset(() if named is None else named.include),
             frozenset(() if named is None else named.exclude),
-            None if labels is None else LabelSelector.from_api(labels.to_api()),
+            label_selector(selector.label_selector),
             0 if selector.min_priority is None else selector.min_priority,
             frozenset(selector.scheduler_names or SCHEDULERS),
         )

@@ -8,7 +8,6 @@ from numazones.apimachinery import duration
 from numazones.prediction.wanted_shapes import shape_named
 from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import InvalidPolicy, Policy, ReplacementTarget
 from numazones.rebalance.protections import Protections
 
@@ -31,8 +30,8 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
     _duration("searchTime", spec.search_time)
     _duration("schedule.interval", spec.schedule.interval)
     return Policy(
-        protections=Protections.from_api(spec.protections.to_api(), priority_classes=priority_classes),
-        limits=Limits.from_api(spec.limits.to_api()),
+        protections=Protections.of(spec.protections, priority_classes),
+        limits=spec.limits,
         target=ReplacementTarget(spec.target),
         beneficiaries=Beneficiaries.from_api(spec.goals.pending_pod_selector),
         min_gain=spec.min_gain,

@@ -7,10 +7,9 @@ workload follows from its number of replicas unless a policy sets one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import ClusterPod
-from numazones.errors import NumazonesError
 from numazones.rebalance.budgets import BudgetHeadroom
 
 TOTAL_REACHED = "maximum number of evicted pods per a descheduling cycle reached"
@@ -23,50 +22,13 @@ ONLY_REPLICA = "pod is the only replica of its workload"
 _FEW, _SOME = 4, 10
 
 
-class InvalidLimits(NumazonesError):
-    """A limit is not a number of evictions; the message names it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on evictions in one plan; None stands for no bound, 0 for no eviction at all."""
-
-    total: int | None = None
-    per_node: int | None = None
-    per_namespace: int | None = None
-    per_workload: int | None = None
-    """None: by the number of replicas."""
-    single_replicas: bool = False
-    """Whether the only replica of a workload may be evicted; by default it never is."""
-
-    def __post_init__(self) -> None:
-        for name in ("total", "per_node", "per_namespace", "per_workload"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise InvalidLimits(f"limit {name}: {value} is not a number of evictions; write 0 or more")
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> Self:
-        """Read limits under the descheduler's names, ``maxNoOfPodsToEvictTotal`` and so on.
-
-        Raises:
-            InvalidLimits: a limit is negative.
-        """
-        return cls(
-            total=body.get("maxNoOfPodsToEvictTotal"),
-            per_node=body.get("maxNoOfPodsToEvictPerNode"),
-            per_namespace=body.get("maxNoOfPodsToEvictPerNamespace"),
-            per_workload=body.get("maxNoOfPodsToEvictPerWorkload"),
-            single_replicas=bool(body.get("evictSingleReplicas")),
-        )
-
-    def of_workload(self, replicas: int) -> int:
-        """Return how many pods of a workload may be evicted in one plan."""
-        if replicas <= 1:
-            return 1 if self.single_replicas else 0
-        if self.per_workload is not None:
-            return min(self.per_workload, replicas)
-        return default_per_workload(replicas)
+def allowed_per_workload(limits: EvictionLimits, replicas: int) -> int:
+    """Return how many pods of a workload may be evicted in one plan."""
+    if replicas <= 1:
+        return 1 if limits.single_replicas else 0
+    if limits.per_workload is not None:
+        return min(limits.per_workload, replicas)
+    return default_per_workload(replicas)
 
 
 def default_per_workload(replicas: int) -> int:
@@ -80,7 +42,7 @@ def default_per_workload(replicas: int) -> int:
 class PlannedEvictions:
     """Planned evictions against their limits."""
 
-    limits: Limits
+    limits: EvictionLimits
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Owner UID → number of its pods."""
     total: int = 0
@@ -101,7 +63,7 @@ class PlannedEvictions:
             return NAMESPACE_REACHED
         for owner in pod.owners:
             replicas = self.replicas.get(owner.uid, 1)
-            if self.workloads.get(owner.uid, 0) + 1 > limits.of_workload(replicas):
+            if self.workloads.get(owner.uid, 0) + 1 > allowed_per_workload(limits, replicas):
                 return WORKLOAD_REACHED if replicas > 1 else ONLY_REPLICA
         return ""
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.errors import NumazonesError
 from numazones.rebalance.beneficiaries import Beneficiaries
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import Protections
 
 
@@ -29,7 +29,7 @@ class Policy:
     """The settings that plans obey."""
 
     protections: Protections = field(default_factory=Protections)
-    limits: Limits = field(default_factory=lambda: Limits(total=5))
+    limits: EvictionLimits = field(default_factory=lambda: EvictionLimits(total=5))
     target: ReplacementTarget = ReplacementTarget.ANY
     beneficiaries: Beneficiaries = field(default_factory=Beneficiaries)
     """Waiting pods that plans make room for."""

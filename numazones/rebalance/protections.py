@@ -1,15 +1,21 @@
 """Read and check the settings that protect pods from eviction.
 
-The form and the names are those of the descheduler's DefaultEvictor (v1alpha2): ``podProtections`` or, in
-its place, the deprecated booleans, and the selectors and thresholds beside them. What the settings mean for
+The form and the names are those of the descheduler's DefaultEvictor (v1alpha2). What the settings mean for
 a pod is in ``filter``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Self
+from typing import Self
 
+from numazones.api.rebalance import (
+    Namespaces,
+    PodProtections,
+    PriorityThreshold,
+    ProtectionSettings,
+    Selector,
+)
 from numazones.apimachinery import duration
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.errors import NumazonesError
@@ -21,39 +27,12 @@ DAEMON_SET = "DaemonSetPods"
 PVC = "PodsWithPVC"
 WITHOUT_PDB = "PodsWithoutPDB"
 RESOURCE_CLAIMS = "PodsWithResourceClaims"
-
 DEFAULT = (LOCAL_STORAGE, SYSTEM_CRITICAL, BARE, DAEMON_SET)
 EXTRA = (PVC, WITHOUT_PDB, RESOURCE_CLAIMS)
-
 PREFERRED = "Preferred"
 MANDATORY = "Mandatory"
-
 HIGHEST_USER_PRIORITY = 2_000_000_000
 """Priorities from here on belong to the system's critical classes."""
-
-_DEPRECATED_OFF = {
-    "evictLocalStoragePods": LOCAL_STORAGE,
-    "evictSystemCriticalPods": SYSTEM_CRITICAL,
-    "evictFailedBarePods": BARE,
-    "evictDaemonSetPods": DAEMON_SET,
-}
-_DEPRECATED_ON = {"ignorePvcPods": PVC, "ignorePodsWithoutPDB": WITHOUT_PDB}
-_KNOWN = frozenset(
-    {
-        *_DEPRECATED_OFF,
-        *_DEPRECATED_ON,
-        "labelSelector",
-        "minPodAge",
-        "minReplicas",
-        "namespaceLabelSelector",
-        "namespaces",
-        "noEvictionPolicy",
-        "nodeFit",
-        "nodeSelector",
-        "podProtections",
-        "priorityThreshold",
-    }
-)
 
 
 class InvalidProtections(NumazonesError):
@@ -87,38 +66,43 @@ class Protections:
         return name in self.effective
 
     @classmethod
-    def from_api(cls, body: Mapping[str, Any], *, priority_classes: Mapping[str, int] | None = None) -> Self:
-        """Read the arguments of a DefaultEvictor; ``priority_classes`` gives the value of each class.
+    def of(cls, settings: ProtectionSettings, priority_classes: Mapping[str, int]) -> Self:
+        """Read a policy's settings; ``priority_classes`` gives the value of each class.
 
         Raises:
-            InvalidProtections: a setting is unknown, given twice, in both forms, or out of range.
+            InvalidProtections: a setting is unknown, given twice, without effect, or out of range.
             InvalidSelector: a selector cannot be read.
         """
-        _require_known("protections", body, _KNOWN)
-        _check_policy(body)
-        include, exclude = _namespaces(body.get("namespaces") or {})
+        policy = settings.no_eviction_policy or PREFERRED
+        if policy not in {PREFERRED, MANDATORY}:
+            raise InvalidProtections(
+                f"noEvictionPolicy {policy!r} is unknown; write {PREFERRED} or {MANDATORY}"
+            )
+        protections = settings.pod_protections or PodProtections()
+        include, exclude = _namespaces(settings.namespaces or Namespaces())
         return cls(
-            effective=_effective(body),
-            storage_classes=_storage_classes(body.get("podProtections") or {}),
-            priority_threshold=_threshold(body.get("priorityThreshold"), priority_classes or {}),
-            label_selector=LabelSelector.optional(body.get("labelSelector")),
-            namespace_label_selector=LabelSelector.optional(body.get("namespaceLabelSelector")),
+            effective=_effective(protections),
+            storage_classes=_storage_classes(protections),
+            priority_threshold=_threshold(settings.priority_threshold, priority_classes),
+            label_selector=label_selector(settings.label_selector),
+            namespace_label_selector=label_selector(settings.namespace_label_selector),
             included_namespaces=include,
             excluded_namespaces=exclude,
-            node_selector=LabelSelector.optional(body.get("nodeSelector")),
-            min_replicas=body.get("minReplicas") or 0,
-            min_pod_age=_age(body.get("minPodAge")),
-            no_eviction_policy=body.get("noEvictionPolicy") or PREFERRED,
-            node_fit=bool(body.get("nodeFit")),
+            node_selector=label_selector(settings.node_selector),
+            min_replicas=settings.min_replicas or 0,
+            min_pod_age=_age(settings.min_pod_age),
+            no_eviction_policy=policy,
+            node_fit=settings.node_fit,
         )
 
 
-def _check_policy(body: Mapping[str, Any]) -> None:
-    policy = body.get("noEvictionPolicy")
-    if policy not in {None, "", PREFERRED, MANDATORY}:
-        raise InvalidProtections(f"noEvictionPolicy {policy!r} is unknown; write {PREFERRED} or {MANDATORY}")
-    if (body.get("minReplicas") or 0) < 0:
-        raise InvalidProtections(f"minReplicas {body['minReplicas']} is negative; write 0 for no minimum")
+def label_selector(selector: Selector | None) -> LabelSelector | None:
+    """Return a policy's label selector as a value; None where it has none.
+
+    Raises:
+        InvalidSelector: it cannot be read.
+    """
+    return None if selector is None else LabelSelector.from_api(selector.to_api())
 
 
 def _age(text: str | None) -> timedelta | None:
@@ -130,55 +114,38 @@ def _age(text: str | None) -> timedelta | None:
         raise InvalidProtections(f"minPodAge: {error}") from error
 
 
-def _effective(body: Mapping[str, Any]) -> tuple[str, ...]:
-    protections = body.get("podProtections")
-    deprecated = [name for name in (*_DEPRECATED_OFF, *_DEPRECATED_ON) if body.get(name)]
-    if protections is None:
-        off = {_DEPRECATED_OFF[name] for name in deprecated if name in _DEPRECATED_OFF}
-        on = [_DEPRECATED_ON[name] for name in deprecated if name in _DEPRECATED_ON]
-        return (*(name for name in DEFAULT if name not in off), *on)
-    if deprecated:
-        raise InvalidProtections(
-            f"podProtections excludes the deprecated {', '.join(deprecated)}; leave those out"
-        )
-    _require_known("podProtections", protections, {"defaultDisabled", "extraEnabled", "config"})
-    disabled = _names("defaultDisabled", protections.get("defaultDisabled"), DEFAULT)
-    enabled = _names("extraEnabled", protections.get("extraEnabled"), EXTRA)
-    return (*(name for name in DEFAULT if name not in disabled), *enabled)
+def _effective(protections: PodProtections) -> tuple[str, ...]:
+    _check_names("defaultDisabled", protections.default_disabled, DEFAULT)
+    _check_names("extraEnabled", protections.extra_enabled, EXTRA)
+    kept = (name for name in DEFAULT if name not in protections.default_disabled)
+    return (*kept, *protections.extra_enabled)
 
 
-def _names(setting: str, names: Iterable[str] | None, valid: tuple[str, ...]) -> tuple[str, ...]:
-    listed = tuple(names or ())
-    for name in listed:
+def _check_names(setting: str, names: tuple[str, ...], valid: tuple[str, ...]) -> None:
+    for name in names:
         if name not in valid:
             raise InvalidProtections(
                 f"podProtections.{setting}: {name!r} is not known; known are {', '.join(valid)}"
             )
-        if listed.count(name) > 1:
+        if names.count(name) > 1:
             raise InvalidProtections(f"podProtections.{setting}: {name} is listed twice")
-    return listed
 
 
-def _storage_classes(protections: Mapping[str, Any]) -> frozenset[str]:
-    config = protections.get("config") or {}
-    _require_known("podProtections.config", config, {PVC})
-    if PVC not in config:
+def _storage_classes(protections: PodProtections) -> frozenset[str]:
+    details = None if protections.config is None else protections.config.pods_with_pvc
+    if details is None:
         return frozenset()
-    if PVC not in (protections.get("extraEnabled") or ()):
+    if PVC not in protections.extra_enabled:
         raise InvalidProtections(
             f"podProtections.config.{PVC} has no effect; add {PVC} to podProtections.extraEnabled"
         )
-    _require_known(f"podProtections.config.{PVC}", config[PVC], {"protectedStorageClasses"})
-    names = [entry.get("name") or "" for entry in config[PVC].get("protectedStorageClasses") or ()]
-    if "" in names:
-        raise InvalidProtections(f"podProtections.config.{PVC}.protectedStorageClasses: an entry has no name")
-    return frozenset(names)
+    return frozenset(one.name for one in details.protected_storage_classes)
 
 
-def _threshold(body: Mapping[str, Any] | None, classes: Mapping[str, int]) -> int | None:
-    if not body:
+def _threshold(threshold: PriorityThreshold | None, classes: Mapping[str, int]) -> int | None:
+    if threshold is None:
         return None
-    value, name = body.get("value"), body.get("name")
+    value, name = threshold.value, threshold.name
     if value is not None and name:
         raise InvalidProtections("priorityThreshold: value and name exclude each other; write one of them")
     if name:
@@ -194,17 +161,7 @@ def _threshold(body: Mapping[str, Any] | None, classes: Mapping[str, int]) -> in
     return value
 
 
-def _namespaces(body: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
-    _require_known("namespaces", body, {"include", "exclude"})
-    include, exclude = frozenset(body.get("include") or ()), frozenset(body.get("exclude") or ())
-    if include and exclude:
+def _namespaces(chosen: Namespaces) -> tuple[frozenset[str], frozenset[str]]:
+    if chosen.include and chosen.exclude:
         raise InvalidProtections("namespaces: include and exclude exclude each other; write one of them")
-    return include, exclude
-
-
-def _require_known(where: str, body: Mapping[str, Any], known: Iterable[str]) -> None:
-    unknown = sorted(set(body) - set(known))
-    if unknown:
-        raise InvalidProtections(
-            f"{where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-        )
+    return frozenset(chosen.include), frozenset(chosen.exclude)

@@ -5,9 +5,8 @@ import pytest
 from numazones.api.meta import API_VERSION, Condition, InvalidResource, ObjectMeta
 from numazones.api.numazone import NUMAZone, NUMAZoneSpec, NUMAZoneStatus, ZoneResource, zone_name
 from numazones.api.prediction import AdmissionPrediction
-from numazones.api.rebalance import RebalancePolicy, RebalanceRecommendation
+from numazones.api.rebalance import EvictionLimits, RebalancePolicy, RebalanceRecommendation
 from numazones.apimachinery import duration
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.protections import DEFAULT, Protections
 from numazones_client.resources import NUMAZONES
 
@@ -107,13 +106,13 @@ def test_a_policys_settings_are_those_the_library_reads() -> None:
             },
         }
     )
-    protections = Protections.from_api(policy.spec.protections.to_api())
+    protections = Protections.of(policy.spec.protections, {})
     assert protections.effective == (*DEFAULT, "PodsWithPVC")
     assert protections.storage_classes == {"fast"}
     assert protections.excluded_namespaces == {"kube-system"}
     assert protections.namespace_label_selector is not None
     assert protections.priority_threshold == 10
-    assert Limits.from_api(policy.spec.limits.to_api()) == Limits(total=3, per_node=1)
+    assert policy.spec.limits == EvictionLimits(total=3, per_node=1)
     for text in (policy.spec.cooldown, policy.spec.expiry, policy.spec.schedule.interval):
         assert duration.parse(text).total_seconds() > 0
 
@@ -121,7 +120,7 @@ def test_a_policys_settings_are_those_the_library_reads() -> None:
 def test_a_policy_without_settings_only_recommends() -> None:
     spec = RebalancePolicy.from_api({"spec": {}}).spec
     assert (spec.mode, spec.target, spec.goals.pending_pods) == ("Recommend", "Any", True)
-    assert Protections.from_api(spec.protections.to_api()) == Protections()
+    assert Protections.of(spec.protections, {}) == Protections()
 
 
 def test_the_client_knows_zones_by_the_same_name() -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones.alignment import pod_alignment as alignment
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import ClusterNode
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import Align, measure
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, PlanFound, evict, place, replacement
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
@@ -157,7 +157,7 @@ def test_the_most_remote_cpus_come_first(build: Any) -> None:
         ),
         "leaves",
     )
-    outcome = found(build.situation([one, other]), Policy(limits=Limits(total=1)))
+    outcome = found(build.situation([one, other]), Policy(limits=EvictionLimits(total=1)))
     assert [move[0] for move in moves(outcome)] == ["much"]
 
 
@@ -204,7 +204,7 @@ def test_every_eviction_aligns_a_pod_and_none_is_missed(
     build: Any, seed: int, target: ReplacementTarget
 ) -> None:
     nodes = {node.name: node for node in drawn(random.Random(seed), build)}
-    policy = Policy(limits=Limits(total=4), target=target)
+    policy = Policy(limits=EvictionLimits(total=4), target=target)
     outcome = found(build.situation(list(nodes.values())), policy)
     before = set().union(*map(misaligned, nodes.values()))
     assert outcome.before == -len(before)

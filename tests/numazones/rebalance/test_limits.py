@@ -2,6 +2,7 @@
 
 import pytest
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import ClusterPod, Owner
 from numazones.rebalance.limits import (
     NAMESPACE_REACHED,
@@ -9,8 +10,6 @@ from numazones.rebalance.limits import (
     ONLY_REPLICA,
     TOTAL_REACHED,
     WORKLOAD_REACHED,
-    InvalidLimits,
-    Limits,
     PlannedEvictions,
     default_per_workload,
 )
@@ -21,7 +20,7 @@ def pod(name: str, *, node: str = "n1", namespace: str = "shop", owner: str = ""
     return ClusterPod(namespace=namespace, name=name, uid=name, node=node, owners=owners)
 
 
-def planned(limits: Limits, *pods: ClusterPod, replicas: dict[str, int] | None = None) -> list[str]:
+def planned(limits: EvictionLimits, *pods: ClusterPod, replicas: dict[str, int] | None = None) -> list[str]:
     """The result of each eviction in turn; rejected ones do not count."""
     tally, results = PlannedEvictions(limits, replicas or {}), []
     for each in pods:
@@ -34,18 +33,23 @@ def planned(limits: Limits, *pods: ClusterPod, replicas: dict[str, int] | None =
 A, B = pod("a"), pod("b")
 
 ROWS = [
-    ("no limit", Limits(), (A, B), ["", ""]),
-    ("a total of one", Limits(total=1), (A, B), ["", TOTAL_REACHED]),
-    ("a total of nothing", Limits(total=0), (A,), [TOTAL_REACHED]),
-    ("per node", Limits(per_node=1), (A, B, pod("c", node="n2")), ["", NODE_REACHED, ""]),
+    ("no limit", EvictionLimits(), (A, B), ["", ""]),
+    ("a total of one", EvictionLimits(total=1), (A, B), ["", TOTAL_REACHED]),
+    ("a total of nothing", EvictionLimits(total=0), (A,), [TOTAL_REACHED]),
+    ("per node", EvictionLimits(per_node=1), (A, B, pod("c", node="n2")), ["", NODE_REACHED, ""]),
     (
         "per namespace",
-        Limits(per_namespace=1),
+        EvictionLimits(per_namespace=1),
         (A, B, pod("c", namespace="bank")),
         ["", NAMESPACE_REACHED, ""],
     ),
-    ("total is named before node", Limits(total=1, per_node=1), (A, B), ["", TOTAL_REACHED]),
-    ("node is named before namespace", Limits(per_node=1, per_namespace=1), (A, B), ["", NODE_REACHED]),
+    ("total is named before node", EvictionLimits(total=1, per_node=1), (A, B), ["", TOTAL_REACHED]),
+    (
+        "node is named before namespace",
+        EvictionLimits(per_node=1, per_namespace=1),
+        (A, B),
+        ["", NODE_REACHED],
+    ),
 ]
 
 
@@ -53,7 +57,7 @@ ROWS = [
     ("limits", "pods", "results"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_limits_in_the_order_of_the_descheduler(
-    limits: Limits, pods: tuple[ClusterPod, ...], results: list[str]
+    limits: EvictionLimits, pods: tuple[ClusterPod, ...], results: list[str]
 ) -> None:
     assert planned(limits, *pods) == results
 
@@ -64,36 +68,17 @@ def test_limits_in_the_order_of_the_descheduler(
 def test_the_limit_per_workload_follows_koordinator(replicas: int, allowed: int) -> None:
     assert default_per_workload(replicas) == allowed
     pods = [pod(f"p{index}", node=f"n{index}", owner="rs") for index in range(replicas)]
-    results = planned(Limits(), *pods, replicas={"rs": replicas})
+    results = planned(EvictionLimits(), *pods, replicas={"rs": replicas})
     assert results == [""] * allowed + [WORKLOAD_REACHED] * (replicas - allowed)
 
 
 def test_the_only_replica_stays_unless_the_policy_lets_it_go() -> None:
     only = pod("a", owner="rs")
-    assert planned(Limits(), only, replicas={"rs": 1}) == [ONLY_REPLICA]
-    assert planned(Limits(single_replicas=True), only, replicas={"rs": 1}) == [""]
+    assert planned(EvictionLimits(), only, replicas={"rs": 1}) == [ONLY_REPLICA]
+    assert planned(EvictionLimits(single_replicas=True), only, replicas={"rs": 1}) == [""]
 
 
 def test_a_limit_per_workload_that_is_set_replaces_the_default() -> None:
     pods = [pod(f"p{index}", owner="rs") for index in range(4)]
-    results = planned(Limits(per_workload=3), *pods, replicas={"rs": 11})
+    results = planned(EvictionLimits(per_workload=3), *pods, replicas={"rs": 11})
     assert results == ["", "", "", WORKLOAD_REACHED]
-
-
-def test_limits_are_read_under_the_names_of_the_descheduler() -> None:
-    body = {
-        "maxNoOfPodsToEvictTotal": 10,
-        "maxNoOfPodsToEvictPerNode": 0,
-        "maxNoOfPodsToEvictPerNamespace": 3,
-        "maxNoOfPodsToEvictPerWorkload": 1,
-        "evictSingleReplicas": True,
-    }
-    assert Limits.from_api(body) == Limits(
-        total=10, per_node=0, per_namespace=3, per_workload=1, single_replicas=True
-    )
-    assert Limits.from_api({}) == Limits()
-
-
-def test_a_negative_limit_is_rejected() -> None:
-    with pytest.raises(InvalidLimits, match="limit per_node: -1 is not a number of evictions"):
-        Limits(per_node=-1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import Cluster
 from numazones.placement import Unknown, fragmentation
 from numazones.placement.fragmentation import Shape
@@ -14,7 +15,6 @@ from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.goals import FitMore, InvalidGoal, Vacate, Wanted, measure, pending_goals
 from numazones.rebalance.history import FreedNode, MoveHistory, Relocation
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import evict, relocation
 from numazones.rebalance.planner import PlanningResult, plan
 from numazones.rebalance.policy import InvalidPolicy, Policy, ReplacementTarget
@@ -107,7 +107,7 @@ def test_ten_pods_never_fit_into_one_slot(build: Any) -> None:
     ]
     nodes.append(build.node("slot", zones=1, cpus=9))
     situation = build.situation(nodes)
-    policy = Policy(limits=Limits(total=10))
+    policy = Policy(limits=EvictionLimits(total=10))
     outcome = plan(shape(11), situation, policy, expired=Effort(20_000))
     assert outcome.plan is not None
     assert len(outcome.plan.moves) == 1
@@ -155,10 +155,14 @@ def test_a_total_of_one_is_kept_to(build: Any) -> None:
         build.put(build.node(f"n{index}", zones=1, cpus=6), build.pod(f"p{index}", 2)) for index in range(2)
     ]
     nodes.append(build.node("free", zones=1, cpus=5))
-    outcome = plan(shape(5, count=2), build.situation(nodes), Policy(limits=Limits(total=1)), expired=never)
+    outcome = plan(
+        shape(5, count=2), build.situation(nodes), Policy(limits=EvictionLimits(total=1)), expired=never
+    )
     assert outcome.plan is not None
     assert len(outcome.plan.moves) == 1
-    none = plan(shape(5, count=2), build.situation(nodes), Policy(limits=Limits(total=0)), expired=never)
+    none = plan(
+        shape(5, count=2), build.situation(nodes), Policy(limits=EvictionLimits(total=0)), expired=never
+    )
     assert none.plan is None
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import Cluster, ClusterPod
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.goals import FitMore, Vacate, Wanted, pending_goals
 from numazones.rebalance.history import FreedNode, MoveHistory
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, relocation, replacement
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
@@ -55,7 +55,7 @@ def test_a_proof_does_not_believe_the_plan(made: tuple[PlanFound, Any], build: A
     assert "but the policy's target is Same" in wrong.reason
     gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
     assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
-    protected = Policy(limits=Limits(total=0))
+    protected = Policy(limits=EvictionLimits(total=0))
     assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
 
 
@@ -219,8 +219,8 @@ def test_moves_count_together_against_the_limits(build: Any) -> None:
     situation = build.situation([first, build.node("n2")])
     moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
     both, goal = PlanFound(moves, -2, 0), Vacate("n1")
-    assert prove(both, goal, situation, Policy(limits=Limits(total=2))).holds
-    reason = prove(both, goal, situation, Policy(limits=Limits(total=1))).reason
+    assert prove(both, goal, situation, Policy(limits=EvictionLimits(total=2))).holds
+    reason = prove(both, goal, situation, Policy(limits=EvictionLimits(total=1))).reason
     assert reason.startswith("pod default/q may not be moved: ")
     assert "per a descheduling cycle reached" in reason
 
@@ -238,7 +238,9 @@ def test_moves_count_together_against_a_disruption_budget(build: Any) -> None:
         )
         situation = build.situation([first, build.node("n2")], headroom=BudgetHeadroom.of([budget]))
         moves = tuple(moved(pod, "n2", affinity=("n2",)) for pod in first.pods.values())
-        proof = prove(PlanFound(moves, -2, 0), Vacate("n1"), situation, Policy(limits=Limits(total=5)))
+        proof = prove(
+            PlanFound(moves, -2, 0), Vacate("n1"), situation, Policy(limits=EvictionLimits(total=5))
+        )
         assert proof.holds is (allowed == len(moves))
         assert proof.holds or proof.reason.startswith("pod default/q may not be moved: ")
 

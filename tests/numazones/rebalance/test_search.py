@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import ClusterNode
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
 from numazones.rebalance.candidates import EvictionCandidate, Situation, candidates
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted
-from numazones.rebalance.limits import Limits, PlannedEvictions, RemainingEvictions
+from numazones.rebalance.limits import PlannedEvictions, RemainingEvictions
 from numazones.rebalance.moves import Disruption, evict, place, relocation
 from numazones.rebalance.policy import Policy, ReplacementTarget
 from numazones.rebalance.search import Breadth, Found, NodeState, Search, SearchState, state_key
@@ -30,8 +31,8 @@ def search(situation: Situation, goal: Goal, **settings_: Any) -> Search:
     return Search(situation.cluster, goal, candidates(situation, Policy()), **settings_)
 
 
-def allowance(situation: Situation, limits: Limits | None = None) -> RemainingEvictions:
-    return RemainingEvictions(PlannedEvictions(limits or Limits(), situation.surroundings.replicas))
+def allowance(situation: Situation, limits: EvictionLimits | None = None) -> RemainingEvictions:
+    return RemainingEvictions(PlannedEvictions(limits or EvictionLimits(), situation.surroundings.replicas))
 
 
 def steps(found: Found | None) -> list[tuple[str, str]]:
@@ -61,12 +62,12 @@ def test_fewest_evictions_come_first_and_are_proven_minimal(broken: Situation) -
     [
         ({"target": ReplacementTarget.SAME}, None, 5),
         ({"expired": lambda: True}, None, 5),
-        ({}, Limits(total=0), 5),
+        ({}, EvictionLimits(total=0), 5),
         ({}, None, 0),
     ],
 )
 def test_nothing_is_found_beyond_target_time_limits_and_number(
-    broken: Situation, changes: dict[str, Any], limits: Limits | None, most: int
+    broken: Situation, changes: dict[str, Any], limits: EvictionLimits | None, most: int
 ) -> None:
     sought = search(broken, shape(4), **changes)
     assert sought.find(sought.total + 1, allowance(broken, limits), at_most=most) is None

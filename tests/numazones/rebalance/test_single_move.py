@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones.advice.changes import Advice, Change, ChangeCost, NodeContext, advise_on
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.rebalance.candidates import Situation, why_not
 from numazones.rebalance.goals import pending_goals
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy
@@ -20,7 +20,7 @@ from numazones.rebalance.single_move import Destinations
 from tests.laws import examples
 from tests.numazones.rebalance.conftest import Builders
 
-ONE = Policy(limits=Limits(total=1))
+ONE = Policy(limits=EvictionLimits(total=1))
 
 
 def waiting(build: Builders, cpus: int) -> ClusterPod:

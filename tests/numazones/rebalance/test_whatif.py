@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numazones.api.rebalance import RebalancePolicy
+from numazones.api.rebalance import EvictionLimits, RebalancePolicy
 from numazones.api.zones import zones_from_node
 from numazones.apimachinery.answer import document
 from numazones.cluster.dump import Dump, InvalidDump
@@ -14,7 +14,6 @@ from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, title
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import FitMore, Wanted
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.policy import Policy
 from numazones.rebalance.whatif import Effort, what_if
 
@@ -93,7 +92,7 @@ def test_pods_that_stay_are_counted_by_rule(dump: dict[str, Any]) -> None:
             item["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     situation = situation_of(Dump.of(dump["items"]), NOW)
     goal = FitMore((Wanted.shape("large", Shape.parse("cpu=5")),))
-    answer = what_if(goal, situation, Policy(limits=Limits(single_replicas=True)), effort=1000)
+    answer = what_if(goal, situation, Policy(limits=EvictionLimits(single_replicas=True)), effort=1000)
     assert (answer.plans, answer.reason) == ((), "no pod may be moved")
     assert answer.unmovable == {"PodsWithLocalStorage": 2}
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from numazones.api.rebalance import EvictionLimits
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.kubelet.admission import admit, remove
 from numazones.placement.fragmentation import Shape, zones_of
 from numazones.rebalance.goals import FitMore, Goal, Vacate, Wanted, measure, pending_goals
-from numazones.rebalance.limits import Limits
 from numazones.rebalance.moves import PlanFound
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
@@ -241,7 +241,7 @@ def test_plans_are_as_short_as_an_exhaustive_search_finds(
         target = draw.choice(
             [ReplacementTarget.ANY, ReplacementTarget.ANY, ReplacementTarget.OTHER, ReplacementTarget.SAME]
         )
-        policy = Policy(limits=Limits(total=MOST), target=target)
+        policy = Policy(limits=EvictionLimits(total=MOST), target=target)
         situation = build.situation(nodes)
         outcome = plan(work.goal, situation, policy, expired=lambda: False)
         fewest = Oracle(target, work).fewest(nodes)
