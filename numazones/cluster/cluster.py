@@ -51,8 +51,6 @@ _KEPT_ANNOTATIONS = (
 _USES_NONE: Mapping[str, Uses] = {}
 """Of most pods, one for all."""
 _TERMINAL = frozenset({"Succeeded", "Failed"})
-IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
-"""Start of the extended resource that every DeviceClass has by itself; its name follows."""
 _PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 
 
@@ -724,21 +722,6 @@ class Cluster:
             return replace(self, pending={key: it for key, it in self.pending.items() if key != pod.uid})
         node = self.nodes.get(pod.node)
         return self if node is None else self.with_node(node.without_pod(pod.uid))
-
-
-def device_classes(bodies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return extended resource → DeviceClass, of resource.k8s.io DeviceClasses.
-
-    Of several that map one resource the newest counts, of equally old ones the first by name (KS
-    ``extendedresourcecache``).
-    """
-    found = {}
-    by_name = sorted(bodies, key=lambda body: str(body["metadata"]["name"]), reverse=True)
-    for body in sorted(by_name, key=lambda body: body["metadata"].get("creationTimestamp") or ""):
-        resource = (body.get("spec") or {}).get("extendedResourceName")
-        if resource:
-            found[resource] = body["metadata"]["name"]
-    return found
 
 
 def _with_amounts(total: Mapping[str, int], amounts: Mapping[str, int], *, sign: int) -> Mapping[str, int]:

@@ -12,13 +12,14 @@ from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.workload_partitioning import with_partitioning
 from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
-from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, device_classes
+from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
 from numazones.dra.claims import KIND as CLAIM
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices, newest
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
+from numazones.dra.extended_resources import classes_by_resource
 from numazones.dra.inventory import Inventory
 from numazones.errors import NumazonesError
 from numazones.placement import Unknown, UnreadableNode, models
@@ -144,10 +145,9 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
     """
     zones = _zones_by_node(dump.of_kind("NUMAZone"))
     topologies = _by_name(dump.of_kind("NodeResourceTopology"))
-    classes = device_classes(dump.of_kind("DeviceClass"))
-    selectors = {one.name: one for one in map(DeviceClass.from_api, dump.of_kind("DeviceClass"))}
-    devices = _devices(dump)
-    cluster_devices = _cluster_devices(dump, zones)
+    classes = [DeviceClass.from_api(body) for body in dump.of_kind("DeviceClass")]
+    resources, selectors = classes_by_resource(classes), {one.name: one for one in classes}
+    devices, cluster_devices = _dynamic_resources(dump, zones, classes) or (None, None)
 
     @cache
     def bound() -> dict[str, list[ClusterPod]]:
@@ -165,7 +165,7 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         node = ClusterNode.from_api(body)
         node = replace(
             node,
-            device_classes=classes,
+            device_classes=resources,
             device_selectors=selectors,
             dra=None if devices is None else devices.of(node.name),
             cluster_devices=cluster_devices,
@@ -208,16 +208,13 @@ def _with_model(
         return node.with_placement(Unknown(UNDECIDED, str(error)))
 
 
-def _devices(dump: Dump) -> Inventory | None:
-    """The cluster's devices of dynamic resource allocation; None where the dump has none of these objects."""
-    slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
-    if not slices:
-        return None
-    return Inventory(slices, map(DeviceClaim.from_api, dump.of_kind("ResourceClaim")))
+def _dynamic_resources(
+    dump: Dump, zones: Mapping[str, Sequence[NUMAZone]], classes: Iterable[DeviceClass]
+) -> tuple[Inventory, ClusterDevices] | None:
+    """The cluster's devices, and what they are allocated from; None where no driver publishes any.
 
-
-def _cluster_devices(dump: Dump, zones: Mapping[str, Sequence[NUMAZone]]) -> ClusterDevices | None:
-    """What devices are allocated from; None where no driver publishes any, claims without any: not known."""
+    Without ResourceClaims, unless it is known that there are none, it is not known what is allocated.
+    """
     slices = [Slice.from_api(body) for body in dump.of_kind("ResourceSlice")]
     if not slices:
         return None
@@ -229,13 +226,14 @@ def _cluster_devices(dump: Dump, zones: Mapping[str, Sequence[NUMAZone]]) -> Clu
         for one in found
         if one.status is not None and one.status.kubelet is not None
     ]
-    return ClusterDevices.of(
+    cluster_devices = ClusterDevices.of(
         slices,
-        map(DeviceClass.from_api, dump.of_kind("DeviceClass")),
+        classes,
         claims if claims or CLAIM in dump.complete else None,
         map(DeviceClaim.from_api, dump.of_kind("ResourceClaimTemplate")),
         version=newest(text for text in (*named, *published) if text),
     )
+    return Inventory(slices, claims), cluster_devices
 
 
 def _zones_by_node(bodies: Iterable[Object]) -> dict[str, list[NUMAZone]]:

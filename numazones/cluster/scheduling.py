@@ -18,7 +18,8 @@ from functools import lru_cache
 
 from numazones.apimachinery.resources import figures
 from numazones.apimachinery.taints import Taint
-from numazones.cluster.cluster import IMPLICIT_RESOURCE, ClusterNode
+from numazones.cluster.cluster import ClusterNode
+from numazones.dra.extended_resources import IMPLICIT
 from numazones.kubelet.constraints import Constraints
 from numazones.wording import enumeration
 
@@ -129,14 +130,14 @@ def is_dynamic(resource: str, node: ClusterNode) -> bool:
     It does where a DeviceClass names the resource and no device plugin offers it on the node
     (``shouldDelegateResourceToDRA`` of NodeResourcesFit; gate DRAExtendedResource, on since 1.36).
     """
-    mapped = resource in node.device_classes or resource.startswith(IMPLICIT_RESOURCE)
+    mapped = resource in node.device_classes or resource.startswith(IMPLICIT)
     return mapped and node.allocatable.get(resource, 0) <= 0
 
 
 def classes_asked(requests: Mapping[str, int], node: ClusterNode) -> frozenset[str]:
     """Return the DeviceClasses of which devices are to be allocated for a pod's requests; mostly none."""
     return frozenset(
-        node.device_classes.get(name, name.removeprefix(IMPLICIT_RESOURCE))
+        node.device_classes.get(name, name.removeprefix(IMPLICIT))
         for name, amount in requests.items()
         if amount > 0 and is_dynamic(name, node)
     )

@@ -1,12 +1,9 @@
 """The scheduler's structured allocator as a pure function: which devices claims get on a node.
 
-    from numazones.dra.allocator import Allocator, allocate
-    from numazones.dra.shortfall import Shortfall
-from numazones.dra.slices import DeviceSlices, Place
-
     slices = DeviceSlices(Slice.from_api(body) for body in ...)         # once per change of the cluster
     allocated = AllocatedDevices.of_claims(claims with an allocation)   # as the scheduler counts them
-    outcome = allocate(Place("worker-1", labels), claims, slices, classes, allocated, rules("v1.36.2"))
+    allocator = Allocator(slices, classes, allocated, rules("v1.36.2"))
+    outcome = allocator.allocate(Place("worker-1", labels), claims)
     match outcome:
         case Allocated(claims):       claims[0].devices[0].device.numa  # a PublishedDevice each
         case DoesNotFit():            outcome.reason                    # one sentence
@@ -23,6 +20,7 @@ given only if every order leads to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import permutations
 from math import factorial
@@ -57,55 +55,31 @@ _STEPS_OF_REASON = 2_000
 _INVALID_POOLS = "invalid resource pools were encountered"
 
 
-def allocate(
-    place: Place,
-    claims: Sequence[DeviceClaim],
-    slices: DeviceSlices,
-    classes: Mapping[str, DeviceClass],
-    allocated: AllocatedDevices,
-    features: AllocatorRules,
-    *,
-    most_steps: int = MOST_STEPS,
-) -> Outcome:
-    """Return which devices claims get on a node, or why they get none.
-
-    Args:
-        place: the node.
-        claims: those to allocate, together, in the pod's order.
-        slices: the cluster's.
-        classes: the cluster's, by name.
-        allocated: what claims hold already.
-        features: the allocator's rules.
-        most_steps: how long to search.
-    """
-    return Allocator(slices, classes, allocated, features, most_steps=most_steps).allocate(place, claims)
-
-
+@dataclass(slots=True, eq=False)
 class Allocator:
     """Allocates the claims of one pod on any node; what it would get on one does not count for the next."""
 
-    def __init__(
-        self,
-        slices: DeviceSlices,
-        classes: Mapping[str, DeviceClass],
-        allocated: AllocatedDevices,
-        features: AllocatorRules,
-        *,
-        most_steps: int = MOST_STEPS,
-    ) -> None:
-        """Prepare for one pod; the arguments are those of ``allocate``."""
-        self._slices, self._classes, self._allocated, self._rules = slices, classes, allocated, features
-        self._most_steps = most_steps
-        self._counters = Counters(allocated)
+    slices: DeviceSlices
+    """The cluster's."""
+    classes: Mapping[str, DeviceClass]
+    """The cluster's, by name."""
+    allocated: AllocatedDevices
+    """Held by claims already."""
+    rules: AllocatorRules
+    counters: Counters = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare for one pod."""
+        self.counters = Counters(self.allocated)
 
     def allocate(self, place: Place, claims: Sequence[DeviceClaim]) -> Outcome:
-        """Return which devices the claims get on a node, or why they get none."""
+        """Return which devices claims get on a node, together and in this order, or why they get none."""
         try:
-            pools = self._slices.pools(place, self._rules)
+            pools = self.slices.pools(place, self.rules)
         except UnreadableSelector as error:
             return AllocationUnknown(str(error))
         outcome = self._in_order(place, claims, pools)
-        if self._rules.sorted or isinstance(outcome, AllocationUnknown):
+        if self.rules.sorted or isinstance(outcome, AllocationUnknown):
             return outcome
         return self._in_any_order(place, claims, pools, outcome)
 
@@ -157,17 +131,14 @@ class _Attempt:
     def __init__(
         self, allocator: Allocator, place: Place, claims: Sequence[DeviceClaim], pools: Sequence[NodePool]
     ) -> None:
-        self._made_of = (allocator, place, claims, pools)
         self._allocator, self._place, self._claims, self._pools = allocator, place, claims, pools
-        self._rules, self._classes = allocator._rules, allocator._classes  # noqa: SLF001 - one module
-        self._offer = Offer(pools, allocator._allocated, self._rules)  # noqa: SLF001 - one module
+        self._rules, self._classes = allocator.rules, allocator.classes
+        self._offer = Offer(pools, allocator.allocated, self._rules)
         self._verdicts = Verdicts(self._classes, self._rules, place)
         self._search = self._new_search([])
 
-    def _new_search(self, asks: list[list[list[Ask]]], most_steps: int = 0) -> Search:
-        allocator = self._allocator
-        limit = most_steps or allocator._most_steps  # noqa: SLF001 - one module
-        return Search(self._offer, asks, self._verdicts, allocator._counters, limit)  # noqa: SLF001
+    def _new_search(self, asks: list[list[list[Ask]]], most_steps: int = MOST_STEPS) -> Search:
+        return Search(self._offer, asks, self._verdicts, self._allocator.counters, most_steps)
 
     @property
     def steps(self) -> int:
@@ -193,7 +164,9 @@ class _Attempt:
             found = claim_allocations(self._place, self._claims, search, self._classes)
             return Allocated(found, search.calls)
         message = _INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
-        return DoesNotFit(search.calls, message, partial(_reason, *self._made_of))
+        return DoesNotFit(
+            search.calls, message, partial(_reason, self._allocator, self._place, self._claims, self._pools)
+        )
 
     def shortfall(self) -> Shortfall:
         """Return what finds out why nothing fits."""

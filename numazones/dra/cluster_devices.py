@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Allocated, AllocationUnknown, Outcome
-from numazones.dra.allocator import allocate
+from numazones.dra.allocator import Allocator
 from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
@@ -85,7 +85,7 @@ class ClusterDevices:
             return AllocationUnknown(self.rules)
         if self.claims is None:
             return AllocationUnknown(NO_CLAIMS)
-        return allocate(place, claims, self.slices, self.classes, self.allocated, self.rules)
+        return Allocator(self.slices, self.classes, self.allocated, self.rules).allocate(place, claims)
 
     def read(self, one: PodClaim) -> DeviceClaim | None:
         """Return the claim of a pod, or what its template makes; None: neither is known."""

@@ -6,6 +6,7 @@ counted device by device, then what a constraint leaves, then whether requests a
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from numazones.dra.claims import Constraint, DeviceClaim
 from numazones.dra.consumption import consumption, exceeds
@@ -27,34 +28,19 @@ _CAUSES = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Shortfall:
     """Finds out why a search found nothing."""
 
-    def __init__(
-        self,
-        claims: Sequence[DeviceClaim],
-        asks: Asks,
-        offer: Offer,
-        verdicts: Verdicts,
-        fits: Callable[[Sequence[int]], bool | None],
-    ) -> None:
-        """Prepare.
-
-        Args:
-            claims: those that were searched for.
-            asks: of each claim, of each request, its alternatives.
-            offer: the node's devices.
-            verdicts: which devices selectors select.
-            fits: whether the first so many requests of each claim fit together; None: it takes too long.
-        """
-        self._claims, self._asks, self._offer, self._verdicts, self._fits = (
-            claims,
-            asks,
-            offer,
-            verdicts,
-            fits,
-        )
-        self._known: dict[tuple[int, int], str | None] = {}
+    _claims: Sequence[DeviceClaim]
+    """Those that were searched for."""
+    _asks: Asks
+    """Alternatives by claim and request."""
+    _offer: Offer
+    _verdicts: Verdicts
+    _fits: Callable[[Sequence[int]], bool | None]
+    """Returns whether the first so many requests of each claim fit together; None: it takes too long."""
+    _known: dict[tuple[int, int], str | None] = field(init=False, default_factory=dict)
 
     def sentence(self) -> str:
         """Return the reason."""

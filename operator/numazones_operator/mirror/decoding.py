@@ -8,7 +8,7 @@ from numazones.api.meta import NODE_LABEL
 from numazones.api.numazone import CPUS_EXCLUSIVE
 from numazones.cluster.cluster import ClusterNode
 from numazones.dra.claims import DeviceClaim
-from numazones.dra.device_classes import DeviceClass as SelectingClass
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.placement import models
 from numazones_client import Decoder, by_name
@@ -107,26 +107,6 @@ class TopologyReport:
         return cls(body["metadata"]["name"], body)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceClassUse:
-    """A DeviceClass: which extended resource asks for its devices, and which devices these are."""
-
-    name: str
-    body: Mapping[str, Any]
-    """What extended resources are mapped by."""
-    selecting: SelectingClass
-    """What selects devices."""
-
-    @classmethod
-    def from_api(cls, body: Mapping[str, Any]) -> "DeviceClassUse":
-        """Read a DeviceClass."""
-        metadata, spec = body["metadata"], body.get("spec") or {}
-        kept = {key: metadata[key] for key in ("name", "creationTimestamp") if key in metadata}
-        resource = {"extendedResourceName": spec.get("extendedResourceName")}
-        selecting = SelectingClass.from_api(body)
-        return cls(metadata["name"], {"metadata": kept, "spec": resource}, selecting)
-
-
 def shows_another_model(topology: Mapping[str, Any]) -> bool:
     """Return whether a NodeResourceTopology belongs to a placement model other than the kubelet's."""
     return any(model.mark({}, topology) is not None for model in models.models().values())
@@ -182,7 +162,7 @@ NODES = Decoder(ClusterNode.from_api)
 ZONES = Decoder(ZoneReport.from_api)
 HEARTBEATS = Decoder(Heartbeat.from_api, key=_node_label)
 TOPOLOGIES = Decoder(TopologyReport.from_api)
-DEVICE_CLASSES = Decoder(DeviceClassUse.from_api)
+DEVICE_CLASSES = Decoder(DeviceClass.from_api)
 RESOURCE_SLICES = Decoder(Slice.from_api)
 RESOURCE_CLAIMS = Decoder(DeviceClaim.from_api)
 RESOURCE_CLAIM_TEMPLATES = Decoder(DeviceClaim.from_api)

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from numazones.cluster.cluster import device_classes
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.cluster_devices import ClusterDevices
-from numazones.dra.device_classes import DeviceClass as SelectingClass
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.device_tables import DeviceTables
 from numazones.dra.devices import Slice
+from numazones.dra.extended_resources import classes_by_resource
 from numazones.dra.inventory import Inventory
 from numazones.object_faults import ObjectFault
 from numazones_client.table import Change, Table
-from numazones_operator.mirror.decoding import DeviceClassUse
 
 
 def _ignore(_old: object, _new: object) -> None:
@@ -42,13 +41,13 @@ class DeviceObjects:
         """Called with a claim before and after a change, while nothing here knows of it yet."""
         self.slice_changes: Change[Slice] = _ignore
         """The same with a slice."""
-        self.classes: Table[DeviceClassUse] = Table(lambda one: one.name, self._class_changed)
+        self.classes: Table[DeviceClass] = Table(lambda one: one.name, self._class_changed)
         self.slices: Table[Slice] = Table(lambda one: one.name, self._slice_changed)
         self.claims: Table[DeviceClaim] = Table(lambda one: one.full_name, self._claim_changed)
         self.templates: Table[DeviceClaim] = Table(lambda one: one.full_name, self._template_changed)
         self.resources: dict[str, str] = {}
         """Extended resource → DeviceClass."""
-        self.selectors: dict[str, SelectingClass] = {}
+        self.selectors: dict[str, DeviceClass] = {}
         """Name of a DeviceClass → which devices it selects."""
         self._inventory = Inventory(tell=tell)
         self._tables = DeviceTables()
@@ -72,11 +71,9 @@ class DeviceObjects:
         """Return the devices of a node, and who has them; None where no driver publishes any."""
         return self._inventory.of(node) if len(self.slices) else None
 
-    def _class_changed(self, old: DeviceClassUse | None, new: DeviceClassUse | None) -> None:
-        selecting = [None if one is None else one.selecting for one in (old, new)]
-        differs = self._tables.take_class(*selecting) is None
-        resources = device_classes(item.body for item in self.classes)
-        selectors = {item.name: item.selecting for item in self.classes}
+    def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        differs = self._tables.take_class(old, new) is None
+        resources, selectors = classes_by_resource(self.classes), {one.name: one for one in self.classes}
         if differs or (resources, selectors) != (self.resources, self.selectors):
             self.resources, self.selectors = resources, selectors
             self._changed(None)

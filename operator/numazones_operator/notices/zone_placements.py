@@ -144,10 +144,9 @@ class ZonePlacements:
         """NUMA id → devices that claims get there; empty where no driver publishes any."""
         if node.dra is None or not node.dra.devices or not record.reports:
             return {}
-        classes = [one.selecting for one in self._state.devices.classes]
         policies = {report.cpu_manager_policy for report in record.reports.values()}
         policy = policies.pop() if len(policies) == 1 else ""
-        return dynamic_resources(node.dra, record.reports, classes, policy)
+        return dynamic_resources(node.dra, record.reports, self._state.devices.classes, policy)
 
     def _placements(self, record: NodeRecord, node: ClusterNode) -> dict[int, ZonePlacement]:
         """NUMA id → what its zone has to say; empty where the kubelet decides."""

@@ -15,7 +15,6 @@ from numazones.cluster.cluster import (
     NoSuchNode,
     Owner,
     Template,
-    device_classes,
     template_key,
 )
 from numazones.kubelet.config import KubeletConfiguration
@@ -281,19 +280,6 @@ def test_a_pod_is_active_from_its_binding_to_its_end() -> None:
     assert not pod("a").active
     assert pod("a", node="worker-1").active
     assert not pod("a", node="worker-1", phase="Succeeded").active
-
-
-def test_the_newest_device_class_has_an_extended_resource() -> None:
-    def device_class(name: str, created: str, resource: str | None) -> dict[str, Any]:
-        spec = {"extendedResourceName": resource} if resource else {}
-        return {"metadata": {"name": name, "creationTimestamp": created}, "spec": spec}
-
-    bodies = [
-        device_class("new", "2026-02-01T00:00:00Z", "gpu.example/large"),
-        device_class("old", "2026-01-01T00:00:00Z", "gpu.example/large"),
-        device_class("plain", "2026-03-01T00:00:00Z", None),
-    ]
-    assert device_classes(bodies) == {"gpu.example/large": "new"}
 
 
 NODE: dict[str, Any] = {"metadata": {"name": "worker-1"}}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numazones.apimachinery import quantity
 from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Allocated, ClaimAllocation, DoesNotFit, Outcome
-from numazones.dra.allocator import allocate
+from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
@@ -103,13 +103,15 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 def answer(scenario: Scenario, *, slices: list[dict[str, Any]] | None = None) -> Outcome:
     gpus = DeviceClass.from_api(device_class("gpus", f'device.driver == "{GPU}"'))
-    return allocate(
-        Place(NODE),
-        [DeviceClaim.from_api(body) for body in scenario["claims"]],
+    allocator = Allocator(
         DeviceSlices(map(Slice.from_api, slices or scenario["slices"])),
         {"gpus": gpus},
         AllocatedDevices(frozenset((GPU, NODE, f"gpu-{at}") for at in scenario["held"])),
         rules("v1.36.3"),
+    )
+    return allocator.allocate(
+        Place(NODE),
+        [DeviceClaim.from_api(body) for body in scenario["claims"]],
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Allocated, AllocationFailed, AllocationUnknown, DoesNotFit, Outcome
-from numazones.dra.allocator import allocate
+from numazones.dra.allocator import Allocator
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
@@ -40,13 +40,15 @@ def allocated(
 ) -> Outcome:
     """Return what one claim gets on a node with these slices."""
     one = DeviceClass.from_api(device_class("gpus", expression))
-    return allocate(
-        Place(NODE),
-        [DeviceClaim.from_api(claim(**{"requests": [request()], **devices}))],
+    allocator = Allocator(
         DeviceSlices(map(Slice.from_api, slices)),
         {one.name: one},
         AllocatedDevices.of_claims([DeviceClaim.from_api(claim(*held, name="other"))]),
         rules(version),
+    )
+    return allocator.allocate(
+        Place(NODE),
+        [DeviceClaim.from_api(claim(**{"requests": [request()], **devices}))],
     )
 
 

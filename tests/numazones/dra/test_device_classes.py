@@ -5,6 +5,7 @@ import pytest
 from numazones.apimachinery.quantity import parse
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Attribute, Capacity, PublishedDevice
+from numazones.dra.extended_resources import IMPLICIT, classes_by_resource
 from tests.numazones.dra.building import device_class
 
 GPU = PublishedDevice(
@@ -47,3 +48,18 @@ GPU = PublishedDevice(
 )
 def test_which_devices_a_class_means(expressions: tuple[str, ...], *, expected: bool | None) -> None:
     assert DeviceClass.from_api(device_class("class", *expressions)).selects(GPU) is expected
+
+
+def test_the_newest_device_class_has_an_extended_resource() -> None:
+    def with_resource(name: str, created: str, resource: str) -> DeviceClass:
+        return DeviceClass(name, extended_resource=resource, created=created)
+
+    classes = [
+        with_resource("new", "2026-02-01T00:00:00Z", "gpu.example/large"),
+        with_resource("old", "2026-01-01T00:00:00Z", "gpu.example/large"),
+        with_resource("plain", "2026-03-01T00:00:00Z", ""),
+    ]
+    found = classes_by_resource(classes)
+    assert {name: one for name, one in found.items() if not name.startswith(IMPLICIT)} == {
+        "gpu.example/large": "new"
+    }

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
-from numazones_operator.mirror.decoding import DeviceClassUse
 from tests.numazones.dra.building import GPU, device, device_class, resource_slice
 from tests.operator.offline_pipeline import OfflinePipeline
 
@@ -13,10 +13,10 @@ RESOURCE = "example.com/gpu"
 OURS = f'device.driver == "{GPU}"'
 
 
-def read(name: str, *expressions: str, resource: str = "", created: str = "") -> DeviceClassUse:
+def read(name: str, *expressions: str, resource: str = "", created: str = "") -> DeviceClass:
     body = device_class(name, *expressions, resource=resource)
     body["metadata"]["creationTimestamp"] = created
-    return DeviceClassUse.from_api(body)
+    return DeviceClass.from_api(body)
 
 
 @pytest.fixture
@@ -100,6 +100,6 @@ def test_nodes_are_asked_again_only_if_a_class_changed(
     before, node = setting.state.version, setting.state.node("node")
     body = device_class("gpus", OURS, resource=change.get("resource", RESOURCE))
     body["metadata"] |= {"labels": change.get("labels", {}), "creationTimestamp": ""}
-    setting.state.devices.classes.put(DeviceClassUse.from_api(body))
+    setting.state.devices.classes.put(DeviceClass.from_api(body))
     assert (setting.state.version > before) == asked_anew
     assert (setting.state.node("node") is not node) == asked_anew

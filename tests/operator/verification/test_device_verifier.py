@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
-from numazones_operator.mirror.decoding import DeviceClassUse
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
 from tests.operator.offline_pipeline import OfflinePipeline
 
@@ -22,7 +22,7 @@ class Allocating:
         self.setting.add_node()
         self.setting.pipeline.synced = True
         self.devices = self.setting.state.devices
-        self.devices.classes.put(DeviceClassUse.from_api(device_class(GPU, f'device.driver == "{GPU}"')))
+        self.devices.classes.put(DeviceClass.from_api(device_class(GPU, f'device.driver == "{GPU}"')))
         self.publish("gpu-0", "gpu-1", "gpu-2")
 
     def publish(self, *names: str) -> None:

@@ -14,6 +14,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import zones_from_node
 from numazones.cluster.dump import Dump, nodes_of
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones.placement.models import parse_record
 from numazones_client import Forbidden, NotFound
@@ -22,7 +23,7 @@ from numazones_client.resources import NUMAZONES
 from numazones_koordinator.identity import NAME as KOORDINATOR
 from numazones_koordinator.node import Node as KoordinatorNode
 from numazones_operator.metrics.registry import Metrics
-from numazones_operator.mirror.decoding import DeviceClassUse, ZoneReport
+from numazones_operator.mirror.decoding import ZoneReport
 from numazones_operator.mirror.node_placement import NodePlacement
 from numazones_operator.notices import zone_placements
 from numazones_operator.notices.zone_placements import FIELD_MANAGER, ZonePlacements
@@ -148,7 +149,7 @@ async def test_zones_list_claimable_devices_and_a_claim_changes_one_zone() -> No
     assert written.devices(1) == {"drivers": [{"driver": "gpu.example", **counts}]}
 
     own = building.device_class("gpus", 'device.driver == "gpu.example"')
-    written.state.devices.classes.put(DeviceClassUse.from_api(own))
+    written.state.devices.classes.put(DeviceClass.from_api(own))
     assert await written.look() == written.names[:2]
     found = written.devices(1)
     assert found is not None

@@ -5,8 +5,8 @@ from typing import Any
 from numazones.cluster.pod_kind import ALIGNMENT
 from numazones.cluster.waiting import GATE
 from numazones.dra.claims import DeviceClaim
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
-from numazones_operator.mirror.decoding import DeviceClassUse
 from tests.numazones.dra.building import GPU, claim, device, device_class, resource_slice, result
 from tests.operator.offline_pipeline import ALL_OF_A_ZONE
 from tests.operator.prevention.extender.cluster import Cluster
@@ -22,7 +22,7 @@ NODES = {NEAR: 0, APART: 1, SOMEWHERE: None}
 def cluster_with_gpus(number: int = 2, nodes: dict[str, int | None] = NODES) -> Cluster:
     cluster = Cluster(*nodes)
     devices = cluster.state.devices
-    devices.classes.put(DeviceClassUse.from_api(device_class(GPU, f'device.driver == "{GPU}"')))
+    devices.classes.put(DeviceClass.from_api(device_class(GPU, f'device.driver == "{GPU}"')))
     template = claim(name="gpus")
     template["kind"], template["spec"] = "ResourceClaimTemplate", {"spec": template["spec"]}
     template["metadata"]["namespace"] = "default"

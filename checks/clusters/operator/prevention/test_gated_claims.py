@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from numazones.cluster.waiting import GATE
+from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Slice
 from numazones_client.resources import DEVICE_CLASSES, NAMESPACES, PODS
-from numazones_operator.mirror.decoding import DeviceClassUse
 from numazones_simulator import node_kinds
 from tests.numazones.dra.building import GPU, device, device_class, resource_slice
 from tests.operator.closed_loop import closed_loop, eventually, metrics
@@ -98,7 +98,7 @@ async def test_pod_without_numa_requirements_is_released_immediately_whatever_it
 
 def ask_for_mapped_devices(cluster: Cluster) -> None:
     """A DeviceClass maps an extended resource, and a pod asks for one of that."""
-    cluster.state.devices.classes.put(DeviceClassUse.from_api(device_class("gpus", resource=RESOURCE)))
+    cluster.state.devices.classes.put(DeviceClass.from_api(device_class("gpus", resource=RESOURCE)))
     cluster.state.devices.slices.put(
         Slice.from_api(resource_slice(device("gpu-0", 0), node="b", pool="b", driver=GPU))
     )
