@@ -26,11 +26,11 @@ from numazones_program import self_metrics
 from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
-    "capacity": "What the hardware of the zone has.",
-    "reserved": "What the kubelet keeps from pods in the zone.",
-    "allocatable": "What pods can be given in the zone.",
-    "assigned": "What containers were given exclusively in the zone.",
-    "available": "What the zone could still give.",
+    "capacity": "Amount that the hardware of the NUMA node has.",
+    "reserved": "Amount that the kubelet reserves on the NUMA node.",
+    "allocatable": "Amount that pods can be given on the NUMA node.",
+    "assigned": "Amount that containers hold exclusively on the NUMA node.",
+    "available": "Amount still available on the NUMA node.",
 }
 """Field of a zone's resource → what the gauge of that name says."""
 
@@ -76,10 +76,10 @@ class ExporterMetrics:
             self.source_errors.labels(source)
         self.wakeups = counter(
             "numazones_exporter_wakeups_total",
-            "Why the node was read; a reading may have several reasons: start, interval, state-files, "
+            "Readings of the node, by reason; a reading may have several: start, interval, state-files, "
             "device-plugins (one came or went, or the devices that the kubelet offers changed), kubelet, "
-            "pods, departures (pods are being deleted, and the kubelet lists them still), zones (one was "
-            "deleted by somebody else).",
+            "pods, departures (pods are being deleted, but the kubelet still lists them), zones (another "
+            "program deleted a NUMAZone).",
             ("reason",),
         )
         self.api_writes = counter(
@@ -90,12 +90,12 @@ class ExporterMetrics:
         )
         self.published = Gauge(
             "numazones_exporter_last_publish_timestamp_seconds",
-            "Unix time at which the API server was last known to hold this node's zones.",
+            "Unix time at which the API server was last known to have this node's NUMAZones.",
             registry=registry,
         )
         self.landlock = Gauge(
             "numazones_exporter_landlock_enforced",
-            "1 where the kernel keeps the exporter from reading any other file (--landlock), else 0.",
+            "1 if the kernel restricts the exporter to the files that it needs (--landlock), else 0.",
             registry=registry,
         )
         registry.register(_ZonesCollector(self))
@@ -161,23 +161,23 @@ class _MemoryCollector(Collector):
         sizes = found.bytes if found else {}
         yield gauge(
             "numazones_node_resident_memory_bytes",
-            "Memory and huge pages that pods with exclusive CPUs really have, and containers without them "
-            "that run on some NUMA nodes only, by NUMA node: local where they have CPUs, else remote.",
+            "Resident memory and huge pages by NUMA node, of pods with exclusive CPUs and of containers "
+            "that are confined to some NUMA nodes: local if they have CPUs there, else remote.",
             ("node", "numa_node", "placement"),
             (((node, str(numa), placement), size) for (numa, placement), size in sizes.items()),
         )
         yield gauge(
             "numazones_node_confined_containers",
-            "Containers of pods without exclusive CPUs that run on some NUMA nodes only, as their control "
-            "group says, by NUMA node; one that runs on several counts on each.",
+            "Containers of pods without exclusive CPUs that their cgroup confines to some NUMA nodes, by "
+            "NUMA node; a container confined to several counts on each.",
             ("node", "numa_node"),
             (((node, str(numa)), count) for numa, count in (found.confined if found else {}).items()),
         )
         counts = [] if found is None else [(False, found.pods - found.remote_pods), (True, found.remote_pods)]
         yield gauge(
             "numazones_node_resident_memory_pods",
-            "Pods with exclusive CPUs, or with containers that run on some NUMA nodes only, by whether more "
-            "than a tenth of their memory is remote.",
+            "Pods with exclusive CPUs, or with containers that are confined to some NUMA nodes, by "
+            "whether more than 10 % of their memory is remote.",
             ("node", "remote"),
             (((node, str(remote).lower()), count) for remote, count in counts),
         )

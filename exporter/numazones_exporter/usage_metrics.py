@@ -94,7 +94,7 @@ class Usage:
             self._cpus.add(self._times.read(kinds.online))
         except SourceError as error:
             self._cpus.forget()
-            return [Problem(CPU_TIMES, error.reason, f"{error}; metrics of CPU time are absent")]
+            return [Problem(CPU_TIMES, error.reason, f"{error}; metrics of CPU time are missing")]
         return []
 
     def _read_interrupts(self) -> list[Problem]:
@@ -108,7 +108,7 @@ class Usage:
             came = self._interrupts.read()
         except SourceError as error:
             self._came = {}
-            return [Problem(INTERRUPTS, error.reason, f"{error}; metrics of interrupts are absent")]
+            return [Problem(INTERRUPTS, error.reason, f"{error}; metrics of interrupts are missing")]
         if before is not None:
             self._count(came, exclusive)
             worst = heapq.nlargest(_WORST, disturbances(came, exclusive, max(now - before, 1e-3)))
@@ -169,7 +169,7 @@ def _cpu_families(kinds: CPUKinds, usage: CPUUsage) -> Iterator[Metric]:
     yield gauge(
         "numazones_numa_cpus",
         "CPUs of the NUMA node by kind: exclusive (to a container), shared (the pool of all others), "
-        "reserved (for the system), offline, or unknown (the kubelet says nothing about them).",
+        "reserved (for the system), offline, or unknown (the kubelet does not report them).",
         (*_NUMA, "kind"),
         (((node, str(numa), kind), cpus.bit_count()) for (numa, kind), cpus in kinds.cpus.items()),
     )
@@ -189,20 +189,20 @@ def _cpu_families(kinds: CPUKinds, usage: CPUUsage) -> Iterator[Metric]:
         node,
         containers,
         "numazones_container_exclusive_cpu_seconds",
-        "Seconds of the CPUs that the container has to itself, in any mode.",
+        "CPU time of the container's exclusive CPUs, in any mode.",
         lambda use: use.held,
     )
     yield _of_containers(
         node,
         containers,
         "numazones_container_exclusive_cpu_busy_seconds",
-        "Seconds that the CPUs that the container has to itself were not idle.",
+        "Time during which the container's exclusive CPUs were not idle.",
         lambda use: use.busy,
     )
     counts = {name: cpus.bit_count() for (name, _), cpus in kinds.containers.items()}
     yield gauge(
         "numazones_container_exclusive_cpus",
-        "CPUs that the container has to itself.",
+        "Exclusive CPUs of the container.",
         _CONTAINER,
         (((node, *name), count) for name, count in counts.items()),
     )
@@ -223,7 +223,7 @@ def _memory_families(node: str, found: NUMAUsage) -> Iterator[Metric]:
     for name, text in (
         ("used", "Memory of the NUMA node that is not free, huge pages included."),
         ("free", "Memory of the NUMA node that is free."),
-        ("file", "Memory of the NUMA node that holds pages of files."),
+        ("file", "Memory of the NUMA node that caches files."),
     ):
         figures = (((node, str(numa)), size) for (numa, one), size in found.memory.items() if one == name)
         yield gauge(f"numazones_numa_memory_{name}_bytes", text, _NUMA, figures)
@@ -234,8 +234,8 @@ def _memory_families(node: str, found: NUMAUsage) -> Iterator[Metric]:
         (((node, str(numa), resource), size) for (numa, resource), size in found.free_hugepages.items()),
     )
     for name, text in (
-        ("miss", "Pages that the NUMA node gave to processes that wanted another one's, since boot."),
-        ("foreign", "Pages that processes wanted of the NUMA node and got of another one, since boot."),
+        ("miss", "Pages allocated on the NUMA node although the process preferred another one, since boot."),
+        ("foreign", "Pages that a process preferred on the NUMA node but got from another one, since boot."),
     ):
         pages = (((node, str(numa)), count) for (numa, one), count in found.pages.items() if one == name)
         yield _counter(f"numazones_numa_{name}_pages", text, _NUMA, pages)
@@ -246,16 +246,16 @@ def _interrupt_families(
 ) -> Iterator[Metric]:
     yield _counter(
         "numazones_numa_exclusive_cpu_interrupts",
-        "Interrupts that landed on exclusive CPUs of the NUMA node: of a device (numbered ones, which an "
-        "affinity keeps away), of a processor, or of its timer.",
+        "Interrupts on exclusive CPUs of the NUMA node, by source: a device (numbered, so an affinity "
+        "can keep it away), a processor, or its timer.",
         (*_NUMA, "source"),
         (((kinds.node, str(numa), source), count) for (numa, source), count in came.items()),
     )
     numa_of = {cpu: numa for (numa, _), cpus in kinds.cpus.items() for cpu in cpuset.ids(cpus)}
     yield gauge(
         "numazones_exclusive_cpu_interrupts_per_second",
-        "The ten interrupts that landed most often on an exclusive CPU between the last two readings, timer "
-        "ticks aside; affinity lists the CPUs that the kernel sends it to.",
+        "The ten most frequent interrupts on an exclusive CPU between the last two readings, timer ticks "
+        "excluded; affinity lists the CPUs that the kernel may send them to.",
         (*_NUMA, "cpu", "interrupt", "description", "affinity"),
         (
             (

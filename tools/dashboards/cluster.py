@@ -79,7 +79,7 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Predictions that came true",
-                    "Share of the predictions of the shown time that came true.",
+                    "Share of the predictions in the selected time range that came true.",
                     true_share("$__range"),
                     unit="percentunit",
                     limits=(0.95, 0.99),
@@ -132,8 +132,8 @@ DASHBOARD = dashboard(
             [
                 heat_map(
                     "Heat map of NUMA nodes by use",
-                    "How many NUMA nodes have given away which share of their CPUs: the darker, the more. The dashboard"
-                    " of nodes has a row for each.",
+                    "Number of NUMA nodes by the share of their CPUs that pods hold: darker means more "
+                    "NUMA nodes. The dashboard of nodes has a row for each.",
                     {name: f"count({USE} {band}) or vector(0)" for name, band in BANDS.items()},
                     colors=FieldColorModeId.CONTINUOUS_BLUES,
                 ),
@@ -145,7 +145,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Free devices on NUMA nodes without free CPUs",
-                    "Free devices on NUMA nodes that have no CPU left to give exclusively: aligned pods cannot have them.",
+                    "Free devices on NUMA nodes that have no exclusive CPU left: aligned pods cannot use "
+                    "them.",
                     {
                         "{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}}"
                         f" * on (cluster, node, numa_node) group_left () (sum by (cluster, node, numa_node) ({FREE}) == bool 0))"
@@ -180,8 +181,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Share of remote CPUs and memory",
-                    "Of exclusive CPUs and of memory promised, on other NUMA nodes than most of their container; of resident memory,"
-                    " where the pod has no CPU (exporters with --cgroups).",
+                    "Exclusive CPUs and promised memory that are not on the NUMA node with most of their "
+                    "container; resident memory where the pod has no CPU (exporters with --cgroups).",
                     {
                         "CPUs": remote_share("numazones_owner_cpus"),
                         "memory promised": remote_share("numazones_owner_promised_memory_bytes"),
@@ -213,7 +214,8 @@ DASHBOARD = dashboard(
             [
                 listing(
                     "Pods that have waited longest",
-                    "Up to 50 pods that no node would take, the most important reason, and the plan in force that makes room.",
+                    "Up to 50 pods that no node would admit, the most important reason, and the plan in "
+                    "force that makes room.",
                     {
                         "Waits": "sort_desc(time() - max by (namespace, pod, reason, recommendation)"
                         " (numazones_blocked_pod_created_timestamp_seconds{NAMESPACE}))"
@@ -225,14 +227,14 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Blocked pods by reason",
-                    "Pods that no node would take, by who stands in the way and the most important reason.",
+                    "Pods that no node would admit, by what rejects them and the most important reason.",
                     {"{{source}}: {{reason}}": "sum by (source, reason) (numazones_blocked_pods{CLUSTER})"},
                     empty="no pod is blocked",
                     runbook="NumazonesPodsBlocked",
                 ),
                 listing(
                     "Blocked pods by owner",
-                    "The owners with the most pods that no node would take.",
+                    "The owners with the most pods that no node would admit.",
                     {
                         "Pods": "sum by (namespace, owner_kind, owner, reason) (numazones_owner_blocked_pods{NAMESPACE})"
                     },
@@ -241,7 +243,8 @@ DASHBOARD = dashboard(
                 ),
                 listing(
                     "Rejected pods by owner",
-                    "Pods that kubelets rejected in the shown time. Many of one owner are a loop: its controller makes new ones.",
+                    "Pods that kubelets rejected in the selected time range. Many pods of one owner are "
+                    "a loop: its controller keeps creating new ones.",
                     {
                         "Pods": "sum by (namespace, owner_kind, owner, reason)"
                         " (increase(numazones_owner_rejections_total{NAMESPACE}[$__range])) > 0"
@@ -263,7 +266,8 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Predictions that came true, by model",
-                    "Share within an hour, by who places pods on the node: the kubelet, Koordinator, or NRI's topology-aware policy.",
+                    "Share within an hour, by the placement model of the node: the kubelet, Koordinator, "
+                    "or NRI's topology-aware policy.",
                     {"{{model}}": true_share("1h", " by (model)")},
                     unit="percentunit",
                     top=1,
@@ -271,14 +275,15 @@ DASHBOARD = dashboard(
                 ),
                 bars(
                     "Predictions by model and cause",
-                    "In the shown time. Wrong by race: pods came or went meanwhile; by stale zones; or by the model, which is a fault.",
+                    "In the selected time range. Wrong predictions have one of three causes: a race "
+                    "(pods came or went in the meantime), stale NUMAZones, or the model, which is a bug.",
                     {
                         "{{model}}: {{accuracy}}": f"sum by (model, accuracy) (increase({ACCURACY}{{CLUSTER}}[$__range])) > 0"
                     },
                     runbook="NumazonesPredictionsMiss",
                 ),
                 graph(
-                    "What was predicted, and what kubelets did",
+                    "Predictions and what kubelets did",
                     "Pods that got a node, by prediction and outcome.",
                     {
                         "{{predicted}}: {{actual}}": "60 * sum by (predicted, actual)"

@@ -30,20 +30,18 @@ BUSY = (
 
 DASHBOARD = dashboard(
     "node",
-    "node and zone",
-    "What each NUMA node has, has given away and has left, as its exporter sees it.",
+    "NUMA nodes",
+    "Capacity, use and free resources of each NUMA node, as its exporter reports them.",
     variables=("cluster", "node", "zone"),
     marks=(PLANS, EVICTIONS),
     rows=[
         (
             "CPUs",
             [
-                figure(
-                    "Nodes", "Nodes that are shown.", "count(count by (node) (numazones_zone_capacity{ZONE}))"
-                ),
+                figure("Nodes", "Selected nodes.", "count(count by (node) (numazones_zone_capacity{ZONE}))"),
                 figure(
                     "Free exclusive CPUs",
-                    "What the shown NUMA nodes could still give to containers exclusively.",
+                    "CPUs that the selected NUMA nodes could still give to containers exclusively.",
                     f"sum(numazones_zone_available{{{CPU},ZONE}})",
                     unit="cores",
                 ),
@@ -55,19 +53,19 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "On whole cores",
-                    "The same, counting whole physical cores only.",
+                    "The same, but counting only whole physical cores.",
                     "max(numazones_zone_largest_request_full_core_cpus{ZONE})",
                     unit="cores",
                 ),
                 figure(
                     "Free memory",
-                    "What the Memory Manager could still give on the shown NUMA nodes.",
+                    "Memory that the Memory Manager could still give on the selected NUMA nodes.",
                     f"sum(numazones_zone_available{{{MEMORY},ZONE}})",
                     unit="bytes",
                 ),
                 figure(
-                    "Oldest zones",
-                    "Time since the exporter that is furthest behind last knew its zones to be published.",
+                    "Oldest NUMAZones",
+                    "Longest time since an exporter last confirmed that its NUMAZones are published.",
                     "max(time() - numazones_exporter_last_publish_timestamp_seconds{NODE})",
                     unit="s",
                     limits=(120, 300),
@@ -75,8 +73,8 @@ DASHBOARD = dashboard(
                 ),
                 heat_map(
                     "Heat map of NUMA nodes",
-                    "Share of the CPUs that pods can have exclusively which they hold: green is free, red is full."
-                    " Choose nodes above: a row for each NUMA node shown.",
+                    "Share of the allocatable exclusive CPUs that pods hold: green is free, red is full. "
+                    "Choose nodes above: a row for each NUMA node shown.",
                     {ZONE: use(CPU)},
                     colors=FieldColorModeId.CONTINUOUS_GR_YL_RD,
                     unit="percentunit",
@@ -85,7 +83,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Use of CPUs",
-                    "Share of the CPUs that pods can have exclusively which they hold.",
+                    "Share of the allocatable exclusive CPUs that pods hold.",
                     {ZONE: use(CPU)},
                     unit="percentunit",
                     top=1,
@@ -98,14 +96,15 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Free exclusive CPUs by NUMA node",
-                    "What each could still give.",
+                    "CPUs that each NUMA node could still give.",
                     {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{CPU},ZONE}})"},
                     unit="cores",
                 ),
                 graph(
-                    "Our count less the kubelet's",
-                    "Exclusive CPUs by the operator's books less kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that"
-                    " are empty by our books are left out: the kubelet keeps an old value for them.",
+                    "Difference from the kubelet's count",
+                    "Exclusive CPUs as the operator counts them, minus "
+                    "kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that are empty by "
+                    "our books are left out: the kubelet keeps an old value for them.",
                     {
                         ZONE: "(max by (cluster, node, numa_node) (cpu_manager_numa_allocation_spread{ZONE}) > 0)"
                         " - max by (cluster, node, numa_node) (kubelet_cpu_manager_allocation_per_numa{ZONE})"
@@ -121,7 +120,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Held and used exclusive CPUs",
-                    "CPUs that containers have to themselves, and how many of those are busy.",
+                    "Exclusive CPUs of containers, and how many of them are busy.",
                     {
                         f"{ZONE} held": 'sum by (node, numa_node) (numazones_numa_cpus{kind="exclusive",ZONE})',
                         f"{ZONE} used": "sum by (node, numa_node) (rate("
@@ -132,7 +131,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Busy CPUs by kind",
-                    "Share that is not idle: of exclusive CPUs, of the shared pool, of the reserved CPUs.",
+                    "Share of time that CPUs are not idle: exclusive CPUs, the shared pool, the reserved "
+                    "CPUs.",
                     {f"{ZONE}: {{{{kind}}}}": BUSY},
                     unit="percentunit",
                     top=1,
@@ -140,13 +140,13 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Memory used",
-                    "What is not free of each NUMA node's memory, huge pages included.",
+                    "Memory of each NUMA node that is not free, huge pages included.",
                     {ZONE: "sum by (node, numa_node) (numazones_numa_memory_used_bytes{ZONE})"},
                     unit="bytes",
                 ),
                 graph(
                     "Interrupts on exclusive CPUs",
-                    "Those of devices, which an affinity keeps away, a second: the ten worst.",
+                    "Device interrupts per second, which an affinity can keep away: the ten worst.",
                     {
                         "{{node}} CPU {{cpu}}: {{description}}": "max by (node, cpu, description)"
                         ' (numazones_exclusive_cpu_interrupts_per_second{interrupt=~"[0-9]+",ZONE})'
@@ -161,14 +161,15 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Use of memory",
-                    "Share of the memory that the Memory Manager has given away. Nothing where its policy is None.",
+                    "Share of the memory that pods hold. Empty for nodes whose Memory Manager policy is "
+                    "None.",
                     {ZONE: use(MEMORY)},
                     unit="percentunit",
                     top=1,
                 ),
                 graph(
                     "Free memory",
-                    "What each NUMA node could still give.",
+                    "Memory that each NUMA node could still give.",
                     {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{MEMORY},ZONE}})"},
                     unit="bytes",
                 ),
@@ -196,7 +197,8 @@ DASHBOARD = dashboard(
             [
                 listing(
                     f"Amounts of {name}",
-                    "What the hardware has, what the kubelet keeps, what pods can have, hold, and have left.",
+                    "What the hardware has, what the kubelet reserves, what pods can have, what they "
+                    "hold, and what is left.",
                     {
                         amount.capitalize(): "sum by (node, numa_node, resource)"
                         f" (numazones_zone_{amount}{{{selector},ZONE}})"

@@ -22,7 +22,7 @@ def per_second(counter: str, by: str) -> str:
 DASHBOARD = dashboard(
     "operations",
     "operations",
-    "Whether exporters and operator do their work, how late they are, and what they cost.",
+    "Whether exporters and operator work, how late they are, and what they cost.",
     variables=("cluster", "node"),
     rows=[
         (
@@ -30,7 +30,7 @@ DASHBOARD = dashboard(
             [
                 figure(
                     "Leaders",
-                    "Replicas of the operator that write; one is right.",
+                    "Replicas of the operator that write; there must be exactly one.",
                     f"sum({OPERATOR}_leader{{CLUSTER}})",
                     limits=(1, 2),
                     colors=("red", "green", "red"),
@@ -41,15 +41,15 @@ DASHBOARD = dashboard(
                     "Exporters", "Exporters that are scraped.", f"count({EXPORTER}_build_info{{CLUSTER}})"
                 ),
                 figure(
-                    "Nodes without zones",
-                    "Nodes without published zones.",
+                    "Nodes without NUMAZones",
+                    "Nodes without published NUMAZones.",
                     'sum(numazones_stale_nodes{reason="NoZones",CLUSTER})',
                     limits=(1, 5),
                     runbook="NumazonesStaleNodes",
                 ),
                 figure(
-                    "Oldest zones",
-                    "Time since the exporter that is furthest behind last knew its zones to be published.",
+                    "Oldest NUMAZones",
+                    "Longest time since an exporter last confirmed that its NUMAZones are published.",
                     f"max(time() - {EXPORTER}_last_publish_timestamp_seconds{{CLUSTER}})",
                     unit="s",
                     limits=(120, 300),
@@ -72,20 +72,20 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Lag of predictions",
-                    "From the change that was seen to the prediction that was published for it.",
+                    "From seeing a change to publishing the prediction for it.",
                     quantiles(f"{OPERATOR}_lag_seconds"),
                     unit="s",
                     limits=(1, 5),
                     runbook="NumazonesPredictionsLate",
                 ),
                 graph(
-                    "What waits",
-                    "Changes to be looked at, and objects to be written.",
+                    "Queues",
+                    "Changes to process, and objects to write.",
                     {"{{queue}}": f"sum by (queue) ({OPERATOR}_queue_depth{{CLUSTER}})"},
                     runbook="NumazonesPredictionsLate",
                 ),
                 graph(
-                    "Time to renew all predictions",
+                    "Time to update all predictions",
                     "After one batch of changes.",
                     quantiles(f"{OPERATOR}_compute_duration_seconds"),
                     unit="s",
@@ -102,8 +102,8 @@ DASHBOARD = dashboard(
             "Exporters",
             [
                 graph(
-                    "Time since zones were known to be published",
-                    "By node. It grows up to the interval (60 s) where nothing happens.",
+                    "Time since NUMAZones were confirmed as published",
+                    "By node. It grows up to the interval (60 s) if nothing changes.",
                     {
                         "{{node}}": f"max by (node) (time() - {EXPORTER}_last_publish_timestamp_seconds{{NODE}})"
                     },
@@ -113,7 +113,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Time to read a node",
-                    "All of its sources, once.",
+                    "One reading of all sources.",
                     quantiles(f"{EXPORTER}_scan_duration_seconds"),
                     unit="s",
                 ),
@@ -136,7 +136,7 @@ DASHBOARD = dashboard(
             "Scheduler extender",
             [
                 graph(
-                    "Time to answer the scheduler",
+                    "Time to respond to the scheduler",
                     "99 of 100 take less, by verb; it does nothing else during filter, prioritize and preempt.",
                     {
                         "{{verb}}": "histogram_quantile(0.99, sum by (verb, le) (rate("
@@ -148,15 +148,16 @@ DASHBOARD = dashboard(
                     runbook="NumazonesExtenderSlow",
                 ),
                 graph(
-                    "What the scheduler was told",
-                    "Nodes that filter took away, by reason.",
+                    "Nodes ruled out for the scheduler",
+                    "Nodes that filter ruled out, by reason.",
                     {"{{reason}}": f"60 * {per_second('numazones_extender_rejected_nodes_total', 'reason')}"},
                     unit="cpm",
                     empty=NO_EXTENDER,
                 ),
                 graph(
                     "Trouble between scheduler and extender",
-                    "Sampled requests, pods tried again and again, answers that came too late, bindings that were refused.",
+                    "Requests with only a sample of the nodes, pods that are retried again and again, "
+                    "late responses, refused bindings.",
                     {
                         name: f"60 * sum(rate(numazones_extender_{metric}_total{{CLUSTER}}[$__rate_interval]))"
                         for name, metric in TROUBLE.items()
@@ -197,7 +198,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Watches that ended",
-                    "Ended as agreed, or broken, expired, rejected, unreachable.",
+                    "Ended on time, or broken, expired, rejected, unreachable.",
                     {
                         "{{resource}}: {{reason}}": f"60 * {per_second(f'{OPERATOR}_watch_restarts_total', 'resource, reason')}"
                     },
@@ -206,8 +207,9 @@ DASHBOARD = dashboard(
                     runbook="NumazonesWatchesFail",
                 ),
                 graph(
-                    "Mean time of a whole list, and events that were dropped",
-                    "By resource, since the start; events on pods that were not posted, to keep within the rate.",
+                    "Mean time to list a resource, and dropped events",
+                    "By resource, since the start; events on pods that were dropped because of the rate "
+                    "limit.",
                     {
                         "list of {{resource}} (s)": f"sum by (resource) ({OPERATOR}_list_duration_seconds_sum{{CLUSTER}})"
                         f" / (sum by (resource) ({OPERATOR}_list_duration_seconds_count{{CLUSTER}}) > 0)",

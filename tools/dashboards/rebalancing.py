@@ -26,7 +26,7 @@ DASHBOARD = dashboard(
             [
                 figure(
                     "Policies that are not followed",
-                    "RebalancePolicies that make no sense; their condition Ready says why.",
+                    "Invalid RebalancePolicies; their condition Ready says why.",
                     "count(numazones_rebalance_policy_ready{CLUSTER}) - sum(numazones_rebalance_policy_ready{CLUSTER})",
                     limits=(1,),
                     colors=("green", "red"),
@@ -42,7 +42,7 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Plans that succeeded",
-                    "Completed, and confirmed by zones.",
+                    "Completed, and confirmed by NUMAZones.",
                     in_range(f'{RECOMMENDATIONS}{{phase="Succeeded",CLUSTER}}'),
                     empty=NO_POLICY,
                 ),
@@ -90,7 +90,7 @@ DASHBOARD = dashboard(
                     runbook="NumazonesRebalanceFails",
                 ),
                 graph(
-                    "Moves by what came of them",
+                    "Moves by result",
                     "Per interval.",
                     {
                         "{{policy}}: {{result}}": "sum by (policy, result)"
@@ -100,7 +100,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Gain so far",
-                    "What finished plans of each policy gained since the operator's start, as zones confirmed it.",
+                    "What finished plans of each policy gained since the operator's start, as confirmed "
+                    "by NUMAZones.",
                     {"{{policy}}": "sum by (policy) (numazones_rebalance_gain_total{CLUSTER})"},
                     empty=NO_POLICY,
                 ),
@@ -118,7 +119,7 @@ DASHBOARD = dashboard(
                 ),
                 listing(
                     "Evictions by namespace and node",
-                    "Requests of the shown time.",
+                    "Requests in the selected time range.",
                     {
                         "Requests": "sum by (namespace, node, policy, result)"
                         f' (increase({EVICTED}{{NAMESPACE,node=~"$node"}}[$__range]))'
@@ -131,7 +132,7 @@ DASHBOARD = dashboard(
             "Search",
             [
                 graph(
-                    "Time to look for one plan",
+                    "Time of one search for a plan",
                     "Bounded by the policy's searchTime.",
                     quantiles("numazones_rebalance_plan_duration_seconds"),
                     unit="s",

@@ -56,14 +56,14 @@ OUTCOMES = [
         {"numazones_operator_leader{pod='a'}": "0x20", "numazones_operator_leader{pod='b'}": "1 1 0x20"},
         "10m",
         {},
-        "No replica of numazones-operator leads, so predictions are not renewed.",
+        "No replica of numazones-operator leads, so predictions are not updated.",
     ),
     Case(
         "NumazonesNoLeader",
         {"up": "1x9"},
         "5m",
         {},
-        "No replica of numazones-operator leads, so predictions are not renewed.",
+        "No replica of numazones-operator leads, so predictions are not updated.",
     ),
     Case(
         "NumazonesNoLeader",
@@ -165,7 +165,7 @@ OUTCOMES = [
         {f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "0x9 1x9"},
         "15m",
         {"model": "kubelet"},
-        "1 predictions were wrong although everything was known: a fault of the model.",
+        "1 predictions were wrong although everything was known: a bug in the model.",
     ),
     Case(
         "NumazonesModelMisses",
@@ -246,7 +246,7 @@ OUTCOMES = [
         {WEB: "1+1x20"},
         "15m",
         {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
-        "Kubelets rejected 10 pods of Deployment shop/web within 10 minutes; it makes new ones.",
+        "Kubelets rejected 10 pods of Deployment shop/web within 10 minutes, and it keeps creating new ones.",
     ),
     Case(
         "NumazonesRejectionLoop",
@@ -258,7 +258,7 @@ OUTCOMES = [
         {"numazones_admission_gates_released_total{reason='timeout'}": "0x9 2x20"},
         "15m",
         {},
-        "2 gated pods were released unseen, because nobody knew whether a node would admit them.",
+        "2 gated pods were released unchecked, because it was unknown whether a node would admit them.",
     ),
     Case(
         "NumazonesGateTimeouts",
@@ -270,7 +270,7 @@ OUTCOMES = [
         {"numazones_gated_pods{served='false'}": "4x20"},
         "15m",
         {},
-        "4 pods wait behind the scheduling gate numazones.io/admission, and nobody releases them.",
+        "4 pods wait behind the scheduling gate numazones.io/admission and are not released.",
     ),
     Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
     Case(
@@ -322,7 +322,7 @@ OUTCOMES = [
         {"numazones_waiting_pods{scheduler='numazones'}": "3x20"},
         "10m",
         {},
-        "3 pods wait for the scheduler numazones, and no extender serves one.",
+        "3 pods wait for the scheduler numazones, and no extender serves it.",
     ),
     Case(  # the operator itself serves none
         "NumazonesExtenderAbsent",
@@ -332,7 +332,7 @@ OUTCOMES = [
         },
         "10m",
         {},
-        "3 pods wait for the scheduler numazones, and no extender serves one.",
+        "3 pods wait for the scheduler numazones, and no extender serves it.",
     ),
     Case(
         "NumazonesOwnerMisaligned",
@@ -349,7 +349,7 @@ OUTCOMES = [
         {f"{MISALIGNED},alignable='now'}}": "1x120"},
         "90m",
         {"namespace": "shop"},
-        "1 pods of nobody in shop are not aligned, though their nodes could hold them aligned now.",
+        "1 pods without an owner in shop are not aligned, though their nodes could hold them aligned now.",
     ),
     Case(  # aligned for a moment within the hour, or without room
         "NumazonesOwnerMisaligned",
@@ -389,14 +389,14 @@ OUTCOMES = [
         },
         "25m",
         {"verb": "filter"},
-        "The extender answers filter slowly, or too late for the scheduler's httpTimeout.",
+        "The extender responds to filter slowly, or too late for the scheduler's httpTimeout.",
     ),
     Case(
         "NumazonesExtenderSlow",
         {"numazones_extender_unread_answers_total{verb='bind'}": "0+1x30"},
         "25m",
         {"verb": "bind"},
-        "The extender answers bind slowly, or too late for the scheduler's httpTimeout.",
+        "The extender responds to bind slowly, or too late for the scheduler's httpTimeout.",
     ),
     Case(
         "NumazonesExtenderSlow",
@@ -412,7 +412,8 @@ OUTCOMES = [
         {"numazones_extender_sampled_requests_total": "0x9 2x20"},
         "15m",
         {},
-        "2 times pods were said to fit nowhere though a node that was not named would have taken them.",
+        "2 times, no node passed for a pod although a node that the scheduler left out would have "
+        "admitted it.",
     ),
     Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
     Case(
@@ -420,7 +421,7 @@ OUTCOMES = [
         {"numazones_extender_repeated_requests_total": "0+60x30"},
         "15m",
         {},
-        "A pod is tried again and again, 600 times within 10 minutes beyond the ordinary.",
+        "A pod is retried again and again, 600 times more than normal within 10 minutes.",
     ),
     Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
     Case(
@@ -431,7 +432,7 @@ OUTCOMES = [
         },
         "60m",
         {},
-        "50% of the bindings are refused, as the node has changed since it was chosen.",
+        "50% of the bindings are refused because the node has changed since it was chosen.",
     ),
     Case(  # few of many
         "NumazonesBindConflicts",
@@ -454,7 +455,7 @@ OUTCOMES = [
         {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
         "80m",
         {},
-        "For 45 minutes room has been held for pods on their way (2 now).",
+        "Room has been held for pods on their way to a node for 45 minutes (2 pods now).",
     ),
     Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
     Case(
@@ -462,7 +463,7 @@ OUTCOMES = [
         {"numazones_exporter_last_publish_timestamp_seconds{node='a'}": "60x30"},
         "15m",
         {"node": "a"},
-        "The exporter on a has not published its zones for 14m 0s.",
+        "The exporter on a has not published its NUMAZones for 14m 0s.",
     ),
     Case(
         "NumazonesExporterCannotPublish",
@@ -499,7 +500,7 @@ OUTCOMES = [
         {f"{DISTURBED},interrupt='24',description='PCI-MSI eth0',affinity='3'}}": "600x40"},
         "35m",
         {"node": "a", "numa_node": "0", "cpu": "3", "interrupt": "24", "description": "PCI-MSI eth0"},
-        "PCI-MSI eth0 interrupts CPU 3 of a 600 times a second, which a container has to itself.",
+        "PCI-MSI eth0 interrupts CPU 3 of a, an exclusive CPU, 600 times a second.",
     ),
     Case(  # rarely; and what no affinity keeps away
         "NumazonesExclusiveCPUsDisturbed",
@@ -528,7 +529,7 @@ OUTCOMES = [
         held(busy="0+12x10200", held="0+480x10200"),
         "10150m",
         HELD_BY,
-        "The CPUs that main in shop/web-0 has to itself were 2.5% busy in a week.",
+        "The exclusive CPUs of main in shop/web-0 were only 2.5% busy over a week.",
     ),
     Case(  # busy enough; idle, but there since yesterday
         "NumazonesExclusiveCPUsIdle",
@@ -581,7 +582,7 @@ OUTCOMES = [
         {"numazones_rebalance_active_plans{mode='Auto',policy='nightly',phase='Executing'}": "1x90"},
         "70m",
         {"policy": "nightly"},
-        "A plan of policy nightly has been under way for an hour.",
+        "A plan of policy nightly has been running for an hour.",
     ),
     Case(
         "NumazonesRebalanceStuck",

@@ -40,9 +40,9 @@ EXPECTED_EMPTY = {
 }
 """Metric of a rule → why nobody makes it here."""
 EMPTY_PANELS = {
-    "What the scheduler was told": "no scheduler calls an extender here",
-    "Time to answer the scheduler": "no scheduler calls an extender here",
-    "Our count less the kubelet's": "simulated kubelets serve no metrics",
+    "Nodes ruled out for the scheduler": "no scheduler calls an extender here",
+    "Time to respond to the scheduler": "no scheduler calls an extender here",
+    "Difference from the kubelet's count": "simulated kubelets serve no metrics",
     "Owners of pods that are not aligned": "these nodes reject such pods",
     "Share of remote CPUs and memory": "no exporter counts the memory of control groups here",
     "Use of hugepages": "these nodes have none",
@@ -211,7 +211,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
     ("Writes that fail", {f"{WRITES}{{result='403'}}": "0+1x10"}, {"{}": 1}),
     ("Writes that fail", {f"{WRITES}{{result='ok'}}": "5x10"}, {}),
     (
-        "Our count less the kubelet's",
+        "Difference from the kubelet's count",
         {
             f"{SPREAD}{{node='a',numa_node='0'}}": "8x10",
             f"{SPREAD}{{node='a',numa_node='1'}}": "0x10",
@@ -220,7 +220,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         },
         {"{node='a',numa_node='0'}": 2},
     ),
-    ("Our count less the kubelet's", {f"{SPREAD}{{node='a',numa_node='0'}}": "8x10"}, {}),
+    ("Difference from the kubelet's count", {f"{SPREAD}{{node='a',numa_node='0'}}": "8x10"}, {}),
     (
         "Interrupts on exclusive CPUs",
         {
@@ -241,7 +241,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{node='a',numa_node='0',resource='hugepages-2Mi'}": 0.25},
     ),
     (
-        "Time to answer the scheduler",
+        "Time to respond to the scheduler",
         {
             f"numazones_extender_request_duration_seconds_bucket{{verb='bind',le='{le}'}}": "0+60x10"
             for le in ("0.01", "+Inf")
@@ -250,7 +250,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{verb='bind'}": 0.00995},
     ),
     (
-        "What the scheduler was told",
+        "Nodes ruled out for the scheduler",
         {"numazones_extender_rejected_nodes_total{reason='kubelet: TopologyAffinityError'}": "0+60x10"},
         {"{reason='kubelet: TopologyAffinityError'}": 60},
     ),

@@ -15,8 +15,8 @@ class OwnerRejections:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
             "numazones_owner_rejections_total",
-            "Pods that a kubelet rejected, by owner and the kubelet's reason: the "
-            f"{_MAX_SERIES} series that were counted last.",
+            f"Pods that a kubelet rejected, by owner and the kubelet's reason: the {_MAX_SERIES} most "
+            "recent series.",
             ("namespace", "owner_kind", "owner", "reason"),
             registry=registry,
         )

@@ -43,7 +43,7 @@ class Metrics:
         )
         self.watch_restarts = counter(
             "numazones_operator_watch_restarts_total",
-            "Watches that ended, by resource and reason: ended (by the server, as agreed), broken, expired "
+            "Watches that ended, by resource and reason: ended (by the server, on time), broken, expired "
             "(410 Gone), rejected, unreachable.",
             ("resource", "reason"),
         )
@@ -60,48 +60,48 @@ class Metrics:
         )
         self.object_errors = counter(
             "numazones_operator_object_errors_total",
-            "How often an object could not be read, or something about it not be decided, by kind and error. "
-            "It counts as gone or Unknown, an event on it says why, and everything else goes on.",
+            "Failures to read an object or to decide about it, by kind and error. The object counts as "
+            "gone or Unknown, an event on it says why, and everything else continues.",
             ("kind", "error"),
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
-            "Events that were not posted, to keep within the rate.",
+            "Events that were dropped because of the rate limit.",
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
-            "Time from the change that was seen to the prediction that was published for it.",
+            "Time from seeing a change to publishing the prediction for it.",
         )
         self.compute_seconds = histogram(
             "numazones_operator_compute_duration_seconds",
-            "Time to renew all predictions after a batch of changes.",
+            "Time to update all predictions after a batch of changes.",
         )
         self.outcomes = counter(
             "numazones_prediction_outcomes_total",
-            "Pods that got a node, by what was predicted for that node and what its kubelet did: Admitted, "
-            "or the reason of the rejection.",
+            "Pods that got a node, by prediction for that node and by decision of its kubelet: Admitted, "
+            "or the reason for the rejection.",
             ("predicted", "actual"),
         )
         self.accuracy = counter(
             "numazones_prediction_accuracy_total",
-            "The same pods by how right the prediction was: right; wrong because of a race (pods came or "
-            "went, and the kubelet knew first), of stale NUMAZones, or of the model; unknown: nothing was "
-            "predicted; and by who places pods on the node: kubelet, another placement model by its name, or "
-            "unknown. Model dra: pods by whether the devices of their claims were those foreseen. Told up to "
-            "30 s later.",
+            "Pods that got a node, by accuracy of the prediction: right; race (pods came or went, and "
+            "the kubelet knew first), stale (NUMAZones were out of date) or model if it was wrong; "
+            "unknown if nothing was predicted; and by the model that places pods on the node: kubelet, "
+            "the name of another placement model, or unknown. Model dra counts whether the devices of "
+            "claims were those predicted. Counted up to 30 s late.",
             ("accuracy", "model"),
         )
         self.gates_released = counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was taken away, by reason: admissible, devices (the same, but nodes "
-            "are only preferred, since the scheduler has to find devices for it), preemption (of less "
-            "important pods, by the scheduler), unconcerned (by NUMA placement), or timeout.",
+            "Pods whose scheduling gate was removed, by reason: admissible, devices (the same, but nodes "
+            "are only preferred, because the scheduler must find devices for the pod), preemption (of "
+            "less important pods, by the scheduler), unconcerned (no NUMA requirements), or timeout.",
             ("reason",),
         )
         self.released_pods_replaced = counter(
             "numazones_released_pods_replaced_total",
-            "Pods that were evicted before they had a node, since all nodes that the gate released them to "
-            "were lost.",
+            "Pods that were evicted before they had a node, because all nodes that the gate released "
+            "them to were lost.",
         )
         self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)
@@ -122,27 +122,27 @@ class Metrics:
         counter = partial(Counter, registry=registry)
         self.admission_requests = counter(
             "numazones_topology_manager_admission_requests_total",
-            "Admissions of pods to the nodes they were bound to, as the model played them.",
+            "Admissions that the model simulated, of pods on the nodes they were bound to.",
         )
         self.admission_errors = counter(
             "numazones_topology_manager_admission_errors_total",
-            "Those that the model rejected, by the kubelet's reason.",
+            "Simulated admissions that the model rejected, by the kubelet's reason.",
             ("reason",),
         )
         self.admission_seconds = Histogram(
             "numazones_topology_manager_admission_duration_seconds",
-            "Time the model took for one of them.",
+            "Time to simulate one admission.",
             buckets=_ADMISSION_SECONDS,
             registry=registry,
         )
         self.aligned = counter(
             "numazones_container_aligned_compute_resources_count",
-            "Containers, or whole pods, that the model aligned; scope and boundary as the kubelet has them.",
+            "Containers, or whole pods, that the model aligned, with the kubelet's scope and boundary.",
             ("scope", "boundary"),
         )
         self.unaligned = counter(
             "numazones_container_aligned_compute_resources_failure_count",
-            "Those that it could not align, so that the pod was rejected.",
+            "Containers, or whole pods, that the model could not align, so that it rejected the pod.",
             ("scope", "boundary"),
         )
 

@@ -29,8 +29,8 @@ _MAX_OWNERS = 50
 _OWNER = ("namespace", "owner_kind", "owner")
 _CHANGEABLE = tuple(one for one in Alignable if one is not Alignable.YES)
 _OF_OWNERS = (
-    f"by owner (a Deployment, not its ReplicaSet; empty for pods that nobody owns): the {_MAX_OWNERS} owners "
-    f"with the most pods that are not aligned, and {OTHERS.name}"
+    f"by owner (a Deployment, not its ReplicaSet; empty for pods without an owner): the {_MAX_OWNERS} "
+    f"owners with the most pods that are not aligned, and {OTHERS.name}"
 )
 
 
@@ -58,7 +58,7 @@ def alignment_families(nodes: Mapping[str, NodeAlignment]) -> Iterator[GaugeMetr
     known = {name: node.whole for name, node in nodes.items() if node.known}
     yield gauge(
         "numazones_node_pods",
-        "Pods that hold something of NUMA nodes, by how that lies: aligned, remote or spanning.",
+        "Pods that hold resources of NUMA nodes, by alignment: aligned, remote or spanning.",
         ("node", "alignment"),
         (((name, kind), whole.pods.get(kind, 0)) for name, whole in known.items() for kind in Alignment),
     )
@@ -81,14 +81,14 @@ def _shown(owners: Mapping[OwnerName, AlignmentSum]) -> dict[OwnerName, Alignmen
 def _owner_families(owners: Mapping[OwnerName, AlignmentSum]) -> Iterator[GaugeMetricFamily]:
     yield gauge(
         "numazones_owner_pods",
-        f"Pods that hold something of NUMA nodes, by how that lies, {_OF_OWNERS}.",
+        f"Pods that hold resources of NUMA nodes, by alignment and {_OF_OWNERS}.",
         (*_OWNER, "alignment"),
         (((*owner, kind), one.pods.get(kind, 0)) for owner, one in owners.items() for kind in Alignment),
     )
     yield gauge(
         "numazones_owner_misaligned_pods",
-        "Those of them that are not aligned, by whether the node that they run on could hold them aligned: "
-        "now, emptier (if others left), never, or unknown.",
+        "Pods that are not aligned, by owner and by whether their node could hold them aligned: now, "
+        "emptier (if others left), never, or unknown.",
         (*_OWNER, "alignable"),
         (
             ((*owner, could), one.alignable.get(could, 0))
@@ -98,15 +98,15 @@ def _owner_families(owners: Mapping[OwnerName, AlignmentSum]) -> Iterator[GaugeM
     )
     yield gauge(
         "numazones_owner_cpus",
-        "Exclusive CPUs of the same pods: local on the NUMA node that has most of their container, else "
+        "Exclusive CPUs of pods, by owner: local on the NUMA node that has most of their container, else "
         "remote.",
         (*_OWNER, "placement"),
         _placed({owner: (one.cpus, one.remote_cpus) for owner, one in owners.items()}),
     )
     yield gauge(
         "numazones_owner_promised_memory_bytes",
-        "Memory and huge pages that Memory Managers promised to the same pods: local on the NUMA node that "
-        "has most of their container, else remote.",
+        "Memory and huge pages that Memory Managers promised to pods, by owner: local on the NUMA node "
+        "that has most of their container, else remote.",
         (*_OWNER, "placement"),
         _placed({owner: (one.memory, one.remote_memory) for owner, one in owners.items()}),
     )

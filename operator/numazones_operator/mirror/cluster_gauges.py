@@ -22,18 +22,18 @@ from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
-    "capacity": "What the hardware of the NUMA node has.",
-    "reserved": "What the kubelet keeps from pods on the NUMA node.",
-    "allocatable": "What pods can be given exclusively on the NUMA node.",
-    "assigned": "What pods hold exclusively on the NUMA node, including pods just bound.",
-    "available": "What the NUMA node could still give.",
+    "capacity": "Amount that the hardware of the NUMA node has.",
+    "reserved": "Amount that the kubelet reserves on the NUMA node.",
+    "allocatable": "Amount that pods can be given exclusively on the NUMA node.",
+    "assigned": "Amount that pods hold exclusively on the NUMA node, including pods just bound.",
+    "available": "Amount still available on the NUMA node.",
 }
 _OF_ZONES = {
     "cpu_manager_numa_allocation_spread": "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
     "numazones_zone_largest_request_cpus": (
         "The most exclusive CPUs that one container could still get on the NUMA node."
     ),
-    "numazones_zone_largest_request_full_core_cpus": "The same, counting whole physical cores only.",
+    "numazones_zone_largest_request_full_core_cpus": "The same, but counting only whole physical cores.",
 }
 
 

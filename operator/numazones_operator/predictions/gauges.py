@@ -83,21 +83,22 @@ class PredictionGauges:
         )
         yield gauge(
             "numazones_blocked_pods",
-            "Pods that no node would take, by who stands in the way (Kubelet, Scheduler) and the most "
+            "Pods that no node would admit, by what rejects them (Kubelet, Scheduler) and the most "
             "important reason.",
             ("source", "reason"),
             self._blocked.items(),
         )
         yield gauge(
             "numazones_owner_blocked_pods",
-            "The same by owner (a Deployment, not its ReplicaSet; empty for a pod that nobody owns) and the "
-            f"most important reason: the {_MAX_OWNERS} owners with the most.",
+            "Pods that no node would admit, by owner (a Deployment, not its ReplicaSet; empty for a pod "
+            f"without an owner) and the most important reason: the {_MAX_OWNERS} owners with the most of "
+            "them.",
             ("namespace", "owner_kind", "owner", "reason"),
             self._owners,
         )
         yield gauge(
             "numazones_blocked_pod_created_timestamp_seconds",
-            "When pods that no node would take were made, with the most important reason, and the "
+            "Creation time of pods that no node would admit, with the most important reason and the "
             f"RebalanceRecommendation in force that makes room: the {_MAX_PODS} oldest.",
             ("namespace", "pod", "reason", "recommendation"),
             self._pods,
@@ -120,7 +121,7 @@ class QueueGauges:
         """Yield the gauges as they were renewed last."""
         yield gauge(
             "numazones_operator_queue_depth",
-            "What waits: changes to be looked at, and objects to be written.",
+            "Length of the queues: changes to process, and objects to write.",
             ("queue",),
             [(("changes",), self._changes), (("writes",), self._writes)],
         )

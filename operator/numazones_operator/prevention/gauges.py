@@ -28,13 +28,14 @@ class GateGauges:
         """Yield the gauges as they were renewed last."""
         yield gauge(
             "numazones_gated_pods",
-            "Pods with the admission gate: true where the operator releases them, false where nobody does.",
+            "Pods with the admission gate, by whether the operator releases them: true or false.",
             ("served",),
             [(("true",), self._waiting), (("false",), self._unserved)],
         )
         yield gauge(
             "numazones_released_pods_without_nodes",
-            "Pods without a node that the gate released to nodes which are all gone, cordoned or tainted.",
+            "Pods without a node that the gate released only to nodes that are now gone, cordoned or "
+            "tainted.",
             (),
             [((), self._stranded)],
         )
@@ -57,7 +58,7 @@ class WaitingPodsGauges:
         waiting = {"default-scheduler": 0} | self._waiting
         yield gauge(
             "numazones_waiting_pods",
-            "Pods that NUMA placement concerns, without a node and without gates, by scheduler.",
+            "Pods with NUMA requirements that have neither a node nor a gate, by scheduler.",
             ("scheduler",),
             (((name,), count) for name, count in waiting.items()),
         )

@@ -30,7 +30,7 @@ class RebalanceMetrics:
         )
         self.moves = counter(
             "numazones_rebalance_moves_total",
-            "Moves by what came of them: recommended, approved, executed, failed.",
+            "Moves by result: recommended, approved, executed, failed.",
             ("mode", "policy", "result"),
         )
         self.evicted = counter(
@@ -46,7 +46,7 @@ class RebalanceMetrics:
         )
         self.plan_seconds = Histogram(
             "numazones_rebalance_plan_duration_seconds",
-            "Time to look for one plan, by whether one was found.",
+            "Time of one search for a plan, by whether a plan was found.",
             ("mode", "found"),
             buckets=_SECONDS,
             registry=registry,
@@ -97,13 +97,13 @@ class RebalanceGauges:
         """Yield the gauges as they were renewed last."""
         yield gauge(
             "numazones_rebalance_policy_ready",
-            "1 where a RebalancePolicy makes sense and is followed, 0 where its status says why not.",
+            "1 if a RebalancePolicy is valid and followed, else 0; its status says why not.",
             ("mode", "policy"),
             self._ready.items(),
         )
         yield gauge(
             "numazones_rebalance_policy_conflicted",
-            "1 where plans of a RebalancePolicy and of another one would undo each other, else 0.",
+            "1 if plans of a RebalancePolicy and of another one would undo each other, else 0.",
             ("mode", "policy"),
             self._conflicted.items(),
         )

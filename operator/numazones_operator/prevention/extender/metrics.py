@@ -20,20 +20,20 @@ class ExtenderMetrics:
         counter = partial(Counter, registry=registry)
         self.seconds = Histogram(
             "numazones_extender_request_duration_seconds",
-            "Time to answer kube-scheduler, by verb; the scheduler does nothing else during filter, "
-            "prioritize and preempt.",
+            "Time to respond to kube-scheduler, by verb; the scheduler waits during filter, prioritize "
+            "and preempt.",
             ("verb",),
             buckets=_SECONDS,
             registry=registry,
         )
         self.errors = counter(
             "numazones_extender_errors_total",
-            "Requests that were answered with an error, by verb.",
+            "Requests that failed, by verb.",
             ("verb",),
         )
         self.rejected_nodes = counter(
             "numazones_extender_rejected_nodes_total",
-            "Nodes that filter took away, by what stands in the way, once per pod and request.",
+            "Nodes that filter ruled out, by reason, counted once per pod and request.",
             ("reason",),
         )
         self.rejected_pods = counter(
@@ -41,31 +41,33 @@ class ExtenderMetrics:
         )
         self.sampled = counter(
             "numazones_extender_sampled_requests_total",
-            "Those of them in which a node that would admit the pod was not among the nodes named: set "
-            "percentageOfNodesToScore to 100.",
+            "Filter requests in which no node passed, although a node that the scheduler left out would "
+            "admit the pod: set percentageOfNodesToScore to 100.",
         )
         self.repeated = counter(
             "numazones_extender_repeated_requests_total",
-            "Filter requests for one pod within 10 s beyond 20 and the changes of bound pods meanwhile: "
-            "something requeues it again and again.",
+            "Filter requests for one pod within 10 s, beyond 20 and beyond the changes of bound pods in "
+            "that time: something requeues the pod again and again.",
         )
         self.unread = counter(
             "numazones_extender_unread_answers_total",
-            "Answers that nobody waited for any more: the scheduler's httpTimeout is too short, or this "
-            "process too slow; by verb.",
+            "Responses that came after the scheduler had given up, by verb: its httpTimeout is too "
+            "short, or this process too slow.",
             ("verb",),
         )
         self.vetoed = counter(
             "numazones_extender_vetoed_preemptions_total",
-            "Nodes on which preempt allowed no eviction: they would not admit the pod after it either.",
+            "Nodes on which preempt allowed no eviction, because they would not admit the pod afterwards "
+            "either.",
         )
         self.bind_conflicts = counter(
             "numazones_extender_bind_conflicts_total",
-            "Bindings that were refused because the node had changed since it was chosen.",
+            "Bindings that were refused because the node had changed after it was chosen.",
         )
         self.woken = counter(
             "numazones_extender_woken_pods_total",
-            "Pods that were annotated to have them tried again, since a node would admit them now.",
+            "Pods that were annotated so that the scheduler tries them again, because a node would admit "
+            "them now.",
         )
         self.serving = Gauge(
             "numazones_extender_serving",
@@ -93,7 +95,7 @@ class HeldRoomGauges:
         """Yield the gauge as it was renewed last."""
         yield gauge(
             "numazones_held_room_pods",
-            "Pods on their way to a node for which room is held: released from the gate, being bound, "
+            "Pods on their way to a node, which room is held for: released from the gate, being bound, "
             "or nominated.",
             (),
             [((), self._pods)],
