@@ -210,5 +210,5 @@ def _with_request(node: ClusterNode, use: MeasuredUse, request: int) -> ClusterN
     pod = _pod_of(node, use)
     if pod is None or node.known is None:
         return None
-    without = node.without_pod(pod.uid).with_placement(node.known.remove(pod.kubelet_uid))
+    without = node.without_pod(pod.uid, node.known.remove(pod.kubelet_uid))
     return beside(with_requests(pod, node.state, use.container, {CPU: request}).placed(""), without)

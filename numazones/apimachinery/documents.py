@@ -52,12 +52,13 @@ OBJECT = Bounds(size=16 << 20, values=1_000_000)
 YAML_DUMP = Bounds(size=16 << 20, values=400_000)
 """A dump in YAML; larger ones are read as JSON."""
 
-DUMP = Bounds(size=100 << 20, values=6_000_000)
-"""A dump in JSON, of which one object at a time is read."""
+DUMP = Bounds(size=512 << 20, values=30_000_000)
+"""A dump in JSON, of which one object at a time is read; 5,000 nodes with 50,000 pods fit."""
 
 _ALIKE = bytes.maketrans(b"{}", b"[]")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_PART = re.compile(rb'(?:[^"]+|"(?:[^"\\]|\\.)*+"?){1,10000}', re.DOTALL)
+_BACKSLASHES = re.compile(rb"\\*")
+_PART = 1 << 20
+"""Bytes from which strings are removed at once; all of a long text would take five times its memory."""
 _INNERMOST = re.compile(rb"[\[{],*[\]}]")
 _NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -79,9 +80,7 @@ _PATTERNS = {
 """How scalars without quotes look that are not text. (Numbers in base 60 are.)"""
 
 
-@cache
-def _digits(most: int) -> re.Pattern[bytes]:
-    return re.compile(rb"[0-9.]{%d}" % (most + 1))
+_DIGITS_AS_ZERO = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in range(256))
 
 
 def check_json(content: bytes, bounds: Bounds) -> None:
@@ -93,10 +92,10 @@ def check_json(content: bytes, bounds: Bounds) -> None:
     _check_size(len(content), bounds)
     openings = content.count(b"[") + content.count(b"{")
     few = openings <= bounds.depth and openings + content.count(b",") < bounds.values
-    if few and not _digits(bounds.digits).search(content):
+    if few and not _has_digits(content, bounds.digits):
         return  # brackets, commas and digits in strings have been counted too: it is even less
-    bare = _STRING.sub(b'"', content)
-    if _digits(bounds.digits).search(bare):
+    bare = b"".join(_outside_strings(content))
+    if _has_digits(bare, bounds.digits):
         raise UnreadableDocument(f"it holds a number of more than {bounds.digits} digits")
     structure = bare.translate(None, _NO_STRUCTURE)
     brackets = structure.translate(None, b",")
@@ -104,6 +103,27 @@ def check_json(content: bytes, bounds: Bounds) -> None:
         raise _too_many(bounds)
     if _is_deeper(brackets, bounds.depth):
         raise _too_deep(bounds)
+
+
+def _has_digits(content: bytes, most: int) -> bool:
+    """Return whether a number may have more digits."""
+    return b"0" * (most + 1) in content.translate(_DIGITS_AS_ZERO)
+
+
+def _outside_strings(content: bytes) -> Iterator[bytes]:
+    """Yield a text in JSON without what is in quotes, five times as fast as a regular expression."""
+    start = inside = 0
+    while start < len(content):
+        end = start + _PART
+        if content[end - 1 : end] == b"\\":  # what it escapes belongs to the same part
+            end = _BACKSLASHES.match(content, end).end() + 1  # type: ignore[union-attr]
+        part = content[start:end]
+        if b"\\" in part:
+            part = part.replace(rb"\\", b"").replace(rb"\"", b"")
+        pieces = part.split(b'"')
+        yield b'"'.join(pieces[inside::2])
+        inside ^= len(pieces) % 2 == 0
+        start = end
 
 
 def _is_deeper(brackets: bytes, most: int) -> bool:
@@ -136,15 +156,12 @@ def check_lists(content: bytes, bounds: Bounds, most: int) -> None:
         return
     if commas + content.count(b"[") + content.count(b"{") > bounds.values:
         raise _too_many(bounds)
-    parts = (
-        _STRING.sub(b"", part[0]) for part in _PART.finditer(content)
-    )  # all at once takes five times the memory
-    structure = b"".join(part.translate(None, _NO_STRUCTURE) for part in parts)
+    structure = b"".join(part.translate(None, _NO_STRUCTURE) for part in _outside_strings(content))
     changes = 1
     for _ in range(bounds.depth):
         structure = structure.replace(b"[]", b"").replace(b"{}", b"")
         if b"," * most in structure:
-            raise UnreadableDocument(f"it holds a list of more than {most:,} items")
+            raise too_many_items(most)
         if not changes:
             return
         structure, changes = _INNERMOST.subn(b"", structure)
@@ -318,6 +335,11 @@ def _loader(*, unique_keys: bool) -> Any:
 def _check_size(size: int, bounds: Bounds) -> None:
     if size > bounds.size:
         raise UnreadableDocument(f"it is longer than {bounds.size:,} bytes")
+
+
+def too_many_items(most: int) -> UnreadableDocument:
+    """Return the error about a list of more than ``most`` items."""
+    return UnreadableDocument(f"it holds a list of more than {most:,} items")
 
 
 def _too_many(bounds: Bounds) -> UnreadableDocument:

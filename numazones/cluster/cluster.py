@@ -583,30 +583,33 @@ class ClusterNode:
                 requested[resource] = requested.get(resource, 0) + amount
         return replace(self, pods=held, requested=requested)
 
-    def with_pod(self, pod: ClusterPod) -> "ClusterNode":
-        """The node with a pod added, or renewed if it was there; its admission state stays as it is.
+    def with_pod(self, pod: ClusterPod, placement: Placement | None = None) -> "ClusterNode":
+        """The node with a pod added, or renewed if it was there.
 
         Args:
             pod: one that has ended is taken away.
+            placement: the one with the pod; without it, the admission state stays as it is.
 
         >>> from numazones import build
         >>> ClusterNode("worker-1").with_pod(ClusterPod.from_api(build.pod_body("web", cpu=2))).pod_count
         1
         """
-        node = self.without_pod(pod.uid)
         if pod.terminal:
-            return node
+            return self.without_pod(pod.uid, placement)
+        node = self.without_pod(pod.uid)
         return replace(
             node,
             pods={**node.pods, pod.uid: pod},
             requested=_with_amounts(node.requested, pod.requests, sign=1),
+            placement=placement or self.placement,
         )
 
-    def without_pod(self, uid: str) -> "ClusterNode":
-        """The node without a pod; its admission state stays as it is.
+    def without_pod(self, uid: str, placement: Placement | None = None) -> "ClusterNode":
+        """The node without a pod.
 
         Args:
             uid: the pod's; an unknown one changes nothing.
+            placement: the one without the pod; without it, the admission state stays as it is.
 
         >>> from numazones import build
         >>> node = ClusterNode("worker-1").with_pod(ClusterPod.from_api(build.pod_body("web", cpu=2)))
@@ -620,6 +623,7 @@ class ClusterNode:
             self,
             pods={key: other for key, other in self.pods.items() if key != uid},
             requested=_with_amounts(self.requested, pod.requests, sign=-1),
+            placement=placement or self.placement,
         )
 
 

@@ -44,6 +44,11 @@ class ResourceHints(NamedTuple):
         """How many hints there are at most."""
         return (1 << self.nodes) - 1 if self.nodes else 1
 
+    @property
+    def length(self) -> int:
+        """How many hints there are."""
+        return len(self.preferred) + len(self.others()) or 1
+
     def all(self) -> tuple[Hint, ...]:
         """Every hint, narrow ones first, as the kubelet lists them."""
         if self.any_numa is not None:

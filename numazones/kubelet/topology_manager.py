@@ -327,10 +327,7 @@ def _check_combinations(hints: Sequence[ResourceHints]) -> None:
     if effort.merging(most.values()) <= effort.PATIENCE:
         return
     effort.check_merge(
-        {
-            name: len(caring[name].all()) if bound < 1 << _MAX_COUNTED else bound
-            for name, bound in most.items()
-        }
+        {name: caring[name].length if bound < 1 << _MAX_COUNTED else bound for name, bound in most.items()}
     )
 
 

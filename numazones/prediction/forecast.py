@@ -240,7 +240,7 @@ def place_beside(pod: ClusterPod, node: ClusterNode) -> Placed | None:
         return None
     if not decision.admitted:
         return None
-    after = node.with_pod(pod.placed(node.name)).with_placement(whole.after(pod.admission, decision))
+    after = node.with_pod(pod.placed(node.name), whole.after(pod.admission, decision))
     found = None
     if node.cluster_devices is not None:
         found = pod_devices(pod, node, decision.zones, decision.shares)

@@ -23,7 +23,7 @@ from numazones.prediction.verdict import SCHEDULER_SOURCE, UNKNOWN_SOURCE, NodeA
 Key = tuple[str, str, str | None]
 """(source, reason, model)"""
 Nearness = tuple[bool, bool, int, int, float]
-"""What nodes that do not take a pod are sorted by, the nearest first."""
+"""Sort key of nodes that do not take a pod, the nearest first."""
 
 _REJECTED, _UNKNOWN, _LACKING, _CLOSED, _NOT_SELECTED = range(5)
 """How far a node is from taking the pod, by what stands in its way."""
@@ -40,17 +40,25 @@ class SameVerdict:
 
     verdict: NodeVerdict
     keys: tuple[Key, ...]
-    """Of everything in the way."""
+    """Keys of everything in the way."""
     fence: Key | None
     """The highest of them; None: nothing is in the way."""
     nearness: Nearness
+    named_first: Nearness
+    """Sort key of the nodes of a group, to name one."""
     names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, verdict: NodeVerdict) -> "SameVerdict":
         """Return no nodes yet, of a verdict."""
         keys = tuple(_keys(verdict))
-        return cls(verdict, keys, max(keys, key=_distance, default=None), nearness(verdict))
+        return cls(
+            verdict,
+            keys,
+            max(keys, key=_distance, default=None),
+            nearness(verdict),
+            _named_first(verdict),
+        )
 
 
 @dataclass(slots=True)
@@ -59,6 +67,7 @@ class ReasonGroup:
 
     key: Key
     nearest: NodeVerdict
+    named_first: Nearness
     node: str
     """The node that the sentence names: the nearest by ``_named_first``, of several the first by name."""
     nearness: Nearness
@@ -82,8 +91,8 @@ class ReasonGroup:
         self.count += len(nodes.names)
         self.nearness = min(self.nearness, nodes.nearness)
         first = min(nodes.names)
-        if (_named_first(nodes.verdict), first) < (_named_first(self.nearest), self.node):
-            self.nearest, self.node = nodes.verdict, first
+        if (nodes.named_first, first) < (self.named_first, self.node):
+            self.nearest, self.named_first, self.node = nodes.verdict, nodes.named_first, first
 
 
 def nearness(verdict: NodeVerdict) -> Nearness:
@@ -118,7 +127,7 @@ def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[Reaso
             raise ValueError(f"a verdict against a pod names nothing in its way: {one.verdict}")
         group = found.get(key)
         if group is None:
-            group = found[key] = ReasonGroup(key, one.verdict, min(one.names), one.nearness)
+            group = found[key] = ReasonGroup(key, one.verdict, one.named_first, min(one.names), one.nearness)
         group.add(one)
 
     def importance(group: ReasonGroup) -> tuple[Any, ...]:

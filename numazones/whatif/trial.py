@@ -120,25 +120,22 @@ class _Host:
     """A node as it changes."""
 
     def __init__(self, node: ClusterNode, placement: Placement) -> None:
-        self.node = node
+        self._node = node
+        self.placement = placement
+        """The placement for the next pod."""
         occupancy = placement.occupancy(None)
         self.numas = {} if occupancy is None else occupancy.cpus_of_numa
         self.infos = {pod.kubelet_uid: pod.info for pod in node.pods.values()}
         self.cpus: dict[str, CPUSet] = {}
         """Uid → exclusive CPUs, of the pods that arrived."""
         self._info: NodeInfo | None = None
-        self._placement = placement
 
     @property
-    def placement(self) -> Placement:
-        """Return the placement for the next pod."""
-        return self._placement
-
-    @placement.setter
-    def placement(self, placement: Placement) -> None:
-        if placement is not self._placement:
-            self._placement = placement
-            self.node = self.node.with_placement(placement)
+    def node(self) -> ClusterNode:
+        """Return the node as it is now."""
+        if self._node.placement is not self.placement:
+            self._node = self._node.with_placement(self.placement)
+        return self._node
 
     def info(self, state: Node) -> NodeInfo:
         """Put what is around a kubelet's state beside it: of that, only the pods change in a run."""
@@ -148,15 +145,15 @@ class _Host:
 
     def add(self, pod: ClusterPod, cpus: CPUSet) -> None:
         """Count a pod that was admitted."""
-        self.node = self.node.with_pod(replace(pod, node=self.node.name))
+        self._node = self._node.with_pod(replace(pod, node=self._node.name), self.placement)
         self.infos = {**self.infos, pod.kubelet_uid: pod.info}
         self.cpus[pod.kubelet_uid] = cpus
 
     def drop(self, pod: ClusterPod) -> None:
         """Let a pod go."""
         uid = pod.kubelet_uid
-        self.node = self.node.without_pod(pod.uid)
         self.placement = self.placement.remove(uid)
+        self._node = self._node.without_pod(pod.uid, self.placement)
         self.infos = {other: info for other, info in self.infos.items() if other != uid}
         del self.cpus[uid]
 

@@ -1,7 +1,7 @@
 """Objects in files: what ``kubectl get … -o json|yaml`` prints, lists, single objects, YAML streams.
 
 A directory stands for files in it (see ``folders``), a recorded history for the cluster at its end. Of an
-object that is there several times the last one counts. Lists in JSON can be 100 MB: of these one object
+object that is there several times the last one counts. Lists in JSON can be 500 MB: of these one object
 is read at a time, so that a reader who keeps little of each needs little memory, and time, beyond those
 of the file.
 """
@@ -31,6 +31,7 @@ from numazones.apimachinery.documents import (
     check_lists,
     read_all_yaml,
     read_json,
+    too_many_items,
 )
 from numazones.wording import first_of, pluralize
 
@@ -40,6 +41,8 @@ _Taken = TypeVar("_Taken")
 _POD = "Pod"
 _MOST_OBJECTS = 200_000
 """In a list; a cluster of the size that Kubernetes supports has 150,000 pods."""
+_FEW_COMMAS = 4_000_000
+"""A list of so many items takes 300 MB until they are counted; in longer texts they are counted first."""
 # kubectl writes these two first. Where they are, nothing else of an object needs to be read to know its kind.
 _HEAD = re.compile(rb'\{\s*"apiVersion":\s*"([^"\\]*)",\s*"kind":\s*"([^"\\]*)"')
 
@@ -218,6 +221,8 @@ def _entries_of(path: Path) -> Iterator[_Entry]:
         except msgspec.DecodeError:
             pass  # anything else than a list; what is wrong with it is said below
         else:
+            if len(found.items) > _MOST_OBJECTS:
+                raise _too_long(path, too_many_items(_MOST_OBJECTS))
             if found.kind.endswith("List"):
                 kind = found.kind.removesuffix("List")
                 yield from [_entry(path, kind, memoryview(item)) for item in found.items]
@@ -282,12 +287,16 @@ def _documents(path: Path, content: bytes, *, cure: str = "dump it again, with -
 
 def _bytes(path: Path) -> bytes:
     content = read_file(path, DUMP.size)
-    if not _is_yaml(path, content):
+    if not _is_yaml(path, content) and content.count(b",") > _FEW_COMMAS:
         try:
             check_lists(content, DUMP, _MOST_OBJECTS)
         except UnreadableDocument as error:
-            raise BadDump(f"{path}: {error}; dump less, such as one namespace") from error
+            raise _too_long(path, error) from error
     return content
+
+
+def _too_long(path: Path, error: Exception) -> BadDump:
+    return BadDump(f"{path}: {error}; dump less, such as one namespace")
 
 
 def _is_yaml(path: Path, content: bytes) -> bool:

@@ -57,6 +57,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 _LINE = "line"
 """Where an operation is in its file, noted while it is read."""
 _MOST_CPUS = 2048
+_MOST_BYTES = 50 << 20
 _CPU = re.compile(r"sys/devices/system/cpu/cpu[0-9]+")
 _Read = TypeVar("_Read")
 
@@ -115,7 +116,7 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
     """
     path = directory / HISTORY
     try:
-        lines = read_file(path, documents.DUMP.size // 2, regular=True).splitlines()
+        lines = read_file(path, _MOST_BYTES, regular=True).splitlines()
     except BadDump as error:
         raise BadDump(f"{error}; a recording has a {HISTORY}") from error
     for number, text in enumerate(lines, 1):

@@ -148,12 +148,18 @@ def test_json_beyond_a_bound_is_refused(text: str, said: str) -> None:
         json.loads("[" * 32 + "]" * 32),
     ],
 )
-def test_brackets_and_digits_in_strings_do_not_count(value: object) -> None:
+@pytest.mark.parametrize("part", [1, 2, 3, 1 << 20])
+def test_brackets_and_digits_in_strings_do_not_count(
+    value: object, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numazones.apimachinery.documents._PART", part)
     assert read_json(json.dumps(value), JSON_ANNOTATION) == value
 
 
-def test_lists_of_a_long_text_are_measured() -> None:
-    item = '{"metadata":{"name":"a,b]","labels":[1,2]}}'
+@pytest.mark.parametrize("part", [1, 2, 3, 1 << 20])
+def test_lists_of_a_long_text_are_measured(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numazones.apimachinery.documents._PART", part)
+    item = '{"metadata":{"name":"a,b]\\\\","labels":[1,2],"x":"\\\\\\",[,"}}'
     for count, fits in ((1000, True), (1001, False)):
         content = ('{"items":[' + ",".join([item] * count) + "]}").encode()
         if fits:
