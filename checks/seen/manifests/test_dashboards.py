@@ -22,7 +22,7 @@ from numazones_client.usage import prometheus_usage
 from numazones_simulator import node_kinds, simulated_cluster
 from numazones_simulator.screen import Screen
 from tests.manifests.kustomizations import MANIFESTS
-from tests.manifests.promtool import RULES, RUNBOOKS, Series, check
+from tests.manifests.promtool import RULES, RUNBOOKS, Series, Test, check
 from tests.operator.closed_loop import pod_body
 from tests.places import ROOT
 
@@ -324,19 +324,19 @@ def test_empty_panels_give_a_reason_and_are_checked_by_promtool(title: str) -> N
     assert title in {case[0].partition(" | ")[0] for case in WORKED_OUT}
 
 
-@pytest.mark.parametrize(("title", "series", "expected"), WORKED_OUT)
-def test_what_a_panel_works_out(
-    title: str, series: Series, expected: dict[str, float], tmp_path: Path
-) -> None:
-    title, _, letter = title.partition(" | ")
-    (query,) = {
-        filled(query.replace("$__rate_interval", "5m"))
-        for where, query, _ in queries()
-        if title_of(where) == title and where.endswith(letter)
-    }
-    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
-    question = {"expr": query, "eval_time": "10m", "exp_samples": samples}
-    check(tmp_path, [(series, {"promql_expr_test": [question]})])
+def test_panels_work_out_what_their_series_mean(tmp_path: Path) -> None:
+    tests: list[Test] = []
+    for case, series, expected in WORKED_OUT:
+        title, _, letter = case.partition(" | ")
+        (query,) = {
+            filled(query.replace("$__rate_interval", "5m"))
+            for where, query, _ in queries()
+            if title_of(where) == title and where.endswith(letter)
+        }
+        samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+        question = {"expr": query, "eval_time": "10m", "exp_samples": samples}
+        tests.append((series, {"promql_expr_test": [question]}))
+    check(tmp_path, tests)
 
 
 async def ask(session: aiohttp.ClientSession, url: str, query: str) -> list[Any]:
