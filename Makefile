@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := numazones support exporter operator kubectl models lab docs/examples tests checks conftest.py tools
 PRESENT := $(wildcard $(SOURCES))
+CORES := $(shell nproc)
 
-.PHONY: help venv lock lint format types imports style tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
+.PHONY: help venv lock lint format types imports style ruff tools test check check-laws check-clusters check-programs check-seen laws fuzz mutation chaos demo docs audit sbom pictures crds dashboards reference version images \
   deploy undeploy chart plugin clean
 
 help:  ##0 list the targets
@@ -33,7 +34,11 @@ lock:  ##4 renew requirements.txt from all pyproject.toml, and tools/audit-tools
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --no-annotate \
 	  --output-file tools/audit-tools.txt tools/audit-tools.in
 
-lint: venv types imports style  ##2 ruff, mypy, import contracts, style of texts
+# Beside each other, each one's output in one piece.
+lint: venv  ##2 ruff, mypy, import contracts, style of texts
+	@$(MAKE) --no-print-directory --jobs $(CORES) --output-sync=target ruff types imports style
+
+ruff: venv
 	$(BIN)/ruff check $(PRESENT)
 	$(BIN)/ruff format --check $(PRESENT)
 
@@ -42,7 +47,7 @@ format: venv  ##2 let ruff rewrite what it can
 	$(BIN)/ruff format $(PRESENT)
 
 types: venv
-	$(BIN)/mypy $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
+	$(BIN)/mypy --num-workers $(CORES) $(filter-out tools,$(PRESENT)) tools/dashboards tools/generate_crds.py tools/generate_reference.py tools/metric_tables.py \
 	  tools/krew/build.py tools/runbook_links.py tools/pictures.py tools/archives.py tools/locked.py tools/package_chart.py tools/targets.py \
 	  tools/sbom.py tools/slim.py tools/style.py tools/wheels.py
 
@@ -58,8 +63,8 @@ tools: venv  ##3 the programs that tests start, in .cache/tools
 # Where Python may not keep what it compiles, every worker would spend seconds on what pytest rewrites of its plugins.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/.cache/tools/bin:$$PATH" $(BIN)/pytest --dist worksteal
 # Pure computation wants one worker per core; who waits for programs and clocks half the time wants more.
-BUSY := -n $(shell nproc)
-WAITING := -n $(shell expr 2 \* $$(nproc))
+BUSY := -n $(CORES)
+WAITING := -n $(shell expr 2 \* $(CORES))
 ALL := --hypothesis-profile=all
 
 test: venv lint  ##2 lint, and all tests that start no cluster, program or browser; ARGS="-k name" (a few minutes)
