@@ -1,6 +1,9 @@
 """The screen of ``live``: its text, its keys, and waiting for what it shows."""
 
+import asyncio
 import re
+import time
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,11 @@ from typing import Any
 from kubectl_numazones.live.app import Live
 from kubectl_numazones.reading.cluster import read
 from kubectl_numazones.reading.source import Source
-from tests.operator.closed_loop import eventually
 from tests.places import DATA
 
 DUMP = DATA / "kubectl/dump.json"
+PATIENCE = 6.0
+"""Processor seconds of this process, which runs the view and its cluster; a busy machine takes longer."""
 
 
 def shown(app: Live) -> str:
@@ -38,19 +42,21 @@ async def press(pilot: Any, *keys: str) -> None:
 
 async def until(pilot: Any, pattern: str) -> None:
     """Wait for something on the screen: columns and clusters take their time."""
-
-    async def seen() -> bool:
-        await pilot.pause()
-        return re.search(pattern, shown(pilot.app)) is not None
-
-    await eventually(seen, what=f"the screen shows {pattern}")
+    await _until(pilot, lambda screen: re.search(pattern, screen) is not None, f"no {pattern!r} in")
 
 
 async def until_gone(pilot: Any, text: str) -> None:
     """Wait until something is on the screen no more."""
+    await _until(pilot, lambda screen: text not in screen, f"still {text!r} in")
 
-    async def gone() -> bool:
+
+async def _until(pilot: Any, holds: Callable[[str], bool], otherwise: str) -> None:
+    end = time.process_time() + PATIENCE
+    while True:
         await pilot.pause()
-        return text not in shown(pilot.app)
-
-    await eventually(gone, what=f"the screen does not show {text}")
+        screen = shown(pilot.app)
+        if holds(screen):
+            return
+        if time.process_time() > end:
+            raise AssertionError(f"{otherwise}\n{screen}")
+        await asyncio.sleep(0.02)
