@@ -1,8 +1,4 @@
-"""Requests of ResourceClaims, their allocations, and what they guarantee.
-
-``matchAttribute`` promises that devices have one value of an attribute, so of ``numaNode`` that they are near
-one NUMA node: near each other, not near the CPUs, since no part of Kubernetes (1.36) fits these together.
-"""
+"""Requests of ResourceClaims, and their allocations."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +8,7 @@ from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
 from numazones.apimachinery.quantity import Quantity
 from numazones.apimachinery.taints import Toleration
 from numazones.dra import fields
-from numazones.dra.devices import Key, is_numa_attribute
+from numazones.dra.devices import Key
 from numazones.errors import NumazonesError
 
 KIND: Final = "ResourceClaim"
@@ -172,16 +168,6 @@ class DeviceClaim:
     def freed(self) -> "DeviceClaim":
         """Return the claim without its allocation."""
         return replace(self, allocated=False, allocations=())
-
-    @property
-    def on_one_numa_node(self) -> bool:
-        """Return whether its devices are near one common NUMA node, wherever they are allocated."""
-        names = {request.name for request in self.requests}
-        return any(
-            is_numa_attribute(one.match)
-            and (not one.requests or names <= {name.partition("/")[0] for name in one.requests})
-            for one in self.constraints
-        )
 
 
 def configurations_of(body: Mapping[str, Any]) -> tuple[Configuration, ...]:

@@ -66,12 +66,6 @@ def object_kinds() -> tuple[ObjectKind, ...]:
     return tuple(kind for one in models().values() for kind in one.objects)
 
 
-def resources_read(*those: Model) -> str:
-    """Return what models read beside nodes, pods and zones, as kubectl takes it; of none named, of all."""
-    kinds = [kind for one in those or tuple(models().values()) for kind in one.objects]
-    return ",".join((_TOPOLOGIES, *(f"{kind.plural}.{kind.group}" for kind in kinds)))
-
-
 def resource_name(kind: str) -> str:
     """Return how kubectl calls a kind of objects that models read, such as devices.example.com."""
     if kind == TOPOLOGY_KIND:

@@ -132,18 +132,8 @@ def _keys_by_verdict(
     return {name: keys[number] for name, one in verdicts.items() if (number := id(one)) in keys}
 
 
-def choose(
-    pod: ClusterPod, nodes: Iterable[ClusterNode], choice: NodeChoice, shapes: Sequence[Shape] = ()
-) -> ClusterNode | None:
-    """Return the node that the pod goes to, the first of equal ones; None: no node suits it.
-
-    ``nodes``: those whose placement is known; ``shapes``: those that ``NodeChoice.SHAPES`` keeps room for.
-    """
-    return Chooser(choice, shapes).choose(pod, nodes)
-
-
 class Chooser:
-    """Chooses as ``choose`` does for one pod after the other, and remembers what nodes said of such pods."""
+    """Chooses nodes for one pod after the other, and remembers what nodes said of such pods."""
 
     def __init__(self, choice: NodeChoice, shapes: Sequence[Shape] = ()) -> None:
         self._ranking = Ranking(choice, tuple(shapes))
@@ -151,7 +141,10 @@ class Chooser:
         """The kind asked about last is at the end."""
 
     def choose(self, pod: ClusterPod, nodes: Iterable[ClusterNode]) -> ClusterNode | None:
-        """Return the node that the pod goes to, the first of equal ones; None: no node suits it."""
+        """Return the node that the pod goes to, the first of equal ones; None: no node suits it.
+
+        ``nodes``: those whose placement is known.
+        """
         choice = self._ranking.choice
         if choice is NodeChoice.DEFAULT:
             suitable = (node for node in nodes if _passes_filters(node, pod))

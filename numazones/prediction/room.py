@@ -63,11 +63,6 @@ class FittingPods:
         return pod
 
 
-def fitting(node: ClusterNode, shape: Shape) -> Fragmentation:
-    """Return how many more pods of a shape fit on a node, and what of its free CPUs they would take."""
-    return FittingPods().count(node, shape)
-
-
 def pod_of_shape(shape: Shape, name: str = "shape") -> ClusterPod:
     """Return a Guaranteed pod of one container that asks for what a shape has."""
     amounts = {resource: str(amount) for resource, amount in _with_memory(shape).resources}

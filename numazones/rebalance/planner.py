@@ -113,12 +113,15 @@ def _undoing(undoes: Mapping[str, FreedNode]) -> str:
     return f"would fill {nodes}, where plans of policy {policies} made room; it is not made before {until}"
 
 
+@dataclass(eq=False, repr=False)
 class _Planning:
-    def __init__(self, goal: Goal, situation: Situation, policy: Policy, expired: Expired) -> None:
-        self._goal = goal
-        self._situation = situation
-        self._policy = policy
-        self._expired = expired
+    _goal: Goal
+    _situation: Situation
+    _policy: Policy
+    _expired: Expired
+
+    def __post_init__(self) -> None:
+        goal, situation, policy = self._goal, self._situation, self._policy
         movable = candidates(situation, policy)
         highest = highest_victim(waiting_pods(goal))
         allowed = tuple(one for one in movable if _may_go_for(one.pod, highest))

@@ -11,7 +11,7 @@ the plan counts as unproven.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
@@ -67,20 +67,22 @@ def choices(pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...] = ()) -
     return [node for node in nodes if not obstacles(node, pod)]
 
 
+@dataclass(eq=False, repr=False)
 class _Play:
-    def __init__(self, plan: PlanFound, goal: Goal, situation: Situation, policy: Policy) -> None:
-        self._plan = plan
-        self._goal = goal
-        self._situation = situation
-        self._policy = policy
-        self._forbidden = situation.history.forbidden_moves(situation.surroundings.now, policy.cooldown)
-        self._closed = (
-            {} if waiting_pods(goal) else situation.history.closed_nodes(situation.surroundings.now)
-        )
-        self._base = situation.cluster.nodes
-        self._others = ungated_pods(situation.cluster.pending.values()) if isinstance(goal, Align) else ()
-        self._counts: dict[str, Counts] = {}
-        self.sequences = 0
+    _plan: PlanFound
+    _goal: Goal
+    _situation: Situation
+    _policy: Policy
+    _counts: dict[str, Counts] = field(init=False, default_factory=dict)
+    sequences: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        history, now = self._situation.history, self._situation.surroundings.now
+        self._forbidden = history.forbidden_moves(now, self._policy.cooldown)
+        self._closed = {} if waiting_pods(self._goal) else history.closed_nodes(now)
+        cluster = self._situation.cluster
+        self._base = cluster.nodes
+        self._others = ungated_pods(cluster.pending.values()) if isinstance(self._goal, Align) else ()
 
     def run(self) -> None:
         self._check_rules()

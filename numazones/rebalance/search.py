@@ -17,7 +17,7 @@ most promising nodes and destinations; the last eviction is always sought among 
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from heapq import heappush, heappushpop, nsmallest
 from itertools import islice
 from types import MappingProxyType
@@ -183,48 +183,33 @@ def _replaced_term(count: int, old: int, new: int) -> int:
     return count - old + new
 
 
+@dataclass(eq=False, repr=False)
 class Search:
-    """Looks for plans in one cluster for one goal.
+    """Looks for plans in one cluster for one goal."""
 
-    Args:
-        cluster: the cluster as it is.
-        goal: what is counted.
-        candidates: the pods that may be moved, in their order.
-        target: where replacements may go.
-        expired: says when time is up.
-        pending: the pod that the goal is about, if it is about one; it may be placed before the last
-                replacement.
-        forbidden: moves that no plan may have.
-        closed: nodes that no pod may be moved to.
-        known: states of an earlier search for the goal; those of nodes that are the same still are used on.
-    """
+    cluster: InitVar[Cluster]
+    goal: Goal
+    candidates: Sequence[EvictionCandidate]
+    """The pods that may be moved, in their order."""
+    _: KW_ONLY
+    target: ReplacementTarget
+    expired: Expired
+    pending: EvictionCandidate | None = None
+    """The pod that the goal is about, if it is about one; it may be placed before the last replacement."""
+    forbidden: Collection[Relocation] = ()
+    """Moves that no plan may have."""
+    closed: Collection[str] = ()
+    """Nodes that no pod may be moved to."""
+    known: InitVar[Mapping[str, NodeState]] = MappingProxyType({})
+    """States of an earlier search for the goal; those of nodes that are the same still are used on."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        goal: Goal,
-        candidates: Sequence[EvictionCandidate],
-        *,
-        target: ReplacementTarget,
-        expired: Expired,
-        pending: EvictionCandidate | None = None,
-        forbidden: Collection[Relocation] = (),
-        closed: Collection[str] = (),
-        known: Mapping[str, NodeState] = MappingProxyType({}),
-    ) -> None:
-        self._goal = goal
-        self._candidates = candidates
-        self._target = target
-        self._expired = expired
-        self._pending = pending
-        self._forbidden = forbidden
-        self._closed = closed
+    def __post_init__(self, cluster: Cluster, known: Mapping[str, NodeState]) -> None:
         base: dict[str, NodeState] = {}
         for name, node in cluster.nodes.items():
             state = known.get(name)
             if state is None or state.node is not node:
                 with About(node):
-                    state = NodeState(node, goal, state_key(node))
+                    state = NodeState(node, self.goal, state_key(node))
             base[name] = state
         columns = []
         for state in base.values():
@@ -234,7 +219,7 @@ class Search:
         counts = tuple(map(sum, zip(*columns, strict=True)))
         self._start = SearchState(base, {}, counts)
         self._by_node: dict[str, list[EvictionCandidate]] = {}
-        for candidate in candidates:
+        for candidate in self.candidates:
             self._by_node.setdefault(candidate.pod.node, []).append(candidate)
         self._emptiest_first = sorted(self._by_node, key=lambda name: (-base[name].free_block, name))
         """Nodes of movable pods, as they are before any move."""
@@ -257,7 +242,7 @@ class Search:
     @property
     def total(self) -> int:
         """Return the goal's count before any move."""
-        return self._goal.total(self._start.counts)
+        return self.goal.total(self._start.counts)
 
     def find(
         self, want: int, allowance: RemainingEvictions, *, at_most: int, breadth: Breadth | None = None
@@ -274,7 +259,7 @@ class Search:
 
     def _fewest(self, want: int) -> int:
         """Return how many evictions are needed at least, given what one of them can gain."""
-        most = self._goal.gain_per_eviction
+        most = self.goal.gain_per_eviction
         return 1 if most is None else max(1, -(-(want - self.total) // most))
 
     def _best_of(self, depth: int, allowance: RemainingEvictions) -> "tuple[_Best | None, bool]":
@@ -295,7 +280,7 @@ class Search:
         sources = [each for each in self._sources(view, steps, left) if each.index not in moved]
         floor = _Floor(sources, left, _cost(steps))
         for candidate in sources:
-            if self._expired():
+            if self.expired():
                 raise _TimeIsUp
             with About(candidate.pod):
                 if not self._is_too_dear(floor, candidate) and not allowance.rejection(candidate.pod):
@@ -332,8 +317,8 @@ class Search:
         return self._best is not None and floor.with_one(candidate) >= self._best[0]
 
     def _worth_going_on(self, view: SearchState, steps: tuple[Step, ...], left: int) -> bool:
-        most = self._goal.gain_per_eviction
-        if most is not None and self._goal.total(view.counts) + left * most < self._want:
+        most = self.goal.gain_per_eviction
+        if most is not None and self.goal.total(view.counts) + left * most < self._want:
             return False
         if steps:
             key = self._key(view)
@@ -355,7 +340,7 @@ class Search:
 
         A node that has been looked at is remembered, and there are thousands: none more than needed are.
         """
-        lacking = self._want - self._goal.total(view.counts)
+        lacking = self._want - self.goal.total(view.counts)
         most: list[int] = []
         for name in self._emptiest_first:
             if sum(most) >= lacking:
@@ -384,24 +369,24 @@ class Search:
         """Return whether the number is reached with one node in another state."""
         most = tuple(map(_replaced_term, view.counts, view[name].worth, state.upper_bound))
         return (
-            self._goal.total(most) >= self._want
-            and self._goal.total(view.with_state(name, state).counts) >= self._want
+            self.goal.total(most) >= self._want
+            and self.goal.total(view.with_state(name, state).counts) >= self._want
         )
 
     # What is searched, and in which order
 
     def _sources(self, view: SearchState, steps: tuple[Step, ...], left: int) -> Sequence[EvictionCandidate]:
         """Return the pods to evict next, in the order in which they are best evicted."""
-        if self._goal.gain_per_eviction is not None and (
-            self._want - self._goal.total(view.counts) == left * self._goal.gain_per_eviction
+        if self.goal.gain_per_eviction is not None and (
+            self._want - self.goal.total(view.counts) == left * self.goal.gain_per_eviction
         ):
             return [
                 each
-                for each in self._candidates
-                if self._goal.concerns(each.pod.node) and self._gains_by(view, each)
+                for each in self.candidates
+                if self.goal.concerns(each.pod.node) and self._gains_by(view, each)
             ]
         if self._breadth is None or (left == 1 and not steps):
-            return self._candidates
+            return self.candidates
         names = [*view.changed, *self._promising_nodes(view, self._breadth.nodes)]
         listed = [candidate for name in names for candidate in self._by_node.get(name, ())]
         return sorted(listed, key=lambda candidate: candidate.index)
@@ -441,7 +426,7 @@ class Search:
         """Return the view with the replacement on a node; None where it does not fit or brings too little."""
         state = None if self._is_forbidden(candidate, name) else view[name].with_replacement(candidate)
         placed = None if state is None else view.with_state(name, state)
-        if placed is None or (left == 1 and self._goal.total(placed.counts) < self._want):
+        if placed is None or (left == 1 and self.goal.total(placed.counts) < self._want):
             return None
         return placed
 
@@ -451,12 +436,12 @@ class Search:
         """Yield the replacement's placement on the node that it leaves, once the pending pod is there."""
         name = candidate.pod.node
         if (
-            self._pending is None
-            or self._target is ReplacementTarget.OTHER
+            self.pending is None
+            or self.target is ReplacementTarget.OTHER
             or self._is_forbidden(candidate, name)
         ):
             return
-        taken = view[name].with_replacement(self._pending)
+        taken = view[name].with_replacement(self.pending)
         state = None if taken is None else taken.with_replacement(candidate)
         if state is not None:
             yield Step(candidate, name, after_pending=True), view
@@ -465,7 +450,7 @@ class Search:
         """Yield where the replacement may go, the fullest nodes first."""
         source = candidate.pod.node
         names: Iterable[str] = self._destinations
-        if self._target is ReplacementTarget.SAME:
+        if self.target is ReplacementTarget.SAME:
             names = (source,)
         elif (
             self._breadth is not None
@@ -475,15 +460,15 @@ class Search:
         ):
             names = view.changed  # elsewhere it would have fitted without the moves before
         for name in names:
-            if self._expired():
+            if self.expired():
                 raise _TimeIsUp
-            if name != source or self._target is not ReplacementTarget.OTHER:
+            if name != source or self.target is not ReplacementTarget.OTHER:
                 yield name
 
     def _is_forbidden(self, candidate: EvictionCandidate, node: str) -> bool:
-        if node in self._closed:
+        if node in self.closed:
             return True
-        return bool(self._forbidden) and relocation(candidate.pod, node) in self._forbidden
+        return bool(self.forbidden) and relocation(candidate.pod, node) in self.forbidden
 
 
 class _Cost(NamedTuple):

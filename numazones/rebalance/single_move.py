@@ -7,6 +7,7 @@ and plans agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 from numazones.cluster import scheduling
@@ -38,21 +39,18 @@ def fullest_first(
     return [node for _, _, node in sorted(known, key=itemgetter(0, 1))]
 
 
+@dataclass(slots=True, eq=False)
 class Destinations:
-    """The nodes of a cluster that replacements could go to; which of them take a kind is worked out once.
+    """The nodes of a cluster that replacements could go to; which of them take a kind is worked out once."""
 
-    Args:
-        nodes: of the whole cluster, in any order.
-        templates: owner UID → a pod made from the owner's template, as ``replacement`` takes them.
-    """
-
-    def __init__(
-        self, nodes: Iterable[ClusterNode] = (), templates: Mapping[str, ClusterPod] | None = None
-    ) -> None:
-        self._unsorted = nodes
-        self._templates = templates or {}
-        self._nodes: list[ClusterNode] | None = None
-        self._found: dict[PodKind, tuple[list[ClusterNode], Iterator[ClusterNode]]] = {}
+    _unsorted: Iterable[ClusterNode] = ()
+    """Those of the whole cluster."""
+    _templates: Mapping[str, ClusterPod] = field(default_factory=dict)
+    """Owner UID → a pod made from the owner's template, as ``replacement`` takes them."""
+    _nodes: list[ClusterNode] | None = field(init=False, default=None)
+    _found: dict[PodKind, tuple[list[ClusterNode], Iterator[ClusterNode]]] = field(
+        init=False, default_factory=dict
+    )
 
     def single_move(self, waiting: ClusterPod, pod: ClusterPod, source: ClusterNode) -> Move | None:
         """Return the move of one pod after which its node takes a waiting pod; None where there is none.

@@ -83,37 +83,13 @@ def run(
     rejected. Pods that are on the nodes already stay, and count for nothing but the room they take.
     ``shapes``: what ``NodeChoice.SHAPES`` keeps room for; none: ``shape``.
     """
-    return play(nodes, events, shape=shape, choice=choice, shapes=shapes).outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A run that has ended."""
-
-    outcome: TrialResult
-    nodes: tuple[ClusterNode, ...]
-    """As they are at the end."""
-    left_out: tuple[ClusterPod, ...]
-    """What arrived and was rejected, in that order."""
-
-
-def play(
-    nodes: Iterable[ClusterNode],
-    events: Iterable[Event],
-    *,
-    shape: Shape | None = None,
-    choice: NodeChoice = NodeChoice.DEFAULT,
-    shapes: Sequence[Shape] = (),
-) -> Played:
-    """Play events as ``run`` does, and return the nodes and the rejected pods as well."""
     trial = _Trial(nodes, choice, shapes or (() if shape is None else (shape,)))
-    left_out = []
     for event in events:
         if isinstance(event, Leaving):
             trial.leave(event.uid)
-        elif not trial.arrive(event):
-            left_out.append(event)
-    return Played(trial.outcome(shape), trial.nodes, tuple(left_out))
+        else:
+            trial.arrive(event)
+    return trial.outcome(shape)
 
 
 class _Host:
@@ -177,20 +153,14 @@ class _Trial:
         self._arrived = self._admitted = self._crossing = self._lopsided = 0
         self._rejected: dict[str, int] = {}
 
-    @property
-    def nodes(self) -> tuple[ClusterNode, ...]:
-        """The nodes as they are now."""
-        return tuple(host.node for host in self._hosts.values())
-
-    def arrive(self, pod: ClusterPod) -> bool:
-        """Try a pod once; return whether it was admitted."""
+    def arrive(self, pod: ClusterPod) -> None:
+        """Try a pod once."""
         self._arrived += 1
         reason = self._reason_against(pod)
         if reason:
             self._rejected[reason] = self._rejected.get(reason, 0) + 1
         else:
             self._admitted += 1
-        return not reason
 
     def leave(self, uid: str) -> None:
         """End a pod; one that was rejected or preempted is gone already."""

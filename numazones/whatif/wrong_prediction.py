@@ -19,7 +19,7 @@ from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.apimachinery.documents import OBJECT, UnreadableDocument, gunzip, read_json
 from numazones.errors import NumazonesError
-from numazones.kubelet.node_admission import NodeAdmission, admit_to_node
+from numazones.kubelet.node_admission import admit_to_node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
 
@@ -121,19 +121,10 @@ def _damage(why: str) -> InvalidRecord:
     return InvalidRecord(f"the kept prediction is damaged: {why}; replay it with its own release")
 
 
-def decide(wrong: WrongPrediction) -> NodeAdmission:
-    """Decide about the pod again, with the model as it is now.
-
-    Raises:
-        NumazonesError: the model gives no verdict.
-    """
-    return admit_to_node(wrong.node, wrong.pod)
-
-
 def replay(wrong: WrongPrediction) -> Answer:
     """Say what the model as it is now predicts."""
     try:
-        verdict = decide(wrong)
+        verdict = admit_to_node(wrong.node, wrong.pod)
     except NumazonesError as error:
         return Answer("Unknown", str(error))
     return Answer(ADMITTED) if verdict.admitted else Answer(verdict.reason, verdict.message)

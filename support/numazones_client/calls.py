@@ -55,32 +55,21 @@ class Call:
         return json.dumps(self.body, separators=(",", ":")).encode()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Caller:
     """Makes calls over a transport."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        config: ClusterConfig,
-        *,
-        user_agent: str,
-        retry: RetryPolicy,
-        timeout: float,
-        answered: Callable[[float], None] = lambda _asked: None,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        """``answered`` is called for each answer, whatever it says, with the moment of the question."""
-        self._transport = transport
-        self._config = config
-        self._user_agent = user_agent
-        self._retry = retry
-        self._timeout = timeout
-        self._answered = answered
-        self._draw = draw
+    transport: Transport
+    config: ClusterConfig
+    user_agent: str
+    retry: RetryPolicy
+    timeout: float
+    answered: Callable[[float], None]
+    """Called for each answer, whatever it says, with the moment of the question."""
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._transport.close()
+        await self.transport.close()
 
     async def send(self, call: Call, *, retry: RetryPolicy | None = None, limit: int | None = None) -> bytes:
         """Send a request until it succeeds or the policy gives up; return the answer's body.
@@ -88,17 +77,17 @@ class Caller:
         Raises:
             APIError: the body has more bytes than ``limit``.
         """
-        retry = retry or self._retry
+        retry = retry or self.retry
         attempt = 0
         while True:
             attempt += 1
             try:
-                async with self._answer(call, timeout=self._timeout) as answer:
+                async with self._answer(call, timeout=self.timeout) as answer:
                     if limit is None:
                         return await answer.read()
                     return await _read_within(answer, limit, call.request)
             except APIError as error:
-                delay = retry.delay(attempt, retry_after=error.retry_after, draw=self._draw())
+                delay = retry.delay(attempt, retry_after=error.retry_after, draw=random.random())
                 if delay is None or not _can_be_repeated(error, repeatable=call.repeatable):
                     raise
             await asyncio.sleep(delay)
@@ -132,7 +121,7 @@ class Caller:
             for renew in (False, True):
                 headers = await self._headers(call, data, renew=renew)
                 asked = time.monotonic()
-                async with self._transport.open(
+                async with self.transport.open(
                     call.method,
                     call.path,
                     params=call.params,
@@ -141,7 +130,7 @@ class Caller:
                     timeout=timeout,
                     silence=silence,
                 ) as answer:
-                    self._answered(asked)
+                    self.answered(asked)
                     if answer.status == _UNAUTHORIZED and not renew:
                         continue
                     if answer.status >= _BAD:
@@ -154,18 +143,18 @@ class Caller:
                     yield answer
                     return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable_error(call.request, error, self._config.server) from error
+            raise _unreachable_error(call.request, error, self.config.server) from error
 
     async def _headers(self, call: Call, data: bytes | None, *, renew: bool) -> CIMultiDict[str]:
-        headers = CIMultiDict({"Accept": _JSON, "User-Agent": self._user_agent})
+        headers = CIMultiDict({"Accept": _JSON, "User-Agent": self.user_agent})
         if data is not None:
             headers["Content-Type"] = call.media_type
-        token = await self._config.credentials.token(renew=renew)
+        token = await self.config.credentials.token(renew=renew)
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        if self._config.user:
-            headers["Impersonate-User"] = self._config.user
-        for group in self._config.groups:
+        if self.config.user:
+            headers["Impersonate-User"] = self.config.user
+        for group in self.config.groups:
             headers.add("Impersonate-Group", group)
         return headers
 

@@ -53,8 +53,8 @@ class Client:
         self.reachability = Reachability()
         """Says once, for all who use the client, that the server does not answer."""
         self._calls = Caller(
-            transport or HTTP(config),
-            config,
+            transport=transport or HTTP(config),
+            config=config,
             user_agent=user_agent,
             retry=retry,
             timeout=timeout,

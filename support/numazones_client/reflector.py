@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from numazones.errors import NumazonesError
@@ -50,12 +50,12 @@ class Pace:
     """Objects per page of a list. Whoever must never see half a list asks for more than there are."""
 
 
+@dataclass(slots=True, eq=False)
 class Backoff:
     """Growing delays with full jitter: many clients that lost one server do not return as one."""
 
-    def __init__(self, *, draw: Callable[[], float] = random.random) -> None:
-        self._draw = draw
-        self._failures = 0
+    draw: Callable[[], float] = random.random
+    _failures: int = 0
 
     def reset(self) -> None:
         """Start again with short delays, after something worked."""
@@ -65,7 +65,7 @@ class Backoff:
         """Return how long to wait after one more failure, in seconds."""
         ceiling: float = min(_FIRST_DELAY * 2**self._failures, _MAX_DELAY)
         self._failures = min(self._failures + 1, 16)
-        return ceiling * (0.5 + self._draw() / 2)
+        return ceiling * (0.5 + self.draw() / 2)
 
 
 class WatchMetrics(Protocol):
@@ -88,79 +88,53 @@ class _NoMetrics:
         pass
 
 
+@dataclass(eq=False, repr=False)
 class Reflector(Generic[T]):
     """Keeps one table equal to one resource of the API server."""
 
-    def __init__(
-        self,
-        client: Client,
-        resource: Resource,
-        *,
-        decoder: Decoder[T],
-        table: Table[T],
-        metrics: WatchMetrics | None = None,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        pace: Pace | None = None,
-        optional: bool = False,
-        needed: bool = True,
-        appearance: Callable[[Resource], Awaitable[None]] | None = None,
-        quiet: bool = False,
-        unreadable: Callable[[Unreadable], None] = lambda _object: None,
-        failed: Callable[[T, Exception], None] = lambda _item, _error: None,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        """Prepare to mirror; ``run`` does it.
+    client: Client
+    resource: Resource
+    _: KW_ONLY
+    decoder: Decoder[T]
+    """Keeps of each object what is needed; its keys of unreadable objects are the table's."""
+    table: Table[T]
+    """Where the objects go."""
+    metrics: WatchMetrics = field(default_factory=_NoMetrics)
+    namespace: str = ""
+    """One namespace, empty for all."""
+    label_selector: str = ""
+    field_selector: str = ""
+    pace: Pace = Pace()
+    optional: bool = False
+    """A cluster that does not know the resource counts as one without such objects."""
+    needed: bool = True
+    """False: so does one that does not grant the right to list them, until it does."""
+    appearance: Callable[[Resource], Awaitable[None]] | None = None
+    """Waits until it is worth asking again for a resource that the cluster does not know; None: every one to
+    two minutes."""
+    quiet: bool = False
+    """Log for debugging only, where another mirror of the resource logs the same."""
+    unreadable: Callable[[Unreadable], None] = lambda _object: None
+    """Called with each object that cannot be read, after it was removed from the table."""
+    failed: Callable[[T, Exception], None] = lambda _item, _error: None
+    """Called with each object about which the table's owner raised, and the error."""
+    draw: Callable[[], float] = random.random
+    """Draws from [0, 1)."""
+    synced: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    """Set once the resource has been listed."""
+    problem: str = field(init=False, default="it has not been listed yet")
+    """Why the mirror may be behind; empty while it is current."""
+    forbidden: bool = field(init=False, default=False)
+    """Whether the mirror is behind because reading the resource is forbidden."""
+    _version: str = field(init=False, default="")
 
-        Args:
-            client: how to reach the server.
-            resource: what to mirror.
-            decoder: what to keep of each object; its keys of unreadable objects are the table's.
-            table: where the objects go.
-            metrics: what to report to.
-            namespace: one namespace, empty for all.
-            label_selector: as in ``kubectl get -l``.
-            field_selector: as in ``kubectl get --field-selector``.
-            pace: how patient to be.
-            optional: a cluster that does not know the resource counts as one without such objects.
-            needed: False: so does one that does not grant the right to list them, until it does.
-            appearance: waits until it is worth asking again for a resource that the cluster does not know;
-                left out, that is every one to two minutes.
-            quiet: log for debugging only, where another mirror of the resource tells of the same.
-            unreadable: called with each object that cannot be read, after it was removed from the table.
-            failed: called with each object about which the table's owner raised, and the error.
-            draw: random numbers in [0, 1).
-        """
-        self._client = client
-        self._resource = resource
-        self._decoder = decoder
-        self._table = table
-        self._metrics = _NoMetrics() if metrics is None else metrics
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
-        self._pace = pace or Pace()
-        self._optional = optional
-        self._needed = needed
-        self._appearance = appearance or self._a_minute
-        self._quiet = quiet
-        self._unreadable = unreadable
-        self._failed = failed
-        self._draw = draw
-        self._backoff = Backoff(draw=draw)
-        self._version = ""
-        self.synced = asyncio.Event()
-        """Set once the resource has been listed."""
-        self.problem = "it has not been listed yet"
-        """Why the mirror may be behind; empty while it is current."""
-        self.forbidden = False
-        """Whether the mirror is behind because reading the resource is forbidden."""
+    def __post_init__(self) -> None:
+        self._backoff = Backoff(draw=self.draw)
 
     @property
     def name(self) -> str:
         """Return the name of the mirrored resource, as RBAC and people use it."""
-        return self._resource.full_name
+        return self.resource.full_name
 
     async def run(self) -> None:
         """Mirror until cancelled."""
@@ -171,7 +145,7 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Gone:
                 self._note("%s: the version is too old, listing again", self.name)
-                self._metrics.count_restart(self.name, "expired")
+                self.metrics.count_restart(self.name, "expired")
                 self._version = ""
             except UnknownResource as error:
                 self._version = ""
@@ -186,25 +160,25 @@ class Reflector(Generic[T]):
         version = ""
         clock = asyncio.get_running_loop().time
         started = clock()
-        async for page in self._client.pages(
-            self._resource,
-            decoder=self._decoder,
-            namespace=self._namespace,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
-            limit=self._pace.page_size,
+        async for page in self.client.pages(
+            self.resource,
+            decoder=self.decoder,
+            namespace=self.namespace,
+            label_selector=self.label_selector,
+            field_selector=self.field_selector,
+            limit=self.pace.page_size,
         ):
             for item in page.items:
-                self._take(self._table.put, item)
-                seen.add(self._table.key(item))
+                self._take(self.table.put, item)
+                seen.add(self.table.key(item))
             unreadable += page.unreadable
             version = page.resource_version
             if page.continue_token:
                 await asyncio.sleep(0)
-        self._table.retain(seen)
+        self.table.retain(seen)
         for left_out in unreadable:
-            self._unreadable(left_out)
-        self._metrics.observe_list(self.name, clock() - started)
+            self.unreadable(left_out)
+        self.metrics.observe_list(self.name, clock() - started)
         self._version = version
         self._mark_current()
 
@@ -215,15 +189,15 @@ class Reflector(Generic[T]):
         events = 0
         reason = "ended"
         try:
-            async for event in self._client.watch(
-                self._resource,
+            async for event in self.client.watch(
+                self.resource,
                 resource_version=self._version,
-                decoder=self._decoder,
-                namespace=self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
-                duration=self._pace.duration * (1 + self._draw()),
-                silence=self._pace.silence,
+                decoder=self.decoder,
+                namespace=self.namespace,
+                label_selector=self.label_selector,
+                field_selector=self.field_selector,
+                duration=self.pace.duration * (1 + self.draw()),
+                silence=self.pace.silence,
             ):
                 events += 1
                 self._handle(event)
@@ -240,7 +214,7 @@ class Reflector(Generic[T]):
             if not events and clock() - started < _SHORT_WATCH:
                 await asyncio.sleep(self._backoff.delay())
             raise
-        self._metrics.count_restart(self.name, reason)
+        self.metrics.count_restart(self.name, reason)
         if events or clock() - started >= _SHORT_WATCH:
             self._mark_current()
             self._backoff.reset()
@@ -249,26 +223,26 @@ class Reflector(Generic[T]):
 
     def _handle(self, event: Event[T]) -> None:
         if event.unreadable is not None:
-            self._table.discard(event.unreadable.key)
+            self.table.discard(event.unreadable.key)
             if event.type != DELETED:
-                self._unreadable(event.unreadable)
+                self.unreadable(event.unreadable)
         elif event.object is None:
             self._mark_current()
         elif event.type == DELETED:
-            self._take(self._table.remove, event.object)
+            self._take(self.table.remove, event.object)
         else:
-            self._take(self._table.put, event.object)
+            self._take(self.table.put, event.object)
 
     def _take(self, change: Callable[[T], None], item: T) -> None:
         """Change the table; whatever who is told of it raises concerns this object alone."""
         try:
             change(item)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the mirror of the others
-            self._failed(item, error)
+            self.failed(item, error)
             _log.debug("%s: an object could not be taken in", self.name, exc_info=error)
 
     def _note(self, message: str, *arguments: object) -> None:
-        _log.log(logging.DEBUG if self._quiet else logging.INFO, message, *arguments)
+        _log.log(logging.DEBUG if self.quiet else logging.INFO, message, *arguments)
 
     def _mark_current(self) -> None:
         self.problem = ""
@@ -276,12 +250,12 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     async def _wait_for_resource(self, error: UnknownResource) -> None:
-        if self._optional:
-            self._table.retain(frozenset())
+        if self.optional:
+            self.table.retain(frozenset())
             self._mark_current()
             clock = asyncio.get_running_loop().time
             started = clock()
-            await self._appearance(self._resource)
+            await (self.appearance or self._a_minute)(self.resource)
             if clock() - started >= _SHORT_WATCH:
                 self._backoff.reset()
             await asyncio.sleep(self._backoff.delay())  # who serves it may need a moment to do so
@@ -289,22 +263,20 @@ class Reflector(Generic[T]):
         await self._wait_after(error)
 
     async def _a_minute(self, _resource: Resource) -> None:
-        await asyncio.sleep(_OPTIONAL_DELAY * (1 + self._draw()))
+        await asyncio.sleep(_OPTIONAL_DELAY * (1 + self.draw()))
 
     async def _wait_after(self, error: NumazonesError) -> None:
         asked = error.retry_after if isinstance(error, APIError) else None
         delay = max(self._backoff.delay(), asked or 0.0)
         # A problem that lasts, such as a missing right, was logged when it began and would fill the log.
-        level = logging.DEBUG if self._quiet or self.problem == str(error) else logging.WARNING
+        level = logging.DEBUG if self.quiet or self.problem == str(error) else logging.WARNING
         if isinstance(error, Unreachable):
-            self._client.reachability.lost(error)
+            self.client.reachability.lost(error)
             level = logging.DEBUG
         self.problem = str(error)
         self.forbidden = isinstance(error, Forbidden)
-        if self.forbidden and not self._needed:
+        if self.forbidden and not self.needed:
             self.synced.set()
-        self._metrics.count_restart(
-            self.name, "unreachable" if isinstance(error, Unreachable) else "rejected"
-        )
+        self.metrics.count_restart(self.name, "unreachable" if isinstance(error, Unreachable) else "rejected")
         _log.log(level, "%s: %s; trying again in %.1f s", self.name, error, delay)
         await asyncio.sleep(delay)

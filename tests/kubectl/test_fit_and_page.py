@@ -16,7 +16,7 @@ from numazones.placement import Placement, Unknown
 from numazones.placement.fragmentation import Shape
 from numazones.placement.kubelet import KubeletPlacement
 from numazones.prediction.forecast import place_beside
-from numazones.prediction.room import FittingPods, fitting, pod_of_shape
+from numazones.prediction.room import FittingPods, pod_of_shape
 from numazones.rebalance.dump import situation_of
 from numazones_koordinator.placement import KoordinatorPlacement
 from numazones_koordinator.scheduler import Scheduler
@@ -116,7 +116,7 @@ def running(number: int, cpus: int) -> ClusterPod:
 
 @given(nodes(), st.sampled_from(SHAPES))
 def test_as_many_more_pods_fit_as_fit_places(node: ClusterNode, shape: Shape) -> None:
-    assert fitting(node, shape).fitting == count_of_fit(node, shape)
+    assert FittingPods().count(node, shape).fitting == count_of_fit(node, shape)
 
 
 @given(st.lists(nodes(), min_size=1, max_size=3), st.sampled_from(SHAPES))
@@ -126,12 +126,12 @@ def test_the_nodes_of_a_cluster_take_together_what_fit_places(found: list[Cluste
     placed = answers.place(pod, cluster, answers.forecast_of(pod, cluster), most=10_000)
     for name, node in cluster.items():
         here = sum(one.node.name == name for one in placed)
-        assert counts.count(node, shape).fitting == fitting(node, shape).fitting == here
+        assert counts.count(node, shape).fitting == FittingPods().count(node, shape).fitting == here
 
 
 @given(nodes(), st.sampled_from(SHAPES))
 def test_what_fitting_pods_take_was_free(node: ClusterNode, shape: Shape) -> None:
-    found = fitting(node, shape)
+    found = FittingPods().count(node, shape)
     known = node.known
     assert known is not None
     assert found.free == known.room.free
@@ -160,4 +160,4 @@ def test_the_page_says_what_fit_says(shape: Shape) -> None:
 
 def test_nothing_fits_where_nobody_knows_who_decides() -> None:
     node = ClusterNode("node", allocatable={"cpu": 8000, "memory": GIB}).with_placement(Unknown("Stale", ""))
-    assert fitting(node, SHAPES[0]).fitting == count_of_fit(node, SHAPES[0]) == 0
+    assert FittingPods().count(node, SHAPES[0]).fitting == count_of_fit(node, SHAPES[0]) == 0

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from numazones.dra.claims import DeviceClaim
 from tests.numazones.dra.building import claim, result
 
@@ -43,29 +41,11 @@ def request(name: str) -> dict[str, Any]:
     return {"name": name, "exactly": {"deviceClassName": "gpu.example"}}
 
 
-@pytest.mark.parametrize(
-    ("constraints", "expected"),
-    [
-        ([], False),
-        ([{"matchAttribute": NUMA}], True),
-        ([{"requests": ["gpu", "nic"], "matchAttribute": NUMA}], True),
-        ([{"requests": ["gpu", "nic/fast"], "matchAttribute": "dra.net/numaNode"}], True),
-        ([{"requests": ["gpu"], "matchAttribute": NUMA}], False),
-        ([{"matchAttribute": "resource.kubernetes.io/pcieRoot"}], False),
-        ([{"distinctAttribute": NUMA}], False),
-    ],
-)
-def test_match_attribute_promises_one_numa_node(constraints: list[dict[str, Any]], *, expected: bool) -> None:
-    body = claim(requests=[request("gpu"), request("nic")], constraints=constraints)
-    assert DeviceClaim.from_api(body).on_one_numa_node is expected
-
-
 def test_a_template_is_read_as_the_claim_that_it_makes() -> None:
     inner = claim(requests=[request("gpu")], constraints=[{"matchAttribute": NUMA}])
     template = {"metadata": {"name": "t", "namespace": "team"}, "spec": {"spec": inner["spec"]}}
     found = DeviceClaim.from_api(template)
     assert found.requests[0].classes == ("gpu.example",)
-    assert found.on_one_numa_node
 
 
 def test_alternatives_name_several_classes() -> None:

@@ -13,7 +13,7 @@ from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import Forecast, NodeAnswer, PodKind, ask, beside, predict
-from numazones.prediction.node_choice import ASKING, Chooser, NodeChoice, Ranking, choose
+from numazones.prediction.node_choice import ASKING, Chooser, NodeChoice, Ranking
 from numazones.prediction.room import pod_of_shape
 from numazones.whatif import trial
 from numazones.whatif.machine_type import node_template
@@ -40,7 +40,7 @@ def node(name: str, *holding: str, policy: str = "single-numa-node", machine: st
 
 
 def chosen(text: str, nodes: list[ClusterNode], choice: NodeChoice, *shapes: str) -> str | None:
-    found = choose(pod(text), nodes, choice, [Shape.parse(shape) for shape in shapes])
+    found = Chooser(choice, [Shape.parse(shape) for shape in shapes]).choose(pod(text), nodes)
     return None if found is None else found.name
 
 
@@ -85,7 +85,7 @@ def test_who_remembers_what_nodes_said_chooses_as_who_asks_anew(choice: NodeChoi
     for step in range(60):
         new = pod(f"cpu={random.choice((2, 3, 6, 11))}", f"pod-{step}")
         there = [one for name, one in nodes.items() if name != "b" or step % 20 < 15]  # b is away at times
-        expected = choose(new, there, choice, shapes)
+        expected = Chooser(choice, shapes).choose(new, there)
         found = chooser.choose(new, there)
         assert found is expected
         chosen_names.add(found and found.name)
@@ -225,7 +225,7 @@ def test_a_node_that_the_scheduler_passes_over_is_not_chosen(choice: NodeChoice)
 @pytest.mark.parametrize("choice", EXACT)
 def test_a_pod_that_cannot_be_read_goes_nowhere(choice: NodeChoice) -> None:
     body = {"metadata": {"name": "x", "uid": "x"}, "spec": {"containers": []}}
-    assert choose(ClusterPod.from_api(body), [WHOLE], choice) is None
+    assert Chooser(choice).choose(ClusterPod.from_api(body), [WHOLE]) is None
 
 
 sizes = st.lists(st.integers(1, 20), max_size=14)
@@ -262,7 +262,7 @@ def test_node_is_found_exactly_if_one_would_admit_the_pod(held: list[list[int]],
     for choice in EXACT:
         found = chosen(text, nodes, choice)
         assert found in admitting if admitting else found is None
-    packed = choose(pod(text), nodes, NodeChoice.PACK)
-    spread = choose(pod(text), nodes, NodeChoice.EXACT)
+    packed = Chooser(NodeChoice.PACK).choose(pod(text), nodes)
+    spread = Chooser(NodeChoice.EXACT).choose(pod(text), nodes)
     if packed is not None and spread is not None:
         assert packed.requested.get(CPU, 0) >= spread.requested.get(CPU, 0)

@@ -15,7 +15,7 @@ from numazones.kubelet.node import Node
 from numazones.placement import Unknown
 from numazones.placement.fragmentation import Fragmentation, Shape
 from numazones.placement.kubelet import KubeletPlacement, fitting_by_amounts
-from numazones.prediction.room import FittingPods, copy_of, fitting, pod_of_shape
+from numazones.prediction.room import FittingPods, copy_of, pod_of_shape
 from tests.numazones.kubelet.building import node
 from tests.numazones.kubelet.days import days, play
 
@@ -60,20 +60,24 @@ def test_node_room_is_what_its_kubelet_admits_one_by_one(
 ) -> None:
     _, state = play(*day)  # type: ignore[arg-type]
     most = counted(state, shape)
-    found = fitting(ClusterNode("n", allocatable=LARGE, pod_slots=200).with_state(state), shape)
+    found = FittingPods().count(ClusterNode("n", allocatable=LARGE, pod_slots=200).with_state(state), shape)
     lacks_device = "vendor.example/gpu" in dict(shape.resources) and not state.kubelet.devices.resources
     assert found.fitting == most or lacks_device
 
 
 def test_sums_of_requests_and_slots_bound_what_fits() -> None:
     state = node(policy="single-numa-node")
-    whole = fitting(ClusterNode("n", allocatable=LARGE).with_state(state), Shape.parse("cpu=1")).fitting
+    whole = (
+        FittingPods()
+        .count(ClusterNode("n", allocatable=LARGE).with_state(state), Shape.parse("cpu=1"))
+        .fitting
+    )
     assert whole > 3
     for bounded in (
         ClusterNode("n", allocatable={**LARGE, "cpu": 3000}),
         ClusterNode("n", allocatable=LARGE, pod_slots=3),
     ):
-        assert fitting(bounded.with_state(state), Shape.parse("cpu=1")).fitting == 3
+        assert FittingPods().count(bounded.with_state(state), Shape.parse("cpu=1")).fitting == 3
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted"])
@@ -98,7 +102,7 @@ def test_no_room_where_the_kubelet_would_hang_or_crash(ids: Iterable[int]) -> No
         version="v1.36.2",
     )
     slow = ClusterNode("n", allocatable=LARGE, pod_slots=9).with_state(Node.fresh(machine, config))
-    assert fitting(slow, Shape.parse("cpu=2,memory=1Gi")).fitting == 0
+    assert FittingPods().count(slow, Shape.parse("cpu=2,memory=1Gi")).fitting == 0
 
 
 def test_room_for_pods_with_scheduler_allocated_devices_is_unknown() -> None:
