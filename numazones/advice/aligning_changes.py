@@ -42,11 +42,7 @@ def aligning_changes(
 ) -> list[Advice]:
     """Return what would bring a pod's devices to its CPUs.
 
-    Args:
-        pod: one that has no node yet.
-        nodes: of the cluster.
-        names: of those to look at, the best first.
-        around: what is around the nodes.
+    ``names``: the nodes to look at, the best first.
     """
     if not names or pod.admission is None:
         return []

@@ -50,12 +50,7 @@ class Misalignment:
 
 
 def misalignment_of(pod: ClusterPod, situation: Situation) -> Misalignment | None:
-    """Return why a pod that runs is not aligned; None where it is, or where that is not known.
-
-    Args:
-        pod: one that is bound to a node of the cluster.
-        situation: the cluster, and what protects its pods.
-    """
+    """Return why a pod that runs is not aligned; None where it is, or where that is not known."""
     node = situation.cluster.nodes.get(pod.node)
     found = None if node is None else alignment.of_pod(node, pod)
     if node is None or found is None or found.aligned:

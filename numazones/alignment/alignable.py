@@ -86,9 +86,7 @@ def alignable(node: ClusterNode, pod: ClusterPod, found: PodAlignment) -> Aligna
 def trials(node: Node, pod: Pod) -> Trials:
     """Ask a node's kubelet about a pod under single-numa-node, which admits aligned pods only.
 
-    Args:
-        node: as it is, with the pod or without it.
-        pod: with the UID under which it holds something.
+    ``pod`` has the UID under which it holds something there, if it does.
 
     Raises:
         NumazonesError: the kubelet would get to no verdict.

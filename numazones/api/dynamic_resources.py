@@ -76,11 +76,7 @@ def dynamic_resources(
 ) -> Mapping[int, DynamicResources]:
     """Return NUMA id → what its zone has to say; zones that have nothing to say are missing.
 
-    Args:
-        devices: those of the node.
-        numas: NUMA ids of its zones.
-        classes: the cluster's.
-        cpu_manager_policy: the kubelet's; empty where it is not known.
+    ``cpu_manager_policy`` is empty where it is not known.
     """
     zones = sorted(numas)
     amounts = by_numa(devices, classes, zones)
@@ -98,10 +94,7 @@ def by_numa(
 ) -> dict[int | None, tuple[DynamicDriver, ...]]:
     """Return NUMA node → the amounts of its devices by driver; None: devices of an unknown NUMA node.
 
-    Args:
-        devices: those of the node.
-        classes: the cluster's.
-        numas: the NUMA nodes that the node has.
+    ``numas``: the NUMA nodes that the node has.
     """
     groups: dict[tuple[int | None, str], list[PublishedDevice]] = {}
     for device in devices.devices.values():

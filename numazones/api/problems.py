@@ -63,12 +63,7 @@ def _sentence(found: Any) -> str:
 
 
 def slips(schema: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the unknown fields and names in spec and status, as an API server would report them.
-
-    Args:
-        schema: the kind's JSON schema.
-        body: the object; what its metadata says is the API server's business.
-    """
+    """Yield the unknown fields and names in spec and status, as an API server would report them."""
     known = {"apiVersion", "kind", "metadata"}
     for name, value in body.items():
         if name not in known:

@@ -22,9 +22,6 @@ CONSISTENT = "Consistent"
 def is_partitioned(node: Mapping[str, Any]) -> bool:
     """Return whether a Node is under workload partitioning.
 
-    Args:
-        node: the API object.
-
     >>> is_partitioned({"status": {"capacity": {"management.workload.openshift.io/cores": "16k"}}})
     True
     """
@@ -32,12 +29,7 @@ def is_partitioned(node: Mapping[str, Any]) -> bool:
 
 
 def with_partitioning(zones: Iterable[NUMAZone], node: Mapping[str, Any]) -> list[NUMAZone]:
-    """Return a node's zones, corrected where an old exporter took workload partitioning for a contradiction.
-
-    Args:
-        zones: all of the node.
-        node: the Node as an API object.
-    """
+    """Return a node's zones, corrected where an old exporter took partitioning for a contradiction."""
     found = list(zones)
     if not is_partitioned(node) or any(zone.status is None or zone.status.cpus is None for zone in found):
         return found

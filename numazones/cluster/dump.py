@@ -124,9 +124,7 @@ class Dump:
 def nodes_of(items: Iterable[Object], pods: Callable[[], Iterable[Object]]) -> list[ClusterNode]:
     """Read the nodes of a dump alone, without their pods.
 
-    Args:
-        items: its objects without the pods.
-        pods: gives the pods, where the state of a node depends on them, as with some models.
+    ``items`` are its objects without the pods; ``pods`` gives them where the state of a node depends on them.
 
     Raises:
         InvalidDump: it holds no nodes.

@@ -10,9 +10,7 @@ from numazones.cluster.waiting import released_to
 def lost_nodes(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
     """Return the nodes that a pod was released to, if it may go to no node at all any more; else none.
 
-    Args:
-        pod: one without a node.
-        nodes: all of the cluster. A node is lost that is gone, cordoned, or keeps the pod away by a taint.
+    A node is lost that is gone, cordoned, or keeps the pod away by a taint. ``nodes``: all of the cluster.
 
     >>> from numazones import build
     >>> body = build.pod_body("web", cpu=2)

@@ -33,9 +33,7 @@ class RejectedPod:
 def rejected_pods(pods: Iterable[ClusterPod], owners: Iterable[Body]) -> list[RejectedPod]:
     """Return the rejected pods, the oldest first.
 
-    Args:
-        pods: all of the namespaces in question.
-        owners: the ReplicaSets and Jobs there, as the API server serves them.
+    ``owners``: the ReplicaSets and Jobs of their namespaces, as the API server serves them.
     """
     found = list(pods)
     bodies = {str((body.get("metadata") or {}).get("uid")): body for body in owners}

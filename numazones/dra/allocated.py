@@ -28,9 +28,7 @@ class AllocatedDevices:
     def of_claims(cls, claims: Iterable[DeviceClaim], *, shares: bool = True) -> "AllocatedDevices":
         """Return what claims hold together.
 
-        Args:
-            claims: those with an allocation, and more.
-            shares: whether devices can be shared (DRAConsumableCapacity).
+        ``shares``: whether devices can be shared (DRAConsumableCapacity).
         """
         devices: set[Key] = set()
         shared: set[Key] = set()

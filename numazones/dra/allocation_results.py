@@ -21,14 +21,7 @@ from numazones.dra.slices import Candidate, Place
 def claim_allocations(
     place: Place, claims: Sequence[DeviceClaim], search: Search, classes: Mapping[str, DeviceClass]
 ) -> tuple[ClaimAllocation, ...]:
-    """Return what each claim gets after a search that was successful.
-
-    Args:
-        place: the node.
-        claims: those that were searched for.
-        search: the search.
-        classes: the cluster's, by name.
-    """
+    """Return what each claim gets after a search that was successful."""
     found = []
     for c, claim in enumerate(claims):
         results = search.results[c]

@@ -38,10 +38,7 @@ def node_devices(node: str, pools: Iterable[Pool], claims: Iterable[DeviceClaim]
     Devices that are in no single node (of slices with a node selector, or for all nodes) are left out: they
     are near none of its NUMA nodes.
 
-    Args:
-        node: its name.
-        pools: those that have devices in the node; more do no harm.
-        claims: those that have been allocated devices of these pools; more do no harm.
+    More pools and claims than those of the node do no harm.
     """
     pools = list(pools)
     allocated: dict[Key, tuple[Allocation, ...]] = {}

@@ -109,11 +109,7 @@ class ClusterDevices:
         return one._replace(claim="") if same else one
 
     def without(self, names: Iterable[str]) -> "ClusterDevices":
-        """Return the same once claims are deleted; shares of devices stay taken.
-
-        Args:
-            names: NAMESPACE/NAME of the claims; those that are not known are left out.
-        """
+        """Return the same once claims are deleted; shares of devices stay taken."""
         known = self.claims or {}
         gone = {name: known[name] for name in names if name in known}
         held = [one for claim in gone.values() for one in claim.allocations if not (one.share or one.admin)]
@@ -123,9 +119,7 @@ class ClusterDevices:
     def after(self, outcome: Allocated, named: Iterable[str] = ()) -> "ClusterDevices":
         """Return the same with devices allocated.
 
-        Args:
-            outcome: what is allocated.
-            named: NAMESPACE/NAME of the claims in it that other pods may use, too.
+        ``named``: NAMESPACE/NAME of the claims in it that other pods may use, too.
         """
         made = {one.full_name: one.allocations for one in made_claims(outcome)}
         claims = self.claims or {}

@@ -18,10 +18,6 @@ CURE: Final = (
 def cpu_conflict(drivers: Container[str], cpu_manager_policy: str) -> str:
     """Return why a node's CPUs may be given out twice; empty where they cannot.
 
-    Args:
-        drivers: those that offer devices of the node.
-        cpu_manager_policy: the kubelet's.
-
     >>> cpu_conflict({"dra.cpu"}, "none")
     ''
     """

@@ -28,10 +28,7 @@ class State(Protocol):
 def state(constraint: Constraint, offered: Sequence[Candidate], rules: AllocatorRules) -> State | None:
     """Return the state of a constraint before any device is chosen; None: it is of no known kind.
 
-    Args:
-        constraint: one of a claim.
-        offered: the devices that may be chosen; ``add`` takes positions among them.
-        rules: the allocator's.
+    ``add`` takes positions among the ``offered`` devices.
     """
     if constraint.match:
         kind: type[_OneAttribute] = _MatchingSets if rules.lists else _Matching

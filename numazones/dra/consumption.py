@@ -17,10 +17,6 @@ def consumption(
 ) -> dict[str, Quantity] | None:
     """Return name of a capacity → amount that a request takes of a device.
 
-    Args:
-        requested: name of a capacity → amount.
-        device: the device.
-
     Returns:
         None where the device lacks what is requested, or may not give such an amount.
     """

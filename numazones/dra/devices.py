@@ -135,11 +135,7 @@ class PublishedDevice:
         return any(taint.effect in KEEPS_AWAY for taint in self.taints)
 
     def attribute(self, name: str) -> Attribute | None:
-        """Return the attribute of a qualified name; None: it is not published.
-
-        Args:
-            name: DOMAIN/NAME; the driver may leave out its own domain.
-        """
+        """Return the attribute of a qualified name; None: it is not published."""
         found = self.attributes.get(name)
         if found is None:
             domain, _, short = name.partition("/")
@@ -271,9 +267,7 @@ def _pool(driver: str, name: str, slices: list[Slice]) -> Pool:
 def numas_of(driver: str, attributes: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the NUMA nodes that a device's attributes name, the one where it is first; empty: none.
 
-    Args:
-        driver: its driver.
-        attributes: qualified name → attribute as in a ResourceSlice.
+    ``attributes``: qualified name → attribute as in a ResourceSlice.
 
     >>> numas_of("gpu.example", {"resource.kubernetes.io/numaNode": {"ints": [1, 0]}})
     (1, 0)

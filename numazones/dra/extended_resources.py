@@ -76,10 +76,7 @@ def extended_claim(
 ) -> ExtendedClaim:
     """Return what a pod's extended resources ask of DRA on a node.
 
-    Args:
-        spec: the pod's.
-        classes: extended resource → DeviceClass, from ``classes_by_resource``.
-        allocatable: the node's amounts of extended resources.
+    ``classes`` is from ``classes_by_resource``, ``allocatable`` the node's.
 
     Raises:
         TypeError: a field is of another type.

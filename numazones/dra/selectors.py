@@ -38,9 +38,7 @@ class Selector:
     def evaluate(self, device: PublishedDevice, *, shareable: bool) -> tuple[bool | Failure, int]:
         """Return whether a device meets it, or the error, and what the evaluation cost.
 
-        Args:
-            device: the device.
-            shareable: whether expressions are told that it can be allocated several times.
+        ``shareable``: whether expressions are told that it can be allocated several times.
 
         Raises:
             Unsupported: the evaluation came to something that is not known here.
@@ -59,9 +57,7 @@ class Selector:
 def selector(text: str, *, lists: bool = False) -> Selector:
     """Compile an expression.
 
-    Args:
-        text: the expression.
-        lists: whether attributes may be lists (DRAListTypeAttributes).
+    ``lists``: whether attributes may be lists (DRAListTypeAttributes).
 
     Raises:
         InvalidSelector: it cannot be compiled; the scheduler gives up on the pod.

@@ -92,12 +92,7 @@ class DeviceSlices:
         return bool(self._pools)
 
     def take(self, old: Slice | None, new: Slice | None) -> frozenset[str] | None:
-        """Take in a slice as it was and as it is; return the nodes that see the difference, None: all.
-
-        Args:
-            old: a slice that was taken in before; None: it is new.
-            new: the slice of the same name as it is now; None: it is gone.
-        """
+        """Take in a slice as it was and is (None: not there); return the nodes that see it, None: all."""
         keys = {one.key for one in (old, new) if one is not None}
         before = [(self.nodes_of(key), self._is_troubled(key)) for key in keys]
         if old is not None and (new is None or _part(old) != _part(new)):

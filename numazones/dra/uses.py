@@ -33,11 +33,6 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
 
     The claim that the scheduler has made of its extended resources comes last.
 
-    Args:
-        namespace: the pod's.
-        spec: the pod's.
-        status: the pod's.
-
     Raises:
         TypeError: a field is of another type.
 
@@ -73,11 +68,6 @@ def claims_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]
 def uses_of(namespace: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Uses]:
     """Return container → what it uses of claims; claims that have no name yet are left out.
 
-    Args:
-        namespace: the pod's.
-        spec: the pod's.
-        status: the pod's.
-
     Raises:
         TypeError: a field is of another type.
 
@@ -111,11 +101,6 @@ def used_by(container: str, uses: Mapping[str, Uses], allocations: Iterable[Allo
     """Return whether a container uses a device that its kubelet lists for it.
 
     Where nothing is known of how the device came to the pod, the kubelet is believed.
-
-    Args:
-        container: its name.
-        uses: of all containers of its pod.
-        allocations: of the device, to whichever claims.
     """
     claims = {claim for used in uses.values() for claim, _ in used}
     own = [one for one in allocations if one.claim in claims]

@@ -32,11 +32,6 @@ class Verdicts:
     def selects(self, claim: str, choice: Choice, candidate: Candidate) -> bool:
         """Return whether a request's class and selectors select a device that the node can use.
 
-        Args:
-            claim: its NAMESPACE/NAME.
-            choice: the request, or one of its alternatives.
-            candidate: the device.
-
         Raises:
             AllocationError: a selector cannot be compiled, or fails for the device.
             UnknownSelector: a selector cannot be evaluated here.

@@ -138,9 +138,7 @@ def parse_cpu_manager_state(blob: bytes) -> CPUManagerCheckpoint:
 def dump_cpu_manager_state(state: CPUManagerCheckpoint, *, repeated: bool = False) -> bytes:
     """Write ``cpu_manager_state`` as the kubelet does.
 
-    Args:
-        state: what it holds.
-        repeated: write it as kubelets from 1.37 on do.
+    ``repeated``: as kubelets from 1.37 on do.
     """
     if repeated:
         return _repeated(dump_cpu_manager_state, state)

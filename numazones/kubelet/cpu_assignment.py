@@ -11,12 +11,7 @@ def take(
 ) -> CPUSet:
     """Choose ``count`` of the available CPUs.
 
-    Args:
-        topology: the machine.
-        strategy: as the policy options and the release say.
-        available: those that may be taken.
-        count: how many to take.
-        width: the number of NUMA nodes that the Topology Manager chose; 0: none.
+    ``width``: the number of NUMA nodes that the Topology Manager chose; 0: none.
 
     Raises:
         Rejection: there are not enough, or the distribution miscounts.

@@ -157,10 +157,7 @@ def delays(
 ) -> tuple[Delay, ...]:
     """Foresee, from a node's shape alone, pods on which its kubelet crashes, hangs or is slow.
 
-    Args:
-        machine: its hardware.
-        config: its kubelet's.
-        devices: resource → mask of the NUMA nodes that host its devices, and their number.
+    ``devices``: resource → mask of the NUMA nodes that host its devices, and their number.
     """
     aligned = config.topology_manager_policy != POLICY_NONE
     pinned = config.memory_manager_policy == "Static"

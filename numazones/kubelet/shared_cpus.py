@@ -29,9 +29,7 @@ class SharedCPUs:
 def shared_cpus(default: CPUSet, held: Mapping[str, CPUSet]) -> tuple[SharedCPUs, ...]:
     """Return the CPUs that more than one pod holds, or that a pod holds and the shared set has; by id.
 
-    Args:
-        default: the shared set.
-        held: pod → its exclusive CPUs, by any name of the pod.
+    ``held``: pod, by any name → its exclusive CPUs.
 
     >>> shared_cpus(0b0001, {"a": 0b0110, "b": 0b1100})
     (SharedCPUs(cpus=4, pods=('a', 'b'), free=False),)

@@ -37,9 +37,6 @@ class Refusal:
     def cure_on(self, node: str) -> str:
         """Return what to do.
 
-        Args:
-            node: how to call the node.
-
         >>> Refusal("default cpuset cannot be empty", CPU_STATE_FILE).cure_on("worker-1")
         'drain worker-1, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it again'
         """
@@ -49,12 +46,7 @@ class Refusal:
 
 
 def refusals_of_node(state: Node, kubelet: KubeletManagers) -> tuple[Refusal, ...]:
-    """Return why another kubelet would not take the state files of one that runs.
-
-    Args:
-        state: of the kubelet that runs.
-        kubelet: the one that starts.
-    """
+    """Return why another kubelet would not take the state files of one that runs."""
     config, cpus = state.config, state.cpus
     return refusals_of_files(
         kubelet,
@@ -66,13 +58,7 @@ def refusals_of_node(state: Node, kubelet: KubeletManagers) -> tuple[Refusal, ..
 def refusals_of_files(
     kubelet: KubeletManagers, cpus: CPUManagerCheckpoint | None, memory: MemoryManagerCheckpoint | None
 ) -> tuple[Refusal, ...]:
-    """Return why a kubelet would not take state files; empty: it starts.
-
-    Args:
-        kubelet: the one that starts.
-        cpus: content of ``cpu_manager_state``; None: there is no such file.
-        memory: the same of ``memory_manager_state``.
-    """
+    """Return why a kubelet would not take state files, None: there is no such file; empty: it starts."""
     return (*_refusals_of_cpus(kubelet, cpus), *_refusals_of_memory(kubelet, memory))
 
 

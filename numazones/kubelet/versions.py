@@ -288,8 +288,7 @@ class Release:
     def doubts(self, switches: Collection[str]) -> tuple[str, ...]:
         """Return what is not certain about decisions of this release.
 
-        Args:
-            switches: the policy options and feature gates that are on.
+        ``switches``: the policy options and feature gates that are on.
 
         >>> release("1.36.2").doubts(()), release("1.40.1").doubts(())
         ((), ('1.40 is decided by the rules of 1.38, the newest known',))

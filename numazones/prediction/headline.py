@@ -114,9 +114,7 @@ def _named_first(verdict: NodeVerdict) -> Nearness:
 def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[ReasonGroup]:
     """Group the nodes that do not admit a pod by reason; the first reason is the headline.
 
-    Args:
-        nodes: all nodes.
-        unknown_first: whether the answer hangs on the nodes whose state is not known.
+    ``unknown_first``: whether the answer hangs on the nodes whose state is not known.
     """
     found: dict[Key, ReasonGroup] = {}
     negative = [one for one in nodes if one.verdict.standing is not NodeAnswer.ADMITS]

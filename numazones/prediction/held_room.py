@@ -71,11 +71,7 @@ def held(
 ) -> Iterator[Hold]:
     """Yield the room that is held for pods without a node.
 
-    Args:
-        waiting: the pods.
-        nodes: all nodes.
-        now: seconds since the epoch.
-        asking: a pod that has to leave others room; None: whoever asks.
+    ``asking``: a pod that has to leave others room; None: whoever asks. ``now``: seconds since the epoch.
     """
     for pod in waiting:
         if pod.node or pod.constraints.scheduling_gates or (asking is not None and pod.uid == asking.uid):
@@ -127,11 +123,7 @@ def in_the_way(
 ) -> Iterator[str]:
     """Say whom room is held for, if no node would admit the pod beside those that are on their way.
 
-    Args:
-        pod: one that some node would admit otherwise.
-        prediction: of it, with the nodes that would.
-        node: finds a node by name.
-        by_node: node → pods on their way to it whom the pod has to leave room.
+    ``by_node``: node → pods on their way to it whom the pod has to leave room.
     """
     kind = PodKind.of(pod)
     if kind is None or not by_node:

@@ -25,10 +25,7 @@ class RetryPolicy:
     def delay(self, attempt: int, *, retry_after: float | None, draw: float) -> float | None:
         """Return the seconds to wait after a failed attempt, None to give up.
 
-        Args:
-            attempt: which attempt failed, counted from 1.
-            retry_after: what the server asked for, in seconds.
-            draw: a random number in [0, 1).
+        ``attempt`` counts from 1; ``draw``: a random number in [0, 1).
         """
         if attempt >= self.attempts:
             return None

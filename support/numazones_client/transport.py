@@ -54,14 +54,8 @@ class Transport(Protocol):
     ) -> AbstractAsyncContextManager[Response]:
         """Send a request; the answer can be read until the block ends.
 
-        Args:
-            method: of HTTP.
-            path: from the server's root, percent-encoded.
-            params: the query.
-            headers: of the request.
-            body: of the request.
-            timeout: seconds for all of it; None: as long as it takes.
-            silence: seconds without a byte after which reading fails; None: as long as it takes.
+        ``path`` starts at the server's root, percent-encoded. ``timeout`` is in seconds for all of it,
+        ``silence`` in seconds without a byte after which reading fails; None: as long as it takes.
         """
 
     async def close(self) -> None:

@@ -80,13 +80,7 @@ def node_documents(
     shapes: Sequence[Shape],
     fitting: FittingPods | None = None,
 ) -> Documents:
-    """A node and its machine.
-
-    Args:
-        node: the node.
-        shapes: pods to count: how many more of each fit.
-        fitting: remembers how many pods fit from node to node.
-    """
+    """A node and its machine."""
     fitting = fitting or FittingPods()
     document: dict[str, Any] = {"ready": node.ready, "cordoned": node.unschedulable}
     occupancy = node.occupancy

@@ -39,7 +39,7 @@ class WaitingPod:
     scheduler: str = ""
     """The scheduler's last word on it."""
     held: tuple[str, ...] = ()
-    """Whom room is held for on nodes that would admit it otherwise."""
+    """Pods for which nodes hold room that would admit it otherwise."""
 
     @property
     def stuck(self) -> bool:
@@ -55,10 +55,8 @@ def waiting_documents(
 ) -> Iterator[tuple[str, Document]]:
     """Yield the numbers of stuck pods, then pods that wait and rejected ones by owner, each with its key.
 
-    Args:
-        waiting: the pods.
-        ended: pods that have ended; rejected ones count for their owner.
-        plans: NAMESPACE/NAME of a pod → name of each plan that places it → what is to be said of it.
+    Rejected pods among those ``ended`` count for their owner. ``plans``: NAMESPACE/NAME of a pod → name of
+    each plan that places it → the words for it.
     """
     waiting = list(waiting)
     rejected: dict[str, list[ClusterPod]] = {}
@@ -172,12 +170,7 @@ def _rejections_document(pods: Sequence[ClusterPod]) -> Document | None:
 def held_documents(
     held: Iterable[Hold], node: Callable[[str], ClusterNode | None]
 ) -> Iterator[tuple[str, Document]]:
-    """Yield the room that is held for pods on their way to nodes, each with its key.
-
-    Args:
-        held: the room, in the order in which the pods will come.
-        node: finds a node by name.
-    """
+    """Yield the room that is held for pods on their way to nodes, in their order, each with its key."""
     listed = list(held)
     zones: dict[tuple[str, str], list[int]] = {}
     for name, pods in by_node(listed).items():

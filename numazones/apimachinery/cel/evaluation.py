@@ -116,9 +116,7 @@ class Program:
 def program(root: Expression, functions: Mapping[str, Function]) -> Program:
     """Make a program of a checked expression.
 
-    Args:
-        root: the expression.
-        functions: those that are not in every environment, by name.
+    ``functions``: those that are not in every environment, by name.
 
     Raises:
         InvalidLiteral: a literal cannot be converted.
