@@ -76,7 +76,7 @@ OF_SEVERAL = frozenset(
         ("node", 8, 160),
         ("slice", 8, 9),
         ("claim", 8, 7),
-        ("device_class", 8, 9),
+        ("device_class", 8, 8),
     ],
 )
 def test_exception_in_any_step_about_an_object_ends_nothing_else(kind: str, at_once: int, least: int) -> None:
