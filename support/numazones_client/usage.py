@@ -56,7 +56,7 @@ _RIGHTS = (
     "-n {0} numazones-usage --verb=get --resource=pods/proxy, and a rolebinding; or name a Prometheus"
 )
 _NETWORK = (
-    "the exporter's NetworkPolicy must admit the API server: docs/guides/monitoring.md#use-at-the-terminal"
+    "the exporter's NetworkPolicy must admit the API server: docs/guides/monitoring.md#usage-in-the-terminal"
 )
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
