@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,28 +54,20 @@ def lease(
     }
 
 
+@dataclass(slots=True)
 class LeaseKeeper:
     """Renews the Lease of one node while the exporter does its work."""
 
-    def __init__(
-        self,
-        writer: ObjectWriter,
-        node_name: str,
-        *,
-        namespace: str,
-        duration: float,
-        current: Callable[[], bool],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """``current`` returns whether the published zones are up to date."""
-        self._writer = writer
-        self._node_name = node_name
-        self._namespace = namespace
-        self._duration = duration
-        self._current = current
-        self._now = now
-        self._node_uid: str | None = None
-        self._owner_changed = asyncio.Event()
+    writer: ObjectWriter
+    node_name: str
+    _: KW_ONLY
+    namespace: str
+    duration: float
+    current: Callable[[], bool]
+    """Returns whether the published zones are up to date."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _node_uid: str | None = None
+    _owner_changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def set_owner(self, node_uid: str) -> None:
         """Set the uid of the Node, known since the first publish; a Node made anew has another."""
@@ -90,9 +83,9 @@ class LeaseKeeper:
         await self._owner_changed.wait()
         while True:
             self._owner_changed.clear()
-            usual = self._duration / RENEWALS_PER_DURATION
+            usual = self.duration / RENEWALS_PER_DURATION
             pause = min(usual, RETRY_SECONDS)
-            if self._current():
+            if self.current():
                 try:
                     await self.renew()
                 except NumazonesError as error:
@@ -110,10 +103,10 @@ class LeaseKeeper:
             APIError: the request failed.
         """
         body = lease(
-            self._node_name,
-            namespace=self._namespace,
+            self.node_name,
+            namespace=self.namespace,
             node_uid=self._node_uid or "",
-            duration=self._duration,
-            renewed_at=self._now(),
+            duration=self.duration,
+            renewed_at=self.now(),
         )
-        await self._writer.apply("Lease", LEASES, body, namespace=self._namespace)
+        await self.writer.apply("Lease", LEASES, body, namespace=self.namespace)

@@ -9,6 +9,7 @@ somebody else owns are not taken from them, since two writers would overwrite ea
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from numazones.api.noderesourcetopology import from_zones
@@ -22,20 +23,18 @@ _log = logging.getLogger(__name__)
 _ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
 
 
+@dataclass(slots=True)
 class NodeResourceTopologyPublisher:
     """Publishes the NodeResourceTopology of one node."""
 
-    def __init__(
-        self, writer: ObjectWriter, node_name: str, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Send no request yet."""
-        self._writer = writer
-        self._node_name = node_name
-        self._clock = clock
-        self._published: str | None = None
-        self._conflict = ""
-        """What the API server said of the other writer; empty while there is none."""
-        self._asked_at = 0.0
+    writer: ObjectWriter
+    node_name: str
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    _published: str | None = None
+    _conflict: str = ""
+    """What the API server said of the other writer; empty while there is none."""
+    _asked_at: float = 0.0
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write the object if it differs; return the number of writes.
@@ -45,16 +44,16 @@ class NodeResourceTopologyPublisher:
         """
         body = from_zones(zones).to_api()
         desired = _own_content(body)
-        if self._conflict and self._clock() - self._asked_at < RESYNC_SECONDS:
+        if self._conflict and self.clock() - self._asked_at < RESYNC_SECONDS:
             return 0
-        if self._published is None or self._clock() - self._asked_at >= RESYNC_SECONDS:
+        if self._published is None or self.clock() - self._asked_at >= RESYNC_SECONDS:
             self._published = await self._fetch()
-            self._asked_at = self._clock()
+            self._asked_at = self.clock()
         if self._published == desired:
             return 0
         self._published = None
         try:
-            await self._writer.apply("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, body, force=False)
+            await self.writer.apply("NodeResourceTopology", NODE_RESOURCE_TOPOLOGIES, body, force=False)
         except Conflict as error:
             self._leave_alone(error)
             return 0
@@ -71,15 +70,15 @@ class NodeResourceTopologyPublisher:
             _log.warning(
                 "NodeResourceTopology %s has another writer and is left to it: %s; let one program write it: "
                 "take noderesourcetopologies out of --publish, or stop the other and delete the object",
-                self._node_name,
+                self.node_name,
                 error.message,
             )
         self._conflict = error.message
-        self._asked_at = self._clock()
+        self._asked_at = self.clock()
 
     async def _fetch(self) -> str:
         try:
-            found = await self._writer.client.get(NODE_RESOURCE_TOPOLOGIES, self._node_name)
+            found = await self.writer.client.get(NODE_RESOURCE_TOPOLOGIES, self.node_name)
         except UnknownResource:
             raise
         except NotFound:

@@ -19,7 +19,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -130,25 +130,18 @@ class ObjectWriter:
         self._metrics.api_writes.labels(kind, result).inc()
 
 
+@dataclass(slots=True)
 class ZonePublisher:
     """Publishes the zones of one node."""
 
-    def __init__(
-        self,
-        writer: ObjectWriter,
-        node_name: str,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Send no request yet. ``now`` stamps conditions, ``clock`` measures time."""
-        self._writer = writer
-        self._node_name = node_name
-        self._now = now
-        self._clock = clock
-        self._published: dict[str, _PublishedZone] | None = None
-        self._listed_at = 0.0
-        self._first_listed_at: float | None = None
+    writer: ObjectWriter
+    node_name: str
+    _: KW_ONLY
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], float] = time.monotonic
+    _published: dict[str, _PublishedZone] | None = None
+    _listed_at: float = 0.0
+    _first_listed_at: float | None = None
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:
         """Write what differs, delete zones that vanished; return the number of writes.
@@ -157,9 +150,9 @@ class ZonePublisher:
             MissingOwner: a zone has no owner reference.
             APIError: a request failed; what was written stays, the next call completes it.
         """
-        if self._published is None or self._clock() - self._listed_at >= RESYNC_SECONDS:
+        if self._published is None or self.clock() - self._listed_at >= RESYNC_SECONDS:
             self._published = await self._list()
-            self._listed_at = self._clock()
+            self._listed_at = self.clock()
             self._first_listed_at = (
                 self._listed_at if self._first_listed_at is None else self._first_listed_at
             )
@@ -167,7 +160,7 @@ class ZonePublisher:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
                     f"cannot publish {zone.metadata.name}: the API server did not give the uid of Node "
-                    f"{self._node_name}, which owns it"
+                    f"{self.node_name}, which owns it"
                 )
         try:
             return await self._apply_all(zones, self._published)
@@ -181,7 +174,7 @@ class ZonePublisher:
         self._published = None
 
     async def _list(self) -> dict[str, _PublishedZone]:
-        items = await self._writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self._node_name}")
+        items = await self.writer.client.list(NUMAZONES, label_selector=f"{NODE_LABEL}={self.node_name}")
         return {item["metadata"]["name"]: _published_zone(item) for item in items}
 
     async def _apply_all(self, zones: Sequence[NUMAZone], published: dict[str, _PublishedZone]) -> int:
@@ -199,7 +192,7 @@ class ZonePublisher:
                 raise result
             writes += result
         for name in sorted(published.keys() - {zone.metadata.name for zone in zones}):
-            await self._writer.delete("NUMAZone", NUMAZONES, name)
+            await self.writer.delete("NUMAZone", NUMAZONES, name)
             del published[name]
             writes += 1
         return writes
@@ -212,20 +205,20 @@ class ZonePublisher:
         desired = _published_zone({**body, "status": status})
         writes = 0
         if before is None or before.identity != desired.identity:
-            await self._writer.apply("NUMAZone", NUMAZONES, body)
+            await self.writer.apply("NUMAZone", NUMAZONES, body)
             writes += 1
         if before is None or before.status != desired.status:
             conditions = status.get("conditions", ())
-            stamp(conditions, before.since if before is not None else {}, timestamp.format(self._now()))
+            stamp(conditions, before.since if before is not None else {}, timestamp.format(self.now()))
             since = transitions(conditions)
             head = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {"name": name}}
-            await self._writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
+            await self.writer.apply("NUMAZone", NUMAZONES, {**head, "status": status}, subresource="status")
             desired = replace(desired, since=since, silent=before is not None and before.silent)
             writes += 1
         elif before is not None:
             desired = before
         if before is not None and before.silent and self._is_settled():
-            await self._writer.remove("NUMAZone", NUMAZONES, name, _SILENCE)
+            await self.writer.remove("NUMAZone", NUMAZONES, name, _SILENCE)
             desired = replace(desired, silent=False)
             writes += 1
         published[name] = desired
@@ -233,7 +226,7 @@ class ZonePublisher:
 
     def _is_settled(self) -> bool:
         """Return whether an operator would have removed its mark long ago, so that none is left."""
-        return self._first_listed_at is not None and self._clock() - self._first_listed_at >= RESYNC_SECONDS
+        return self._first_listed_at is not None and self.clock() - self._first_listed_at >= RESYNC_SECONDS
 
 
 def canonical(value: Any) -> str:

@@ -8,6 +8,7 @@ restart would read the same object again, so nothing of the kind may end the pro
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 from numazones.api.meta import API_VERSION
@@ -38,20 +39,17 @@ _MOST = 1000
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Faults:
     """Takes what is raised about objects."""
 
-    def __init__(
-        self,
-        *,
-        count: Callable[[str, str], None] = lambda _kind, _error: None,
-        tell: Callable[[ObjectReference, str], None] = lambda _about, _problem: None,
-    ) -> None:
-        """``count`` is called with kind and error, ``tell`` with the object and what is wrong."""
-        self._count = count
-        self._tell = tell
-        self._logged: dict[tuple[str, str], str] = {}
-        """(kind, name) → what was logged of it last."""
+    _: KW_ONLY
+    count: Callable[[str, str], None] = lambda _kind, _error: None
+    """Called with kind and error."""
+    tell: Callable[[ObjectReference, str], None] = lambda _about, _problem: None
+    """Called with the object and what is wrong."""
+    _logged: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(kind, name) → what was logged of it last."""
 
     @contextmanager
     def of(self, about: ObjectReference) -> Iterator[None]:
@@ -86,8 +84,8 @@ class Faults:
         if len(self._logged) >= _MOST:
             self._logged.clear()
         self._logged[kind, name] = problem
-        self._count(kind, type(error).__name__)
-        self._tell(about, problem)
+        self.count(kind, type(error).__name__)
+        self.tell(about, problem)
         return problem
 
     def over(

@@ -18,7 +18,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,39 +54,30 @@ class Term:
         return min(self.renew_deadline, _CERTAIN * self.lease_duration)
 
 
+@dataclass(slots=True)
 class Leadership:
     """Holds the Lease, or tries to get it, and leads for as long as it holds it."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        name: str,
-        namespace: str,
-        identity: str,
-        term: Term,
-        lead: Callable[[], Coroutine[Any, Any, None]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``lead`` is what a leader does: started with leadership, cancelled with its end."""
-        self._client = client
-        self._name = name
-        self._namespace = namespace
-        self._identity = identity
-        self._term = term
-        self._lead = lead
-        self._clock = clock
-        self._seen: tuple[Any, Any] | None = None
-        self._seen_at = 0.0
-        self._known: dict[str, Any] = {}
-        """The Lease as last read or written; empty: look at it."""
-        self._may_watch = True
-        self._problem = ""
-        """Why the Lease could not be read or written at the last try; empty: it could."""
-        self._renewed_at = 0.0
-        """When the last renewal that succeeded was asked for."""
-        self._alone = False
-        self._reign: asyncio.Task[None] | None = None
+    client: Client
+    _: KW_ONLY
+    name: str
+    namespace: str
+    identity: str
+    term: Term
+    lead: Callable[[], Coroutine[Any, Any, None]]
+    """Work of the leader: started with leadership, cancelled with its end."""
+    clock: Callable[[], float] = time.monotonic
+    _seen: tuple[Any, Any] | None = None
+    _seen_at: float = 0.0
+    _known: dict[str, Any] = field(default_factory=dict)
+    """The Lease as last read or written; empty: look at it."""
+    _may_watch: bool = True
+    _problem: str = ""
+    """Why the Lease could not be read or written at the last try; empty: it could."""
+    _renewed_at: float = 0.0
+    """When the last renewal that succeeded was asked for."""
+    _alone: bool = False
+    _reign: asyncio.Task[None] | None = None
 
     @property
     def leading(self) -> bool:
@@ -100,10 +91,10 @@ class Leadership:
         A process that was stopped goes on where it was, and its tasks may run before it has noticed that
         its Lease is over: what cannot be taken back is done only if this holds.
         """
-        return self.leading and (self._alone or self._since_renewal() < self._term.certainty)
+        return self.leading and (self._alone or self._since_renewal() < self.term.certainty)
 
     def _since_renewal(self) -> float:
-        return self._clock() - self._renewed_at
+        return self.clock() - self._renewed_at
 
     async def run(self) -> None:
         """Campaign and lead until cancelled; then give the Lease back, so that another need not wait.
@@ -112,20 +103,20 @@ class Leadership:
         """
         try:
             while True:
-                asked = self._clock()
+                asked = self.clock()
                 held = await self._try()
                 if held:
                     # Others may have seen the write at once, however late its answer came.
                     self._renewed_at = asked
                     self._begin()
-                elif held is False or self._since_renewal() >= self._term.renew_deadline:
+                elif held is False or self._since_renewal() >= self.term.renew_deadline:
                     await self._end()
                 if held is False and await self._stand_by():
                     continue
                 if held:
-                    await self._pause(self._term.renewal_period)
+                    await self._pause(self.term.renewal_period)
                 else:
-                    await self._pause(self._term.retry_period * (0.8 + 0.4 * random.random()))
+                    await self._pause(self.term.retry_period * (0.8 + 0.4 * random.random()))
         finally:
             if self.leading:
                 await self._end()
@@ -142,9 +133,9 @@ class Leadership:
 
     async def _try(self) -> bool | None:
         """Renew or acquire; None if that failed. A leader tries until its deadline and no longer."""
-        patience = self._term.renew_deadline
+        patience = self.term.renew_deadline
         if self.leading:
-            patience = max(0.0, self._renewed_at + patience - self._clock())
+            patience = max(0.0, self._renewed_at + patience - self.clock())
         try:
             async with asyncio.timeout(patience):
                 held = await self._attempt()
@@ -161,20 +152,20 @@ class Leadership:
             reason = f"{error.request}: {error.message}; create the namespace, or name another: --namespace"
         level = logging.DEBUG if reason == self._problem else logging.WARNING
         if isinstance(error, Unreachable):
-            self._client.reachability.lost(error)
+            self.client.reachability.lost(error)
             level = logging.DEBUG
         self._problem = reason
         _log.log(level, "the leader's Lease could not be read or written: %s", reason)
 
     def _begin(self) -> None:
         if self._reign is None:
-            _log.info("%s leads", self._identity)
-            self._reign = asyncio.create_task(self._lead(), name="what the leader does")
+            _log.info("%s leads", self.identity)
+            self._reign = asyncio.create_task(self.lead(), name="what the leader does")
 
     async def _end(self) -> None:
         reign, self._reign = self._reign, None
         if reign is not None:
-            _log.info("%s stands by", self._identity)
+            _log.info("%s stands by", self.identity)
             reign.cancel()
             await asyncio.wait((reign,))
 
@@ -205,33 +196,33 @@ class Leadership:
             else:
                 return True
         try:
-            lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
+            lease = await self.client.get(LEASES, self.name, namespace=self.namespace)
         except NotFound:
             try:
                 body = self._lease({}, 0)
-                self._known = await self._client.create(LEASES, body, namespace=self._namespace)
+                self._known = await self.client.create(LEASES, body, namespace=self.namespace)
             except AlreadyExists:
                 return False
             return True
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        if holder and holder != self._identity and not self._is_abandoned(spec):
+        if holder and holder != self.identity and not self._is_abandoned(spec):
             self._known = lease
             return False
         try:
             self._known = await self._renewed(lease)
         except Conflict:
-            return False if holder != self._identity else await self._attempt()
+            return False if holder != self.identity else await self._attempt()
         return True
 
     async def _renewed(self, lease: dict[str, Any]) -> dict[str, Any]:
         """Write that this replica holds the Lease now, unless it is not as it was read."""
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
-        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
-        body = self._lease(spec if holder == self._identity else {}, changes)
+        changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        body = self._lease(spec if holder == self.identity else {}, changes)
         body["metadata"] |= {"resourceVersion": lease["metadata"]["resourceVersion"]}
-        return await self._client.replace(LEASES, body, namespace=self._namespace)
+        return await self.client.replace(LEASES, body, namespace=self.namespace)
 
     async def _stand_by(self) -> bool:
         """Watch the Lease that another holds until it may be had; False if it can no longer be watched."""
@@ -243,7 +234,7 @@ class Leadership:
             while not watch.done():
                 if self._is_over(lease.get("spec") or {}):
                     return True
-                await asyncio.wait((watch,), timeout=self._term.retry_period)
+                await asyncio.wait((watch,), timeout=self.term.retry_period)
             return watch.result()
         finally:
             watch.cancel()
@@ -252,12 +243,12 @@ class Leadership:
     async def _watch(self, version: str) -> bool:
         """Note each renewal; True once the Lease was given back or deleted, False when the watch ended."""
         try:
-            async for event in self._client.watch(
+            async for event in self.client.watch(
                 LEASES,
-                namespace=self._namespace,
-                field_selector=f"metadata.name={self._name}",
+                namespace=self.namespace,
+                field_selector=f"metadata.name={self.name}",
                 resource_version=version,
-                silence=self._term.lease_duration,
+                silence=self.term.lease_duration,
             ):
                 spec = (event.object or {}).get("spec") or {}
                 if event.object is not None and (
@@ -266,7 +257,7 @@ class Leadership:
                     return True
         except Forbidden as error:
             self._may_watch = False
-            seconds = self._term.retry_period
+            seconds = self.term.retry_period
             _log.warning("the leader's Lease is read every %g s, as it cannot be watched: %s", seconds, error)
         except APIError as error:
             _log.debug("the leader's Lease is not watched any more: %s", error)
@@ -276,23 +267,23 @@ class Leadership:
         """Return whether the holder has not renewed the Lease for as long as the Lease lasts."""
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
-            self._seen, self._seen_at = record, self._clock()
+            self._seen, self._seen_at = record, self.clock()
         return self._is_over(spec)
 
     def _is_over(self, spec: dict[str, Any]) -> bool:
         """Return whether the last seen Lease has expired."""
-        duration = float(spec.get("leaseDurationSeconds") or self._term.lease_duration)
-        return self._clock() - self._seen_at >= duration
+        duration = float(spec.get("leaseDurationSeconds") or self.term.lease_duration)
+        return self.clock() - self._seen_at >= duration
 
     def _lease(self, before: dict[str, Any], transitions: int) -> dict[str, Any]:
         now = timestamp.format_micro(datetime.now(UTC))
         return {
             "apiVersion": LEASES.api_version,
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": {
-                "holderIdentity": self._identity,
-                "leaseDurationSeconds": max(1, round(self._term.lease_duration)),
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": max(1, round(self.term.lease_duration)),
                 "acquireTime": before.get("acquireTime") or now,
                 "renewTime": now,
                 "leaseTransitions": transitions,
@@ -300,11 +291,11 @@ class Leadership:
         }
 
     async def _release(self) -> None:
-        lease = await self._client.get(LEASES, self._name, namespace=self._namespace)
-        if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+        lease = await self.client.get(LEASES, self.name, namespace=self.namespace)
+        if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             del lease["spec"]["holderIdentity"]
             lease["spec"]["leaseDurationSeconds"] = 1
-            await self._client.replace(LEASES, lease, namespace=self._namespace)
+            await self.client.replace(LEASES, lease, namespace=self.namespace)
 
 
 def _reason(error: APIError | TimeoutError) -> str:

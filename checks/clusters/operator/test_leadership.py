@@ -60,11 +60,11 @@ class Candidate(Leadership):
         """Run what happens while the answer to a try is under way."""
 
     async def _note(self) -> None:
-        self.notes.append((self._identity, True))
+        self.notes.append((self.identity, True))
         try:
             await asyncio.Event().wait()
         finally:
-            self.notes.append((self._identity, False))
+            self.notes.append((self.identity, False))
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ says, and no faster than ``_RATE``, however many exporters vanish at once.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,27 +34,21 @@ _RATE = 25.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class StaleExporters:
     """Keeps ``status.silence`` of all zones equal to what the Leases say."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        *,
-        namespace: str,
-        metrics: Metrics,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """``namespace`` of the exporters' Leases; ``now`` tells since when where no Lease does."""
-        self._client = client
-        self._state = state
-        self._namespace = namespace
-        self._metrics = metrics
-        self._now = now
-        self._bucket = TokenBucket(_RATE, _RATE)
-        self._suspects: frozenset[str] = frozenset()
-        """Nodes that were silent at the last look, too; an exporter that begins writes its zones first."""
+    client: Client
+    state: ClusterState
+    _: KW_ONLY
+    namespace: str
+    """Namespace of the exporters' Leases."""
+    metrics: Metrics
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """Tells since when an exporter is silent where no Lease does."""
+    _bucket: TokenBucket = field(default_factory=lambda: TokenBucket(_RATE, _RATE))
+    _suspects: frozenset[str] = frozenset()
+    """Nodes that were silent at the last look, too; an exporter that begins writes its zones first."""
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
@@ -65,8 +60,8 @@ class StaleExporters:
         """Write what has to be written now; writes that fail are tried again the next time."""
         silent: dict[str, list[str]] = {}
         heard: list[str] = []
-        faults = self._state.faults
-        asked = faults.over(self._state.zones, lambda zone: self._state.silent(zone.node), _node_of)
+        faults = self.state.faults
+        asked = faults.over(self.state.zones, lambda zone: self.state.silent(zone.node), _node_of)
         for zone, is_silent in asked:
             if is_silent:
                 silent.setdefault(zone.node, []).extend(() if zone.silent else (zone.name,))
@@ -84,10 +79,10 @@ class StaleExporters:
 
     async def _silence(self, node: str) -> Silence | None:
         """Return the silence to report of a node; None if the API server has a later Lease than the watch."""
-        known = self._state.heartbeats.get(node)
+        known = self.state.heartbeats.get(node)
         renewed: str | None = None
         try:
-            lease = await self._client.get(LEASES, f"numazones-exporter-{node}", namespace=self._namespace)
+            lease = await self.client.get(LEASES, f"numazones-exporter-{node}", namespace=self.namespace)
             renewed = (lease.get("spec") or {}).get("renewTime") or ""
         except NotFound:
             pass
@@ -96,7 +91,7 @@ class StaleExporters:
             return None
         if renewed != (None if known is None else known.renewed):
             return None
-        since = _moment(known) or self._now()
+        since = _moment(known) or self.now()
         told = (
             "has no Lease" if known is None else f"has not renewed its Lease since {timestamp.format(since)}"
         )
@@ -104,7 +99,7 @@ class StaleExporters:
             state="Silent",
             since=timestamp.format(since),
             message=f"the exporter on {node} {told}, so the NUMAZone may be out of date; check "
-            f"that its pod runs: kubectl -n {self._namespace} get pods -o wide",
+            f"that its pod runs: kubectl -n {self.namespace} get pods -o wide",
         )
 
     async def _write(self, name: str, silence: Silence | None) -> None:
@@ -113,10 +108,10 @@ class StaleExporters:
         metadata = {"name": name}
         body = {"apiVersion": API_VERSION, "kind": NUMAZONE.kind, "metadata": metadata, "status": status}
         try:
-            await self._client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
-            self._metrics.count_write(NUMAZONES)
+            await self.client.apply(NUMAZONES, body, field_manager=COMPONENT, subresource="status")
+            self.metrics.count_write(NUMAZONES)
         except APIError as error:
-            self._metrics.count_write(NUMAZONES, error)
+            self.metrics.count_write(NUMAZONES, error)
             _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
 
 

@@ -6,6 +6,7 @@ a NUMAZone is somebody else's, so it gets an event, where ``kubectl describe`` s
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from numazones_client import Unreadable
@@ -29,23 +30,22 @@ class _Problem(NamedTuple):
     message: str
 
 
+@dataclass(slots=True)
 class UnreadableObjects:
     """Takes objects that cannot be read or decided about; posts events on them while this replica leads."""
 
-    def __init__(
-        self, events: EventPoster, *, count: Callable[[str, str], None] = lambda _kind, _error: None
-    ) -> None:
-        """``count`` is called with the kind and the error of each object that cannot be read."""
-        self._events = events
-        self._count = count
-        self._found: dict[tuple[str, str], _Problem] = {}
-        self._told: dict[tuple[str, str], _Problem] = {}
-        """(kind, key) → the problem that was told."""
-        self._news = asyncio.Event()
+    events: EventPoster
+    _: KW_ONLY
+    count: Callable[[str, str], None] = lambda _kind, _error: None
+    """Called with the kind and the error of each object that cannot be read."""
+    _found: dict[tuple[str, str], _Problem] = field(default_factory=dict)
+    _told: dict[tuple[str, str], _Problem] = field(default_factory=dict)
+    """(kind, key) → the problem that was told."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, found: Unreadable) -> None:
         """Take an object that cannot be read."""
-        self._count(found.kind, found.error)
+        self.count(found.kind, found.error)
         name, namespace = str(found.metadata.get("name") or ""), str(found.metadata.get("namespace") or "")
         # kubectl describe looks for events on a node by its name, which is what kubelets write as the UID.
         uid = name if found.kind == "Node" else str(found.metadata.get("uid") or "")
@@ -84,7 +84,7 @@ class UnreadableObjects:
         """Post each problem that was not posted; return whether the rate let all of them through."""
         for key, found in list(self._found.items()):
             if self._told.get(key) != found:
-                if not self._events.post(
+                if not self.events.post(
                     found.about, type=WARNING, reason=found.reason, message=found.message
                 ):
                     return False

@@ -7,7 +7,7 @@ nodes that were looked at stay as they are. Pods of one kind and namespace share
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 
 from numazones.advice.changes import Advice
@@ -44,27 +44,21 @@ class _Question:
     nodes: _States
 
 
+@dataclass(slots=True)
 class PageAdvice:
     """Advice for the pods that fit nowhere, a kind of them at a time."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        inputs: Inputs,
-        *,
-        clock: Clock = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._pipeline = pipeline
-        self._inputs = inputs
-        self._clock = clock
-        self._wall = wall
-        self._known: dict[_Key, _Known] = {}
-        self._answers: dict[_Key, tuple[Advice, ...] | None] = {}
-        """What was said in this round."""
-        self._open: dict[_Key, _Question] = {}
-        self._rounds = 0
-        self._situation: tuple[float, Situation] | None = None
+    pipeline: Pipeline
+    inputs: Inputs
+    _: KW_ONLY
+    clock: Clock = time.monotonic
+    wall: Callable[[], float] = time.time
+    _known: dict[_Key, _Known] = field(default_factory=dict)
+    _answers: dict[_Key, tuple[Advice, ...] | None] = field(default_factory=dict)
+    """What was said in this round."""
+    _open: dict[_Key, _Question] = field(default_factory=dict)
+    _rounds: int = 0
+    _situation: tuple[float, Situation] | None = None
 
     def forget(self) -> None:
         """Drop everything, as nobody looks."""
@@ -82,7 +76,7 @@ class PageAdvice:
 
         What helped before a node changed is not shown: it is tried anew first.
         """
-        forecast = self._pipeline.forecasts.forecast_of(pod.uid)
+        forecast = self.pipeline.forecasts.forecast_of(pod.uid)
         if forecast is None or prediction.verdict != INADMISSIBLE:
             return ()
         key = (forecast, pod.namespace)
@@ -106,7 +100,7 @@ class PageAdvice:
         question = self._open[key]
         names = [name for name, _ in question.nodes]
         advice: Iterable[Advice] = ()
-        with self._pipeline.faults.of(of_pod(question.pod)):
+        with self.pipeline.faults.of(of_pod(question.pod)):
             situation = self._current_situation()
             advice = await asyncio.to_thread(
                 helpful_changes, question.pod, situation, question.prediction, names
@@ -115,14 +109,14 @@ class PageAdvice:
 
     def _current_situation(self) -> Situation:
         """Return the cluster as it is now, with what protects its pods, as it was a moment ago."""
-        now, cluster = self._clock(), self._pipeline.state.cluster()
+        now, cluster = self.clock(), self.pipeline.state.cluster()
         if self._situation is None or now - self._situation[0] >= _SITUATION_SECONDS:
-            moment = datetime.fromtimestamp(self._wall(), UTC)
-            self._situation = (now, self._inputs.situation(cluster, moment, policy=""))
+            moment = datetime.fromtimestamp(self.wall(), UTC)
+            self._situation = (now, self.inputs.situation(cluster, moment, policy=""))
         return replace(self._situation[1], cluster=cluster)
 
     def _states(self, prediction: Prediction, forecast: Forecast) -> _States:
         """Return the nodes that advice looks at, as they are."""
         names = nodes_looked_at(prediction, forecast)
-        found = ((name, self._pipeline.state.node(name)) for name in names)
+        found = ((name, self.pipeline.state.node(name)) for name in names)
         return tuple((name, None if node is None else node.state) for name, node in found)

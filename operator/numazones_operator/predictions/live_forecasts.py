@@ -10,7 +10,7 @@ import asyncio
 import time
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -105,37 +105,30 @@ class _KindForecast:
         return list(islice(admitting, number))
 
 
+@dataclass(slots=True)
 class LiveForecasts:
     """Predictions for all pods without a node, as current as the last batch of changes."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        *,
-        metrics: Metrics,
-        candidates: int,
-        ranking: Callable[[], Ranking] = Ranking,
-        faults: Faults | None = None,
-    ) -> None:
-        """``candidates``: how many of the best nodes a prediction names; ``ranking`` tells the best."""
-        self._state = state
-        self._ranking = ranking
-        self._metrics = metrics
-        self._faults = faults or Faults()
-        self._candidates = candidates
-        self._kinds: dict[PodKind, _KindForecast] = {}
-        self._kind_of: dict[str, PodKind] = {}
-        self._unreadable: dict[str, ClusterPod] = {}
-        """UID → pod that cannot be read; its ``problem`` says why."""
-        self._raised: set[str] = set()
-        """Those of them about which something raised."""
-        self._slice_started = 0.0
-        self._by_namespace = False
+    state: ClusterState
+    _: KW_ONLY
+    metrics: Metrics
+    candidates: int
+    """How many of the best nodes a prediction names; ``ranking`` tells the best."""
+    ranking: Callable[[], Ranking] = Ranking
+    faults: Faults = field(default_factory=Faults)
+    _kinds: dict[PodKind, _KindForecast] = field(default_factory=dict)
+    _kind_of: dict[str, PodKind] = field(default_factory=dict)
+    _unreadable: dict[str, ClusterPod] = field(default_factory=dict)
+    """UID → pod that cannot be read; its ``problem`` says why."""
+    _raised: set[str] = field(default_factory=set)
+    """Those of them about which something raised."""
+    _slice_started: float = 0.0
+    _by_namespace: bool = False
 
     @property
     def backlog(self) -> int:
         """Return how many changed nodes and pods wait to be processed."""
-        return len(self._state.changed_nodes) + len(self._state.changed_pods)
+        return len(self.state.changed_nodes) + len(self.state.changed_pods)
 
     def prediction_of(self, uid: str) -> Prediction | None:
         """Return the latest prediction for a waiting pod; None if it does not wait or is new."""
@@ -184,27 +177,27 @@ class LiveForecasts:
         for live in self._kinds.values():
             if live.latest is not None and live.latest.verdict == prediction.INADMISSIBLE:
                 for uid in live.pods:
-                    pod = self._state.pending.get(uid)
+                    pod = self.state.pending.get(uid)
                     if pod is not None:
                         yield pod, live.latest.reasons[0].reason
 
     async def renew(self) -> AsyncIterator[ForecastChange]:
         """Look at everything that has changed so far; yield every prediction that is new or has changed."""
         started = self._slice_started = time.monotonic()
-        nodes, self._state.changed_nodes = self._state.changed_nodes, {}
-        pods = dict(self._state.changed_pods)
-        self._state.changed_pods.clear()
-        if self._by_namespace != self._state.namespaces_matter:
-            self._by_namespace = self._state.namespaces_matter
-            pods = {**dict.fromkeys(self._state.pending, started), **pods}
+        nodes, self.state.changed_nodes = self.state.changed_nodes, {}
+        pods = dict(self.state.changed_pods)
+        self.state.changed_pods.clear()
+        if self._by_namespace != self.state.namespaces_matter:
+            self._by_namespace = self.state.namespaces_matter
+            pods = {**dict.fromkeys(self.state.pending, started), **pods}
         added = self._regroup(pods)
         for live in list(self._kinds.values()):
             if not live.pods:
-                with self._faults.of(of_pod(live.example)):
+                with self.faults.of(of_pod(live.example)):
                     live.leave(nodes)
                 continue
             if await self._renew_isolated(live, nodes):
-                pods_of_kind = [self._state.pending[uid] for uid in live.pods if uid in self._state.pending]
+                pods_of_kind = [self.state.pending[uid] for uid in live.pods if uid in self.state.pending]
                 if live.latest is not None:
                     yield pods_of_kind, live.latest, min(nodes.values(), default=time.monotonic())
                 await self._yield_when_due()
@@ -212,7 +205,7 @@ class LiveForecasts:
             for change in self._changes_isolated(uid, since):
                 yield change
         self._forget_idle_kinds()
-        self._metrics.compute_seconds.observe(time.monotonic() - started)
+        self.metrics.compute_seconds.observe(time.monotonic() - started)
 
     def _regroup(self, changed: dict[str, float]) -> dict[str, float]:
         """Put pods with their kinds; return the waiting pods whose prediction is to be yielded."""
@@ -220,7 +213,7 @@ class LiveForecasts:
         for uid, since in changed.items():
             self._unreadable.pop(uid, None)
             self._raised.discard(uid)
-            pod = self._state.pending.get(uid)
+            pod = self.state.pending.get(uid)
             before = self._kind_of.pop(uid, None)
             if before is not None:
                 self._kinds[before].pods.pop(uid, None)
@@ -230,7 +223,7 @@ class LiveForecasts:
             try:
                 self._put_with_kind(uid, pod)
             except Exception as error:  # noqa: BLE001 - it concerns this pod alone
-                problem = self._faults.take(of_pod(pod), error)
+                problem = self.faults.take(of_pod(pod), error)
                 self._raised.add(uid)
                 self._unreadable[uid] = replace(pod, problem=problem)
         return added
@@ -241,7 +234,7 @@ class LiveForecasts:
         if kind is None:
             self._unreadable[uid] = pod
             return
-        kind = kind.settled(self._state.devices.current)
+        kind = kind.settled(self.state.devices.current)
         live = self._kinds.get(kind)
         if live is None:
             live = self._kinds[kind] = _KindForecast(Forecast(kind), copy_of(pod, 0))
@@ -255,8 +248,8 @@ class LiveForecasts:
             changed = await self._renew_without_faulty(live, nodes)
         except Exception as error:  # noqa: BLE001 - it concerns this kind of pod alone
             live.raised = True
-            pod = next((self._state.pending[uid] for uid in live.pods if uid in self._state.pending), None)
-            problem = self._faults.take(of_pod(pod or live.example), error)
+            pod = next((self.state.pending[uid] for uid in live.pods if uid in self.state.pending), None)
+            problem = self.faults.take(of_pod(pod or live.example), error)
             latest = prediction.unreadable(replace(live.example, problem=problem))
             changed = latest != live.latest
             live.latest, live.unasked = latest, None
@@ -274,7 +267,7 @@ class LiveForecasts:
                 node = fault.objects[0]
                 if node.KIND != "Node" or node.name in live.left_out:
                     raise
-                live.leave_out(node.name, self._faults.take(of_node(node.name), fault))
+                live.leave_out(node.name, self.faults.take(of_node(node.name), fault))
                 again = True
 
     async def _renew_kind(self, live: _KindForecast, nodes: dict[str, float], *, again: bool) -> bool:
@@ -287,17 +280,17 @@ class LiveForecasts:
             changed = await self._ask(live.forecast, asked)
         changed |= again
         live.unasked = {}
-        changed |= live.rank(asked, self._ranking(), self._state)
+        changed |= live.rank(asked, self.ranking(), self.state)
         if not changed and live.latest is not None:
             return False
-        latest = live.forecast.prediction(candidates=self._candidates, ranked=live.best(self._candidates))
+        latest = live.forecast.prediction(candidates=self.candidates, ranked=live.best(self.candidates))
         if latest == live.latest:
             return False
         live.latest = latest
         return True
 
     async def _ask_all(self, live: _KindForecast) -> bool:
-        for node in self._state.all_nodes():
+        for node in self.state.all_nodes():
             if node.name not in live.left_out:
                 self._renew_node(live.forecast, node)
             await self._yield_when_due()
@@ -306,11 +299,11 @@ class LiveForecasts:
     async def _ask(self, forecast: Forecast, names: Iterable[str]) -> bool:
         changed = False
         for name in names:
-            node: ClusterNode | None = self._state.node(name)
+            node: ClusterNode | None = self.state.node(name)
             if node is not None:
                 changed |= self._renew_node(forecast, node)
             else:
-                with self._faults.of(of_node(name)):
+                with self.faults.of(of_node(name)):
                     changed |= forecast.forget(name)
             await self._yield_when_due()
         return changed
@@ -320,7 +313,7 @@ class LiveForecasts:
         try:
             return forecast.renew((node,))
         except Exception as error:  # noqa: BLE001 - it concerns this node and this kind of pod alone
-            problem = self._faults.take(of_pod(forecast.kind.admission), error)
+            problem = self.faults.take(of_pod(forecast.kind.admission), error)
             try:
                 return forecast.leave_open(node.name, problem)
             except Exception as another:
@@ -336,12 +329,12 @@ class LiveForecasts:
         try:
             return list(self._changes_for(uid, since))
         except Exception as error:  # noqa: BLE001 - it concerns this pod alone
-            pod = self._state.pending[uid]
-            problem = self._faults.take(of_pod(pod), error)
+            pod = self.state.pending[uid]
+            problem = self.faults.take(of_pod(pod), error)
             return [([pod], prediction.unreadable(replace(pod, problem=problem)), since)]
 
     def _changes_for(self, uid: str, since: float) -> Iterator[ForecastChange]:
-        pod = self._state.pending.get(uid)
+        pod = self.state.pending.get(uid)
         if pod is None:
             return
         unreadable = self._unreadable.get(uid)

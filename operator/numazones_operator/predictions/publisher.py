@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -80,52 +80,45 @@ class _Request:
     tries: int = 0
 
 
+@dataclass
 class PredictionPublisher:
     """Keeps the API server's AdmissionPredictions equal to the predictions."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        rate: float,
-        metrics: Metrics,
-        verdict_events: VerdictEvents,
-        pod_of: Callable[[str], ClusterPod | None],
-        expects: Callable[[str], bool] = lambda _uid: False,
-        name_of: NameOf = lambda _node, _uid: "",
-        recommendation_for: Callable[[str], str] = lambda _uid: "",
-        faults: Faults | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``rate`` in writes per second; ``pod_of`` gives the pod of a UID, if it is still there.
+    client: Client
+    _: KW_ONLY
+    rate: float
+    """Writes per second."""
+    metrics: Metrics
+    verdict_events: VerdictEvents
+    pod_of: Callable[[str], ClusterPod | None]
+    """Gives the pod of a UID, if it is still there."""
+    expects: Callable[[str], bool] = lambda _uid: False
+    """Returns whether a pod's outcome is waited for, so that ``take_outcome`` will be called."""
+    name_of: NameOf = lambda _node, _uid: ""
+    recommendation_for: Callable[[str], str] = lambda _uid: ""
+    """Names the recommendation in force that makes room for the pod of a UID."""
+    faults: Faults = field(default_factory=Faults)
+    clock: Callable[[], float] = time.monotonic
+    published: Table[PublishedPrediction] = field(init=False)
+    _writes: bool = False
+    _bucket: TokenBucket = field(init=False)
+    _advice: TokenBucket = field(init=False)
+    _urgent: dict[str, _Request] = field(default_factory=dict)
+    _normal: dict[str, _Request] = field(default_factory=dict)
+    _writing: dict[str, str] = field(default_factory=dict)
+    """Key → UID of the pod that is being written about."""
+    _latest: dict[str, tuple[ClusterPod, Prediction]] = field(default_factory=dict)
+    """Key → the pod that waits, and what is to be read there."""
+    _unexplained: dict[str, Prediction | None] = field(default_factory=dict)
+    """UID → what was published for a pod whose prediction was wrong, until it is known why."""
+    _outcomes: set[str] = field(default_factory=set)
+    """UIDs of pods of which is written, or about to be, what became of them."""
+    _waiting: asyncio.Event = field(default_factory=asyncio.Event)
 
-        ``expects`` says whether a pod's outcome is waited for, so that ``take_outcome`` will be called;
-        ``recommendation_for`` names the recommendation in force that makes room for the pod of a UID.
-        """
-        self._client = client
-        self._faults = faults or Faults()
-        self._writes = False
-        self._bucket = TokenBucket(rate, 2 * rate, clock=clock)
-        self._metrics = metrics
-        self._verdict_events = verdict_events
-        self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=clock)
-        self._pod_of = pod_of
-        self._expects = expects
-        self._name_of = name_of
-        self._recommendation_for = recommendation_for
-        self._clock = clock
-        self._urgent: dict[str, _Request] = {}
-        self._normal: dict[str, _Request] = {}
-        self._writing: dict[str, str] = {}
-        """Key → UID of the pod that is being written about."""
-        self._latest: dict[str, tuple[ClusterPod, Prediction]] = {}
-        """Key → the pod that waits, and what is to be read there."""
-        self._unexplained: dict[str, Prediction | None] = {}
-        """UID → what was published for a pod whose prediction was wrong, until it is known why."""
-        self._outcomes: set[str] = set()
-        """UIDs of pods of which is written, or about to be, what became of them."""
-        self._waiting = asyncio.Event()
-        self.published: Table[PublishedPrediction] = Table(
+    def __post_init__(self) -> None:
+        self._bucket = TokenBucket(self.rate, 2 * self.rate, clock=self.clock)
+        self._advice = TokenBucket(_ADVICE_RATE, 10 * _ADVICE_RATE, clock=self.clock)
+        self.published = Table(
             lambda item: item.key,
             self._take_published,
             outdated=lambda known, item: item.version < known.version,
@@ -142,17 +135,17 @@ class PredictionPublisher:
         for pod in pods:
             self._latest[pod.full_name] = (pod, prediction)
             if self._writes:
-                recommendation = self._recommendation_for(pod.uid)
+                recommendation = self.recommendation_for(pod.uid)
                 if recommendation not in made:
                     made[recommendation] = self._status(prediction, recommendation)
                 self._enqueue(_Request(pod, prediction, made[recommendation], since))
 
     def refresh(self, uid: str) -> None:
         """Write again about a pod that waits, for which a recommendation was made or has ended."""
-        pod = self._pod_of(uid)
+        pod = self.pod_of(uid)
         latest = None if pod is None else self._latest.get(pod.full_name)
         if latest is not None and latest[0].uid == uid:
-            self.offer(latest[:1], latest[1], self._clock())
+            self.offer(latest[:1], latest[1], self.clock())
 
     def take_outcome(self, pod: ClusterPod, verification: Verification) -> None:
         """Take the outcome of a prediction; an admission is written only where a prediction is published."""
@@ -160,7 +153,7 @@ class PredictionPublisher:
         if waited.uid != pod.uid:
             prediction = None
         if self._writes and verification.actual == ADMITTED and pod.uid not in self._unexplained:
-            self._verdict_events.take_admission(pod)
+            self.verdict_events.take_admission(pod)
         prediction = self._unexplained.pop(pod.uid, prediction)
         if verification.accuracy is None:  # another one follows, which says why
             self._unexplained[pod.uid] = prediction
@@ -172,14 +165,14 @@ class PredictionPublisher:
         self._outcomes.add(pod.uid)
         advice: tuple[str, ...] = ()
         if verification.actual != ADMITTED and self._advice.take():
-            advice = advice_of(verification, self._pod_of)
+            advice = advice_of(verification, self.pod_of)
         why = explanation_of(verification)
         if why:
-            self._verdict_events.take_rejection(
+            self.verdict_events.take_rejection(
                 pod, verification.actual, why=why[-1], advice=next(iter(advice), "")
             )
-        status = status_of(prediction, verification, advice=advice, name_of=self._name_of)
-        self._enqueue(_Request(pod, prediction, _Status.of(status), self._clock()))
+        status = status_of(prediction, verification, advice=advice, name_of=self.name_of)
+        self._enqueue(_Request(pod, prediction, _Status.of(status), self.clock()))
 
     def complete(self, pod: ClusterPod) -> None:
         """Add the outcome to what is published for a pod whose binding nobody saw; call it on changes."""
@@ -187,16 +180,16 @@ class PredictionPublisher:
         if not self._writes or known is None or known.pod_uid != pod.uid or known.has_outcome:
             return
         actual = kubelet_verdict(pod)
-        if actual is None or pod.uid in self._outcomes or self._expects(pod.uid):
+        if actual is None or pod.uid in self._outcomes or self.expects(pod.uid):
             return
         self._outcomes.add(pod.uid)
         if actual == ADMITTED:
-            self._verdict_events.take_admission(pod)
+            self.verdict_events.take_admission(pod)
         waited, prediction = self._latest.pop(pod.full_name, (pod, None))
         if waited.uid != pod.uid:
             prediction = None
         status = None if prediction is None else _Status.of(with_outcome(status_of(prediction), pod, actual))
-        self._enqueue(_Request(pod, None, status, self._clock()))
+        self._enqueue(_Request(pod, None, status, self.clock()))
 
     def forget(self, pod: ClusterPod) -> None:
         """Drop everything about a pod that is gone."""
@@ -207,15 +200,15 @@ class PredictionPublisher:
         self._drop_request(pod)
         self._unexplained.pop(pod.uid, None)
         self._outcomes.discard(pod.uid)
-        self._verdict_events.forget(pod.uid)
+        self.verdict_events.forget(pod.uid)
 
     async def run(self) -> None:
         """Write what differs and what is offered until cancelled, when another replica writes."""
         self._writes = True
-        now = self._clock()
+        now = self.clock()
         for pod, prediction in list(self._latest.values()):
             if self._is_waiting(pod):  # the outcome of others may be published already
-                with self._faults.of(of_pod(pod)):
+                with self.faults.of(of_pod(pod)):
                     self.offer([pod], prediction, now)
         for item in self.published:
             self._complete_published(item)
@@ -231,9 +224,9 @@ class PredictionPublisher:
 
     async def wait_until_written(self, patience: float) -> None:
         """Wait until everything is written, for ``patience`` seconds at most."""
-        deadline = self._clock() + patience
+        deadline = self.clock() + patience
         # Several queues and workers have to be idle at once, so looking now and then is simplest.
-        while self.depth and self._writes and self._clock() < deadline:  # noqa: ASYNC110
+        while self.depth and self._writes and self.clock() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     def _enqueue(self, request: _Request) -> None:
@@ -261,17 +254,17 @@ class PredictionPublisher:
         if latest is None or not self._writes:
             return
         pod, prediction = latest
-        status = self._status(prediction, self._recommendation_for(pod.uid))
+        status = self._status(prediction, self.recommendation_for(pod.uid))
         if (new is None or new.digest != status.digest) and self._is_waiting(pod):
-            self._enqueue(_Request(pod, prediction, status, self._clock()))
+            self._enqueue(_Request(pod, prediction, status, self.clock()))
 
     def _status(self, prediction: Prediction, recommendation: str) -> _Status:
-        return _Status.of(status_of(prediction, name_of=self._name_of, recommendation=recommendation))
+        return _Status.of(status_of(prediction, name_of=self.name_of, recommendation=recommendation))
 
     def _complete_published(self, item: PublishedPrediction) -> None:
-        pod = self._pod_of(item.pod_uid)
+        pod = self.pod_of(item.pod_uid)
         if pod is not None:
-            with self._faults.of(of_pod(pod)):
+            with self.faults.of(of_pod(pod)):
                 self.complete(pod)
 
     def _is_published(self, pod: ClusterPod) -> bool:
@@ -287,11 +280,11 @@ class PredictionPublisher:
                 del queue[pod.full_name]
 
     def _exists(self, pod: ClusterPod) -> bool:
-        return self._pod_of(pod.uid) is not None
+        return self.pod_of(pod.uid) is not None
 
     def _is_waiting(self, pod: ClusterPod) -> bool:
         """Return whether a pod with a prediction still has no node."""
-        now = self._pod_of(pod.uid)
+        now = self.pod_of(pod.uid)
         return now is not None and not now.node
 
     def _next_request(self) -> tuple[str, _Request] | None:
@@ -314,11 +307,11 @@ class PredictionPublisher:
             self._writing[key] = request.pod.uid
             try:
                 await self._bucket.wait()
-                with self._faults.of(of_pod(request.pod)):
+                with self.faults.of(of_pod(request.pod)):
                     await self._write(key, request)
                 backoff.reset()
             except APIError as error:
-                self._metrics.count_write(ADMISSION_PREDICTIONS, error)
+                self.metrics.count_write(ADMISSION_PREDICTIONS, error)
                 self._retry(key, request, error)
                 await asyncio.sleep(max(backoff.delay(), error.retry_after or 0.0))
             finally:
@@ -339,23 +332,23 @@ class PredictionPublisher:
         verdict = str(status.body.get("verdict") or "")
         same_verdict = known is not None and known.verdict == verdict and known.changed
         changed = known.changed if known is not None and same_verdict else _now()
-        written = await self._client.apply(
+        written = await self.client.apply(
             ADMISSION_PREDICTIONS,
             with_status(request.pod, {**status.body, "changed": changed}),
             field_manager=COMPONENT,
             namespace=request.pod.namespace,
             subresource="status",
         )
-        self._metrics.count_write(ADMISSION_PREDICTIONS)
-        self._metrics.lag_seconds.observe(self._clock() - request.since)
+        self.metrics.count_write(ADMISSION_PREDICTIONS)
+        self.metrics.lag_seconds.observe(self.clock() - request.since)
         self.published.put(PublishedPrediction.from_api(written))
         if request.prediction is not None and request.pod.uid not in self._outcomes:
             before = "" if known is None else known.verdict
-            self._verdict_events.take_verdict(request.pod, request.prediction, before=before)
+            self.verdict_events.take_verdict(request.pod, request.prediction, before=before)
 
     async def _status_with_outcome(self, pod: ClusterPod) -> dict[str, Any]:
         """Return the status that an earlier leader published, with the outcome."""
-        body = await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+        body = await self.client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
         return with_outcome(body.get("status") or {}, pod, kubelet_verdict(pod) or ADMITTED)
 
     async def _create(self, request: _Request, known: PublishedPrediction | None) -> None:
@@ -364,19 +357,19 @@ class PredictionPublisher:
         if known is not None:
             await self._delete(pod)
         try:
-            await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
-            self._metrics.count_write(ADMISSION_PREDICTIONS)
+            await self.client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+            self.metrics.count_write(ADMISSION_PREDICTIONS)
         except AlreadyExists:
             found = PublishedPrediction.from_api(
-                await self._client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+                await self.client.get(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
             )
             if found.pod_uid != pod.uid:
                 await self._delete(pod)
-                await self._client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
+                await self.client.create(ADMISSION_PREDICTIONS, object_of(pod), namespace=pod.namespace)
 
     async def _delete(self, pod: ClusterPod) -> None:
         try:
-            await self._client.delete(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
+            await self.client.delete(ADMISSION_PREDICTIONS, pod.name, namespace=pod.namespace)
         except NotFound:
             return
 

@@ -9,7 +9,7 @@ held back longer, for zones of healthy nodes may contradict each other for secon
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
@@ -36,32 +36,23 @@ class _Delayed:
     due: float
 
 
+@dataclass(slots=True)
 class VerdictEvents:
     """Posts events when verdicts change, and when the kubelet has decided."""
 
-    def __init__(
-        self,
-        events: EventPoster,
-        *,
-        interval: float,
-        detail: Callable[[ClusterPod, Prediction], str] = lambda _pod, _prediction: "",
-        faults: Faults | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``interval`` in seconds between bad verdicts that are posted on one pod.
-
-        ``detail`` gives what there is to add, now, to a prediction that no node admits the pod.
-        """
-        self._events = events
-        self._interval = interval
-        self._detail = detail
-        self._faults = faults or Faults()
-        self._clock = clock
-        self._last: dict[str, str] = {}
-        """UID → the verdict that is known of the pod, by its last event or because none was due."""
-        self._bad_at: dict[str, float] = {}
-        """UID → when a bad verdict was posted last."""
-        self._delayed: dict[str, _Delayed] = {}
+    events: EventPoster
+    _: KW_ONLY
+    interval: float
+    """Seconds between bad verdicts that are posted on one pod."""
+    detail: Callable[[ClusterPod, Prediction], str] = lambda _pod, _prediction: ""
+    """Gives what there is to add, now, to a prediction that no node admits the pod."""
+    faults: Faults = field(default_factory=Faults)
+    clock: Callable[[], float] = time.monotonic
+    _last: dict[str, str] = field(default_factory=dict)
+    """UID → the verdict that is known of the pod, by its last event or because none was due."""
+    _bad_at: dict[str, float] = field(default_factory=dict)
+    """UID → when a bad verdict was posted last."""
+    _delayed: dict[str, _Delayed] = field(default_factory=dict)
 
     def take_verdict(self, pod: ClusterPod, prediction: Prediction, *, before: str) -> None:
         """Take a pod's verdict; ``before`` is the one that was published earlier, or empty."""
@@ -84,13 +75,13 @@ class VerdictEvents:
         if self._last.get(pod.uid) in _BAD:
             self._last[pod.uid] = ADMISSIBLE
             message = f"the kubelet of {pod.node} admitted it"
-            self._events.post(pod_reference(pod), type=NORMAL, reason="Admitted", message=message)
+            self.events.post(pod_reference(pod), type=NORMAL, reason="Admitted", message=message)
 
     def take_rejection(self, pod: ClusterPod, reason: str, *, why: str, advice: str) -> None:
         """Post the explanation of a rejection; the kubelet's own message says little."""
         self._delayed.pop(pod.uid, None)
         message = f"{reason}: {why}" + (f"; {advice}" if advice else "")
-        self._events.post(pod_reference(pod), type=WARNING, reason="RejectionExplained", message=message)
+        self.events.post(pod_reference(pod), type=WARNING, reason="RejectionExplained", message=message)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
@@ -99,11 +90,11 @@ class VerdictEvents:
 
     def post_due(self) -> None:
         """Post the bad verdicts that have lasted for long enough."""
-        now = self._clock()
+        now = self.clock()
         for uid, delayed in list(self._delayed.items()):
             if now >= delayed.due:
                 del self._delayed[uid]
-                with self._faults.of(of_pod(delayed.pod)):
+                with self.faults.of(of_pod(delayed.pod)):
                     self._post_verdict(delayed.pod, delayed.prediction)
 
     async def run(self) -> None:
@@ -113,8 +104,8 @@ class VerdictEvents:
             await asyncio.sleep(_PERIOD)
 
     def _post_when_due(self, pod: ClusterPod, prediction: Prediction) -> None:
-        now = self._clock()
-        due = self._bad_at.get(pod.uid, now - self._interval) + self._interval
+        now = self.clock()
+        due = self._bad_at.get(pod.uid, now - self.interval) + self.interval
         if prediction.verdict == UNKNOWN:
             due = max(due, now + _UNKNOWN_DELAY)
         if due <= now:
@@ -124,8 +115,8 @@ class VerdictEvents:
 
     def _post_verdict(self, pod: ClusterPod, prediction: Prediction) -> None:
         bad = prediction.verdict in _BAD
-        detail = self._detail(pod, prediction) if prediction.verdict == INADMISSIBLE else ""
-        if self._events.post(
+        detail = self.detail(pod, prediction) if prediction.verdict == INADMISSIBLE else ""
+        if self.events.post(
             pod_reference(pod),
             type=WARNING if bad else NORMAL,
             reason=_REASONS[prediction.verdict],
@@ -133,4 +124,4 @@ class VerdictEvents:
         ):
             self._last[pod.uid] = prediction.verdict
             if bad:
-                self._bad_at[pod.uid] = self._clock()
+                self._bad_at[pod.uid] = self.clock()

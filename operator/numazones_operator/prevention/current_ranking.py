@@ -5,7 +5,7 @@ Predictions, gate and extender of a process share one. Shapes are collected anew
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import Ranking
@@ -16,46 +16,33 @@ from numazones_operator.rebalance.objects import PolicyObject
 _PERIOD = 1.0
 
 
+@dataclass(slots=True)
 class CurrentRanking:
     """Answers when it is called."""
 
-    def __init__(
-        self,
-        given: Ranking,
-        state: ClusterState,
-        policies: Callable[[], Iterable[PolicyObject]],
-        *,
-        collects: bool,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Rank as the settings say.
-
-        Args:
-            given: what they say; its shapes count where nobody names any.
-            state: the cluster, with the pods that wait.
-            policies: the RebalancePolicies, as far as this process knows any.
-            collects: whether shapes that these name count.
-            clock: monotonic seconds.
-        """
-        self._given = given
-        self._state = state
-        self._policies = policies
-        self._clock = clock
-        self._collects = collects
-        self._known: Ranking | None = None
-        self._collected = 0.0
+    given: Ranking
+    """Ranking of the settings; its shapes count where policies and pods name none."""
+    state: ClusterState
+    policies: Callable[[], Iterable[PolicyObject]]
+    """The RebalancePolicies, as far as this process knows any."""
+    _: KW_ONLY
+    collects: bool
+    """True if shapes that policies and pods name count."""
+    clock: Callable[[], float] = time.monotonic
+    _known: Ranking | None = None
+    _collected: float = 0.0
 
     def __call__(self) -> Ranking:
         """Return what nodes are ranked by."""
-        if not self._collects:
-            return self._given
-        now = self._clock()
+        if not self.collects:
+            return self.given
+        now = self.clock()
         if self._known is None or now - self._collected >= _PERIOD:
-            over = self._state.faults.over
-            goals = [policy.spec.goals for policy, _ in over(self._policies(), _shapes_of_policy)]
-            waiting = [pod for pod, _ in over(self._state.pending.values(), shape_of_pod)]
+            over = self.state.faults.over
+            goals = [policy.spec.goals for policy, _ in over(self.policies(), _shapes_of_policy)]
+            waiting = [pod for pod, _ in over(self.state.pending.values(), shape_of_pod)]
             named = wanted_shapes(goals, waiting)
-            self._known = replace(self._given, shapes=named) if named else self._given
+            self._known = replace(self.given, shapes=named) if named else self.given
             self._collected = now
         return self._known
 

@@ -14,7 +14,7 @@ reject even those. Whatever is held ends by itself.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.object_faults import ObjectFault
@@ -40,35 +40,28 @@ class _Hold:
     """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
 
 
+@dataclass(slots=True)
 class HeldRoom:
     """Pods on their way to nodes."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        *,
-        proven: Callable[[ClusterPod], bool] = lambda _pod: False,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """``clock`` measures how long room is held; ``wall``: the time of day that pods are marked with.
-
-        ``proven``: whether a pod's annotation that it was released can be nobody's but the operator's.
-        """
-        self._state = state
-        self._proven = proven
-        self._clock = clock
-        self._wall = wall
-        self._own: dict[str, _Hold] = {}
-        self._nominated: dict[str, tuple[str, float]] = {}
-        """UID → node that the pod is nominated for, and since when that is known here."""
-        self._chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
-        """UID → a released pod, and the nodes that its affinity leaves it."""
+    state: ClusterState
+    _: KW_ONLY
+    proven: Callable[[ClusterPod], bool] = lambda _pod: False
+    """Returns whether only the operator can have written a pod's annotation that it was released."""
+    clock: Callable[[], float] = time.monotonic
+    """Measures how long room is held."""
+    wall: Callable[[], float] = time.time
+    """The time of day that pods are marked with."""
+    _own: dict[str, _Hold] = field(default_factory=dict)
+    _nominated: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """UID → node that the pod is nominated for, and since when that is known here."""
+    _chosen: dict[str, tuple[ClusterPod, tuple[str, ...]]] = field(default_factory=dict)
+    """UID → a released pod, and the nodes that its affinity leaves it."""
 
     def hold(self, pod: ClusterPod, nodes: Iterable[str], way: ArrivalPath, *, seconds: float) -> None:
         """Hold room for a pod on every one of the nodes, until the mirror shows where it is."""
-        mirrored = self._state.pods.get(pod.uid) is not None
-        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self._clock() + seconds, mirrored)
+        mirrored = self.state.pods.get(pod.uid) is not None
+        self._own[pod.uid] = _Hold(pod, tuple(nodes), way, self.clock() + seconds, mirrored)
 
     def drop(self, uid: str) -> None:
         """Hold nothing more for a pod that this process sent on its way."""
@@ -84,7 +77,7 @@ class HeldRoom:
         rest = [pod for pod in coming if pod.uid != uid]
         if len(rest) == len(coming):
             raise fault
-        self._state.faults.take(of_pod(fault.objects[0]), fault)  # type: ignore[arg-type]
+        self.state.faults.take(of_pod(fault.objects[0]), fault)  # type: ignore[arg-type]
         return rest
 
     def holds(self, uid: str) -> bool:
@@ -104,7 +97,7 @@ class HeldRoom:
         """Yield the room that is held, whom a pod that asks has to leave it."""
         self._forget()
         own = (hold.pod.uid for hold in self._own.values())
-        uids = dict.fromkeys((*own, *self._state.on_their_way))
+        uids = dict.fromkeys((*own, *self.state.on_their_way))
         for uid in uids:
             if asking is not None and uid == asking.uid:
                 continue
@@ -112,14 +105,14 @@ class HeldRoom:
             if hold is not None:
                 yield Hold(hold.pod, hold.nodes, hold.way, self._time_of(hold.until))
                 continue
-            yield from self._shown_by(self._state.on_their_way[uid], asking)
+            yield from self._shown_by(self.state.on_their_way[uid], asking)
 
     def _shown_by(self, pod: ClusterPod, asking: ClusterPod | None) -> tuple[Hold, ...]:
         """Return the room that a pod itself shows to be held; where it raises, that of its nomination."""
         try:
             found = self._nomination(pod, asking) or self._release(pod)
         except Exception as error:  # noqa: BLE001 - it concerns this pod alone
-            self._state.faults.take(of_pod(pod), error)
+            self.state.faults.take(of_pod(pod), error)
             found = Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED) if pod.nominated else None
         return () if found is None else (found,)
 
@@ -129,41 +122,41 @@ class HeldRoom:
             return None
         if asking is not None and (pod.priority or 0) < (asking.priority or 0):
             return None
-        now = self._clock()
+        now = self.clock()
         node, since = self._nominated.get(pod.uid, ("", now))
         if node != pod.nominated:
             since = now
             self._nominated[pod.uid] = (pod.nominated, now)
         until = since + NOMINATION_SECONDS
-        if now >= until or not self._state.nodes_to_ask(pod, [pod.nominated]):
+        if now >= until or not self.state.nodes_to_ask(pod, [pod.nominated]):
             return None
         return Hold(pod, (pod.nominated,), ArrivalPath.NOMINATED, self._time_of(until))
 
     def _release(self, pod: ClusterPod) -> Hold | None:
         """Return the room that a pod was released to, not long ago."""
-        until = release_ends(pod, self._wall())
-        if until is None or not self._proven(pod):
+        until = release_ends(pod, self.wall())
+        if until is None or not self.proven(pod):
             return None
         known = self._chosen.get(pod.uid)
         if known is None or known[0] is not pod:
             selects = pod.constraints.selects
-            nodes = [node.name for node in self._state.all_nodes() if selects(node.name, node.labels)]
-            asked = self._state.nodes_to_ask(pod, nodes)
+            nodes = [node.name for node in self.state.all_nodes() if selects(node.name, node.labels)]
+            asked = self.state.nodes_to_ask(pod, nodes)
             known = self._chosen[pod.uid] = (pod, tuple(asked) if len(asked) <= MAX_NODES else ())
         return Hold(pod, known[1], ArrivalPath.RELEASED, until) if known[1] else None
 
     def _time_of(self, moment: float) -> float:
         """Return the time of day at a moment of the clock, seconds since the epoch."""
-        return self._wall() + moment - self._clock()
+        return self.wall() + moment - self.clock()
 
     def _forget(self) -> None:
         """Drop what has ended: the pod has a node, or is gone, or its time is up."""
-        now = self._clock()
+        now = self.clock()
         for uid, hold in list(self._own.items()):
-            pod = self._state.pods.get(uid)
+            pod = self.state.pods.get(uid)
             gone = hold.mirrored if pod is None else bool(pod.node) or pod.terminal or pod.deleting
             if gone or now >= hold.until:
                 del self._own[uid]
         for remembered in (self._nominated, self._chosen):
-            for uid in remembered.keys() - self._state.on_their_way.keys():
+            for uid in remembered.keys() - self.state.on_their_way.keys():
                 del remembered[uid]

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.lost_nodes import lost_nodes
@@ -33,45 +34,27 @@ _PERIOD = 5.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class PodsWithLostNodes:
     """Looks after them on the replica that leads."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        events: EventPoster,
-        *,
-        replaces: bool,
-        metrics: Metrics,
-        leads: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Look after what the mirror shows.
-
-        Args:
-            client: how pods are evicted.
-            state: the cluster.
-            events: where events on pods are posted.
-            replaces: whether pods are evicted at all.
-            metrics: where that is counted.
-            leads: whether no other replica can lead at this moment; asked right before each eviction.
-            clock: monotonic seconds.
-        """
-        self._client = client
-        self._state = state
-        self._events = events
-        self._replaces = replaces
-        self._metrics = metrics
-        self._leads = leads
-        self._clock = clock
-        self._since: dict[str, float] = {}
-        """UID of a pod whose nodes are all lost → since when that is known."""
-        self._told: set[str] = set()
+    client: Client
+    state: ClusterState
+    events: EventPoster
+    _: KW_ONLY
+    replaces: bool
+    """False if no pods are evicted."""
+    metrics: Metrics
+    leads: Callable[[], bool] = lambda: True
+    """Returns whether no other replica can lead at this moment; asked right before each eviction."""
+    clock: Callable[[], float] = time.monotonic
+    _since: dict[str, float] = field(default_factory=dict)
+    """UID of a pod whose nodes are all lost → since when that is known."""
+    _told: set[str] = field(default_factory=set)
 
     def count(self) -> int:
         """Return how many pods wait for nodes that are all lost."""
-        return sum(uid in self._state.on_their_way for uid in self._since)
+        return sum(uid in self.state.on_their_way for uid in self._since)
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
@@ -81,23 +64,23 @@ class PodsWithLostNodes:
 
     async def look(self) -> None:
         """Evict, or tell of, the pods whose nodes have been lost for long enough."""
-        now = self._clock()
+        now = self.clock()
         lost: dict[str, tuple[ClusterPod, tuple[str, ...]]] = {}
-        for uid, pod in list(self._state.on_their_way.items()):
-            with self._state.faults.of(of_pod(pod)):
-                if not pod.nominated and (nodes := lost_nodes(pod, self._state.all_nodes())):
+        for uid, pod in list(self.state.on_their_way.items()):
+            with self.state.faults.of(of_pod(pod)):
+                if not pod.nominated and (nodes := lost_nodes(pod, self.state.all_nodes())):
                     lost[uid] = (pod, nodes)
             await asyncio.sleep(0)
         self._since = {uid: self._since.get(uid, now) for uid in lost}
         self._told &= lost.keys()
         for uid, (pod, nodes) in lost.items():
-            with self._state.faults.of(of_pod(pod)):
-                if now - self._since[uid] >= PATIENCE and self._leads():
+            with self.state.faults.of(of_pod(pod)):
+                if now - self._since[uid] >= PATIENCE and self.leads():
                     await self._help(pod, nodes)
 
     async def _help(self, pod: ClusterPod, nodes: tuple[str, ...]) -> None:
         """Evict a pod, or tell what to do about it."""
-        if not (self._replaces and is_replaced(pod)):
+        if not (self.replaces and is_replaced(pod)):
             self._tell(pod, told_of_loss(pod, nodes))
         elif problem := await self._replace(pod, nodes):
             self._tell(pod, f"{told_of_loss(pod, nodes)}; it could not be evicted: {problem}")
@@ -105,22 +88,22 @@ class PodsWithLostNodes:
     async def _replace(self, pod: ClusterPod, nodes: tuple[str, ...]) -> str:
         """Evict a pod if it still has never had a node; return why that failed."""
         try:
-            body = await self._client.get(PODS, pod.name, namespace=pod.namespace)
+            body = await self.client.get(PODS, pod.name, namespace=pod.namespace)
             metadata, spec = body["metadata"], body["spec"]
             if metadata["uid"] != pod.uid or spec.get("nodeName") or metadata.get("deletionTimestamp"):
                 return ""
             version = metadata["resourceVersion"]
-            await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid, resource_version=version)
+            await self.client.evict(pod.name, namespace=pod.namespace, uid=pod.uid, resource_version=version)
         except (NotFound, Conflict) as error:
-            self._metrics.count_write(PODS, error)
+            self.metrics.count_write(PODS, error)
             _log.info("pod %s was not evicted: %s", pod.full_name, error)
             return ""
         except APIError as error:
-            self._metrics.count_write(PODS, error)
+            self.metrics.count_write(PODS, error)
             return str(error)
-        self._metrics.count_write(PODS)
-        self._metrics.released_pods_replaced.inc()
-        self._events.post(
+        self.metrics.count_write(PODS)
+        self.metrics.released_pods_replaced.inc()
+        self.events.post(
             pod_reference(pod),
             type=NORMAL,
             reason=REPLACED,
@@ -132,5 +115,5 @@ class PodsWithLostNodes:
     def _tell(self, pod: ClusterPod, message: str) -> None:
         if pod.uid in self._told:
             return
-        if self._events.post(pod_reference(pod), type=WARNING, reason=LOST, message=message):
+        if self.events.post(pod_reference(pod), type=WARNING, reason=LOST, message=message):
             self._told.add(pod.uid)

@@ -10,6 +10,7 @@ only is not worth anybody's eviction.
 import asyncio
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.object_faults import About
@@ -27,42 +28,35 @@ _REMEMBERED = 600.0
 _SLICE = 0.02
 
 
+@dataclass(slots=True)
 class PreemptingPods:
     """Searches, for one kind of pods at a time."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        forecasts: LiveForecasts,
-        *,
-        budgets: Callable[[], Sequence[Budget]] | None,
-        may_go: Callable[[ClusterPod, str], bool],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``budgets``: the PodDisruptionBudgets; None: they are not known, and nothing is searched."""
-        self._state = state
-        self._forecasts = forecasts
-        self._budgets = budgets
-        self._may_go = may_go
-        self._clock = clock
-        self._due: dict[tuple[PodKind, int], float] = {}
+    state: ClusterState
+    forecasts: LiveForecasts
+    _: KW_ONLY
+    budgets: Callable[[], Sequence[Budget]] | None
+    """The PodDisruptionBudgets; None: they are not known, and nothing is searched."""
+    may_go: Callable[[ClusterPod, str], bool]
+    clock: Callable[[], float] = time.monotonic
+    _due: dict[tuple[PodKind, int], float] = field(default_factory=dict)
 
     async def victims_for(self, pod: ClusterPod, held: Container[str]) -> Victims | None:
         """Return where the pod may go and who has to leave; ``held``: nodes with others on their way."""
-        if self._budgets is None or not self._is_due(pod):
+        if self.budgets is None or not self._is_due(pod):
             return None
-        budgets, found, started = tuple(self._budgets()), [], time.monotonic()
-        for name in [node.name for node in self._state.all_nodes()]:
+        budgets, found, started = tuple(self.budgets()), [], time.monotonic()
+        for name in [node.name for node in self.state.all_nodes()]:
             if time.monotonic() - started > _SLICE:
                 await asyncio.sleep(0)
                 started = time.monotonic()
-            barred = name in held or name in self._state.left_by_pods or not self._may_go(pod, name)
-            node = None if barred else self._state.node(name)
-            with self._state.faults.of(of_pod(pod)), About(pod, otherwise=True):
+            barred = name in held or name in self.state.left_by_pods or not self.may_go(pod, name)
+            node = None if barred else self.state.node(name)
+            with self.state.faults.of(of_pod(pod)), About(pod, otherwise=True):
                 if node is not None and (here := useful_victims(pod, node, budgets)) is not None:
                     found.append(here)
         choice = best(found)
-        node = None if choice is None else self._state.node(choice.node)
+        node = None if choice is None else self.state.node(choice.node)
         # Others had their turn meanwhile.
         return choice if node is not None and useful_victims(pod, node, budgets) == choice else None
 
@@ -71,8 +65,8 @@ class PreemptingPods:
         kind = self._kind(pod)
         if kind is None or not pod.preempts:
             return False
-        prediction = self._forecasts.prediction_of(pod.uid)
-        key, now = (kind, pod.priority or 0), self._clock()
+        prediction = self.forecasts.prediction_of(pod.uid)
+        key, now = (kind, pod.priority or 0), self.clock()
         if prediction is not None and prediction.verdict != INADMISSIBLE:
             self._due.pop(key, None)
             return False
@@ -86,8 +80,8 @@ class PreemptingPods:
         """Return the kind of a pod of which it can be told whether it fits."""
         if not relevant(pod):  # nothing is predicted for it
             return PodKind.of(pod)
-        forecast = self._forecasts.forecast_of(pod.uid)
-        return None if forecast is None or self._forecasts.prediction_of(pod.uid) is None else forecast.kind
+        forecast = self.forecasts.forecast_of(pod.uid)
+        return None if forecast is None or self.forecasts.prediction_of(pod.uid) is None else forecast.kind
 
 
 def names(victims: Victims) -> Iterator[str]:

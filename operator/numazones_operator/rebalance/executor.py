@@ -4,6 +4,7 @@ Before each step that leads to an eviction the API server is asked whether the p
 """
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from numazones.api.rebalance import MovePhase, PlanPhase
 from numazones.rebalance.policy import Policy
@@ -15,63 +16,56 @@ from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import Steps
 
 
+@dataclass(slots=True)
 class Executor:
     """Advances recommendations that are approved or being carried out."""
 
-    def __init__(
-        self,
-        intent: Intent,
-        steps: Steps,
-        statuses: Statuses,
-        *,
-        metrics: RebalanceMetrics,
-        search_early: Callable[[str], None],
-    ) -> None:
-        """``search_early`` is told the policy of each plan that has ended."""
-        self._intent = intent
-        self._steps = steps
-        self._statuses = statuses
-        self._metrics = metrics
-        self._search_early = search_early
+    intent: Intent
+    steps: Steps
+    statuses: Statuses
+    _: KW_ONLY
+    metrics: RebalanceMetrics
+    search_early: Callable[[str], None]
+    """Is told the policy of each plan that has ended."""
 
     async def begin(self, item: Recommendation, policy: PolicyObject) -> None:
         """Start an approved plan, unless another one is being carried out."""
-        if any(other.status.phase == PlanPhase.EXECUTING for other in self._intent.in_force()):
+        if any(other.status.phase == PlanPhase.EXECUTING for other in self.intent.in_force()):
             return
         begun = StatusUpdate(item.progress, "the first move comes next", PlanPhase.EXECUTING)
-        await self._statuses.write(item, policy, begun)
+        await self.statuses.write(item, policy, begun)
 
     async def carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a plan that is being carried out, if there is one to take now."""
         if item.is_about_to_evict:
-            if not await self._intent.is_current(policy, item):
+            if not await self.intent.is_current(policy, item):
                 return
             if not policy.allows(item):
                 why = f"policy {policy.name} is in mode {policy.spec.mode} now"
-                await self._statuses.give_up(item, policy, why)
+                await self.statuses.give_up(item, policy, why)
                 return
-        advance = await self._steps.step(item, policy, settings, self._statuses.now())
+        advance = await self.steps.step(item, policy, settings, self.statuses.now())
         if advance is None:
             return
         self._count(item, policy, advance)
-        after = await self._statuses.write(item, policy, advance)
+        after = await self.statuses.write(item, policy, advance)
         if after is not None and advance.evicted == "success":
             await self._post_eviction(item, after, policy)
         if advance.phase:
-            self._search_early(policy.name)
+            self.search_early(policy.name)
 
     def _count(self, item: Recommendation, policy: PolicyObject, advance: StatusUpdate) -> None:
         mode = policy.spec.mode
         for before, after, move in zip(item.progress, advance.progress, item.spec.moves, strict=True):
             if advance.evicted and before != after:
-                self._metrics.evicted.labels(
+                self.metrics.evicted.labels(
                     advance.evicted, mode, policy.name, move.pod.namespace, move.source.node
                 ).inc()
             if before.phase != after.phase and after.phase in {MovePhase.VERIFIED, MovePhase.FAILED}:
                 result = "executed" if after.phase == MovePhase.VERIFIED else "failed"
-                self._metrics.moves.labels(mode, policy.name, result).inc()
+                self.metrics.moves.labels(mode, policy.name, result).inc()
         if advance.phase == PlanPhase.SUCCEEDED:
-            self._metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
+            self.metrics.gain.labels(mode, policy.name).inc(item.spec.gain.total)
 
     async def _post_eviction(self, item: Recommendation, after: Recommendation, policy: PolicyObject) -> None:
         """Post an event on the pod that was evicted; without a grace period it is gone already."""
@@ -79,4 +73,4 @@ class Executor:
             if before.phase == now.phase or now.phase != MovePhase.EVICTED:
                 continue
             message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
-            self._statuses.post_event(now.pod, reason="Rebalanced", message=message)
+            self.statuses.post_event(now.pod, reason="Rebalanced", message=message)

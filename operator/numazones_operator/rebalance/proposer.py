@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -68,35 +68,24 @@ class _Search:
     """Policies that this one contradicted then → their editions: if one is edited, it is searched at once."""
 
 
+@dataclass(slots=True)
 class Proposer:
     """Finds plans for policies, and decides what becomes of proposals."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        forecasts: LiveForecasts,
-        inputs: Inputs,
-        steps: Steps,
-        *,
-        statuses: Statuses,
-        metrics: RebalanceMetrics,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._state = state
-        self._forecasts = forecasts
-        self._inputs = inputs
-        self._intent = inputs.intent
-        self._steps = steps
-        self._statuses = statuses
-        self._metrics = metrics
-        self._clock = clock
-        self._searches: dict[str, _Search] = {}
-        self._judged: dict[str, datetime] = {}
-        """Name of a proposal → when it was judged last."""
-        self._next_pods: tuple[datetime, dict[str, ClusterPod]] = (_NEVER, {})
-        """When owners in a loop of rejections were looked for last, and their next pods."""
+    client: Client
+    state: ClusterState
+    forecasts: LiveForecasts
+    inputs: Inputs
+    steps: Steps
+    _: KW_ONLY
+    statuses: Statuses
+    metrics: RebalanceMetrics
+    clock: Callable[[], float] = time.monotonic
+    _searches: dict[str, _Search] = field(default_factory=dict)
+    _judged: dict[str, datetime] = field(default_factory=dict)
+    """Name of a proposal → when it was judged last."""
+    _next_pods: tuple[datetime, dict[str, ClusterPod]] = field(default_factory=lambda: (_NEVER, {}))
+    """When owners in a loop of rejections were looked for last, and their next pods."""
 
     def search_early(self, policy: str) -> None:
         """Let the next search for a policy not wait for its time."""
@@ -109,7 +98,7 @@ class Proposer:
 
     async def search(self, policy: PolicyObject, settings: Policy) -> None:
         """Look for a plan when it is time, and publish it or say why there is none."""
-        search, now = self._search_of(policy.name), self._statuses.now()
+        search, now = self._search_of(policy.name), self.statuses.now()
         edited = search.edition != policy.edition or any(
             self._edition_of(name) != edition for name, edition in search.rivals.items()
         )
@@ -119,20 +108,18 @@ class Proposer:
         early = search.is_due_early or edited
         if search.last is not None and not early and _is_recent(search.last, now, pause):
             return
-        if self._is_busy() or not await self._intent.is_current(policy) or self._is_busy():
+        if self._is_busy() or not await self.inputs.intent.is_current(policy) or self._is_busy():
             return
         search.last, search.is_due_early, search.edition, search.stuck = now, False, policy.edition, stuck
         search.rivals = {}
         await self._forget_old(policy)
         if next_pods:  # a plan may just have ended the loop
-            next_pods = self._chosen(self._steps.next_pods(now), settings)
-        situation = self._inputs.situation(
-            self._state.cluster(), now, policy=policy.name, next_pods=next_pods
-        )
+            next_pods = self._chosen(self.steps.next_pods(now), settings)
+        situation = self.inputs.situation(self.state.cluster(), now, policy=policy.name, next_pods=next_pods)
         try:
             await self._search(search, policy, settings, situation, stuck)
         finally:
-            self._state.faults.take_all(situation.left_out.found())
+            self.state.faults.take_all(situation.left_out.found())
 
     async def _search(
         self,
@@ -143,7 +130,7 @@ class Proposer:
         stuck: frozenset[str],
     ) -> None:
         """Look for a plan for each goal; publish the first one, or say why there is none."""
-        now, reasons = self._statuses.now(), []
+        now, reasons = self.statuses.now(), []
         undoes: dict[str, FreedNode] = {}
         for goal in _goals(policy, situation, stuck):
             outcome, body = await self._outcome(goal, policy, settings, situation)
@@ -161,16 +148,16 @@ class Proposer:
             "message": _with(nothing, str(situation.left_out)),
             "conflicts": conflicts_of(undoes),
         }
-        await self._statuses.write_policy(policy, {**found, **counts})
+        await self.statuses.write_policy(policy, {**found, **counts})
 
     def _edition_of(self, policy: str) -> tuple[str, int]:
-        known = self._intent.policies.get(policy)
+        known = self.inputs.intent.policies.get(policy)
         return ("", 0) if known is None else known.edition
 
     def _is_busy(self) -> bool:
         """Return whether a plan is being executed, which changes the cluster for another one."""
         busy = {PlanPhase.APPROVED, PlanPhase.EXECUTING}
-        return any(item.status.phase in busy for item in self._intent.in_force())
+        return any(item.status.phase in busy for item in self.inputs.intent.in_force())
 
     def _stuck_pods(self, policy: PolicyObject, settings: Policy) -> frozenset[str]:
         """Return the UIDs of the waiting pods that no node would admit and that the policy is about."""
@@ -178,10 +165,10 @@ class Proposer:
             return frozenset()
 
         def is_stuck(pod: ClusterPod) -> bool:
-            found = self._forecasts.forecast_of(pod.uid)
+            found = self.forecasts.forecast_of(pod.uid)
             return found is not None and not found.admits_anywhere and pod in settings.beneficiaries
 
-        asked = self._state.faults.over(self._state.pending.values(), is_stuck)
+        asked = self.state.faults.over(self.state.pending.values(), is_stuck)
         return frozenset(pod.uid for pod, stuck in asked if stuck)
 
     def _next_pods_for(self, policy: PolicyObject, settings: Policy, now: datetime) -> dict[str, ClusterPod]:
@@ -190,28 +177,28 @@ class Proposer:
             return {}
         since, known = self._next_pods
         if not _is_recent(since, now, _JUDGEMENT_INTERVAL):
-            since, known = self._next_pods = now, self._steps.next_pods(now)
+            since, known = self._next_pods = now, self.steps.next_pods(now)
         return self._chosen(known, settings)
 
     def _chosen(self, pods: Mapping[str, ClusterPod], settings: Policy) -> dict[str, ClusterPod]:
         """Return the next pods that a policy makes room for, by their owners' UIDs."""
-        asked = self._state.faults.over(pods.values(), settings.beneficiaries.__contains__)
+        asked = self.state.faults.over(pods.values(), settings.beneficiaries.__contains__)
         return {pod.uid: pod for pod, chosen in asked if chosen}
 
     async def _outcome(
         self, goal: Goal, policy: PolicyObject, settings: Policy, situation: Situation
     ) -> tuple[PlanningResult, dict[str, Any]]:
         """Return what planning finds, and a plan as the object that publishes it."""
-        started = self._clock()
+        started = self.clock()
         end = started + duration.parse(policy.spec.search_time).total_seconds()
         stopped = threading.Event()
 
         def expired() -> bool:
-            return stopped.is_set() or self._clock() >= end
+            return stopped.is_set() or self.clock() >= end
 
         def find(sound: Situation) -> tuple[PlanningResult, dict[str, Any]]:
             outcome = plan(goal, sound, settings, expired=expired)
-            made, now = outcome.plan, self._statuses.now()
+            made, now = outcome.plan, self.statuses.now()
             if made is None:
                 return outcome, {}
             uncertain = doubts.of_nodes(sound.cluster.nodes.values())
@@ -225,7 +212,7 @@ class Proposer:
             gc.enable()
             stopped.set()  # a thread cannot be cancelled, but it can be told that time is up
         found = "true" if outcome.plan is not None else "false"
-        self._metrics.plan_seconds.labels(policy.spec.mode, found).observe(self._clock() - started)
+        self.metrics.plan_seconds.labels(policy.spec.mode, found).observe(self.clock() - started)
         _log.info(
             "policy %s (mode %s): %s",
             policy.name,
@@ -246,27 +233,27 @@ class Proposer:
         left_out: str,
     ) -> None:
         """Publish a plan, unless it is the one in force; ``left_out``: who was left out of it."""
-        now = self._statuses.now()
+        now = self.statuses.now()
         in_force = [
             item
-            for item in self._intent.recommendations
+            for item in self.inputs.intent.recommendations
             if item.spec.policy == policy.name and item.status.phase == PlanPhase.PROPOSED
         ]
         found = next((item for item in in_force if item.spec.digest == made.digest), None)
         if found is not None:
             await self._prolong(found, policy, now)
         else:
-            found = Recommendation.from_api(await self._client.create(REBALANCE_RECOMMENDATIONS, body))
-            self._intent.recommendations.put(found)
-            self._metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
-            self._metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
+            found = Recommendation.from_api(await self.client.create(REBALANCE_RECOMMENDATIONS, body))
+            self.inputs.intent.recommendations.put(found)
+            self.metrics.moves.labels(policy.spec.mode, policy.name, "recommended").inc(len(made.moves))
+            self.metrics.expect_evictions(policy.spec.mode, policy.name, found.spec.moves)
             await self._post_on_stuck_pods(made, found.name, policy)
         for item in in_force:
             if item.uid != found.uid:
                 better = StatusUpdate(item.progress, "a better plan was found", PlanPhase.SUPERSEDED)
-                await self._statuses.write(item, policy, better, by=found.name)
+                await self.statuses.write(item, policy, better, by=found.name)
         status = _status_with(made, found.name, now, left_out) | {"conflicts": conflicts_of(undoes)}
-        await self._statuses.write_policy(policy, status)
+        await self.statuses.write_policy(policy, status)
 
     async def _post_on_stuck_pods(self, made: PlanFound, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
@@ -276,9 +263,9 @@ class Proposer:
         }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
-            with self._state.faults.of(of_pod(placement.pod)):
+            with self.state.faults.of(of_pod(placement.pod)):
                 if not is_next_pod(placement.pod):  # there is a pod to tell
-                    self._statuses.post_event(
+                    self.statuses.post_event(
                         placement.pod,
                         reason="RebalanceRecommended",
                         message=f"{name} would make room for it by {number}{cure}",
@@ -288,13 +275,13 @@ class Proposer:
         """Let a recommendation whose plan was found again expire later."""
         expires = timestamp.format(now + duration.parse(policy.spec.expiry))
         try:
-            body = await self._client.patch(
+            body = await self.client.patch(
                 REBALANCE_RECOMMENDATIONS, item.name, {"spec": {"expires": expires}}
             )
         except (NotFound, Conflict):
             self.search_early(policy.name)  # it has gone, or changed: look at everything anew
             return
-        self._intent.recommendations.put(Recommendation.from_api(body))
+        self.inputs.intent.recommendations.put(Recommendation.from_api(body))
 
     async def _forget_old(self, policy: PolicyObject) -> None:
         """Delete finished recommendations beyond a number, but none that is still needed as history.
@@ -305,12 +292,12 @@ class Proposer:
         finished = sorted(
             (
                 i
-                for i in self._intent.recommendations
+                for i in self.inputs.intent.recommendations
                 if i.spec.policy == policy.name and i.status.phase in ENDED
             ),
             key=lambda item: (item.created, item.name),
         )
-        now, faults = self._statuses.now(), self._state.faults
+        now, faults = self.statuses.now(), self.state.faults
         needed = last_to_empty(finished, now - PRECEDENCE, faults)
 
         def is_history(item: Recommendation) -> bool:
@@ -323,7 +310,7 @@ class Proposer:
             if kept or item.name in needed:
                 continue
             try:
-                await self._client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
+                await self.client.delete(REBALANCE_RECOMMENDATIONS, item.name, uid=item.uid)
                 self._judged.pop(item.name, None)
             except NotFound:
                 continue
@@ -332,42 +319,42 @@ class Proposer:
 
     async def consider(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Let a proposal expire, be superseded or be approved; a new one is given its status first."""
-        now = self._statuses.now()
+        now = self.statuses.now()
         if not item.status.mode:
             # Not when it is created: kopf's annotation may come between the two, and so may a crash.
-            await self._statuses.write(
+            await self.statuses.write(
                 item, policy, StatusUpdate(item.progress, "proven by simulation", PlanPhase.PROPOSED)
             )
             return
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
             self.search_early(policy.name)
-            await self._statuses.write(
+            await self.statuses.write(
                 item, policy, StatusUpdate(item.progress, "it was not approved in time", PlanPhase.EXPIRED)
             )
             return
         mode = policy.spec.mode
         if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
             return
-        judgement = await self._steps.judge(item, policy, settings, now)
+        judgement = await self.steps.judge(item, policy, settings, now)
         problem = "no moves are needed any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
             moved_on = StatusUpdate(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
-            await self._statuses.write(item, policy, moved_on)
+            await self.statuses.write(item, policy, moved_on)
             return
         if policy.allows(item):
             if problem:
                 await self._write_message(item, policy, f"cannot be executed: {problem}")
                 return
-            await self._statuses.write(
+            await self.statuses.write(
                 item, policy, StatusUpdate(item.progress, f"mode {mode}", PlanPhase.APPROVED)
             )
-            self._metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
+            self.metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
 
     async def _write_message(self, item: Recommendation, policy: PolicyObject, message: str) -> None:
         if item.status.message != message:
-            await self._statuses.write(item, policy, StatusUpdate(item.progress, message))
+            await self.statuses.write(item, policy, StatusUpdate(item.progress, message))
 
     def _is_due(self, item: Recommendation, now: datetime, interval: timedelta) -> bool:
         """Return whether a proposal was last judged long enough ago; notes the time if so."""

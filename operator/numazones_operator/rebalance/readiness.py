@@ -9,6 +9,7 @@ with them.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,26 +30,19 @@ _NOT_FOLLOWED = "the operator runs with --no-rebalance, so it makes no plans"
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Readiness:
     """The settings of policies, and the one writer of their conditions."""
 
-    def __init__(
-        self,
-        client: Client,
-        inputs: Inputs,
-        *,
-        follows: bool = True,
-        faults: Faults | None = None,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """``follows``: whether this operator follows policies at all."""
-        self._client = client
-        self._inputs = inputs
-        self._follows = follows
-        self._faults = faults or Faults()
-        self._wall = wall
-        self._published: tuple[Any, ...] | None = None
-        """What conditions depended on when they were published last; None: one was not written."""
+    client: Client
+    inputs: Inputs
+    _: KW_ONLY
+    follows: bool = True
+    """False if this operator follows no policies."""
+    faults: Faults = field(default_factory=Faults)
+    wall: Callable[[], float] = time.time
+    _published: tuple[Any, ...] | None = None
+    """What conditions depended on when they were published last; None: one was not written."""
 
     def settings(self, policy: PolicyObject) -> Policy:
         """Return the settings of a policy.
@@ -57,7 +51,7 @@ class Readiness:
             InvalidPolicy: it makes no sense; the message says why.
         """
         try:
-            settings = policy_of(policy.spec, self._inputs.classes)
+            settings = policy_of(policy.spec, self.inputs.classes)
             tuple(standing_goals(policy.spec.goals))
             duration.parse(policy.spec.search_time)
         except Exception as error:  # whatever it is, the other policies are followed
@@ -75,26 +69,26 @@ class Readiness:
                 {READY: ("False", "Unreadable", problem)},
             )
             return
-        policy = self._inputs.intent.policies.get(metadata["name"])
+        policy = self.inputs.intent.policies.get(metadata["name"])
         if policy is not None:
             await self._publish(policy)
 
     async def publish_again(self) -> None:
         """Write the conditions that differ for what they depend on, or that could not be written."""
-        asked = list(self._faults.over(self._inputs.intent.policies, _cause))
-        causes = (self._inputs.classes, [cause for _, cause in asked])
+        asked = list(self.faults.over(self.inputs.intent.policies, _cause))
+        causes = (self.inputs.classes, [cause for _, cause in asked])
         if causes == self._published:
             return
         self._published = causes
         for policy, _ in asked:
-            with self._faults.of(of_subject(policy)):
+            with self.faults.of(of_subject(policy)):
                 await self._publish(policy)
 
     async def _publish(self, policy: PolicyObject) -> None:
         known = policy.status.get("conditions") or ()
         verdicts = {READY: self._verdict(policy)}
         if self._is_followed(policy) and _is_searched(policy):
-            asked = self._faults.over(self._inputs.intent.policies, self._conflicts_of_followed)
+            asked = self.faults.over(self.inputs.intent.policies, self._conflicts_of_followed)
             told = {other.name: found for other, found in asked if found is not None}
             verdicts[conflicts.CONFLICTED] = conflicts.verdict(policy.name, told)
         await self._write(policy.name, policy.generation, known, verdicts)
@@ -107,7 +101,7 @@ class Readiness:
 
     def _verdict(self, policy: PolicyObject) -> conflicts.Verdict:
         """Return the condition Ready of a policy that could be read."""
-        if not self._follows:
+        if not self.follows:
             return "False", "NotFollowed", _NOT_FOLLOWED
         try:
             settings = self.settings(policy)
@@ -136,10 +130,10 @@ class Readiness:
         if generation is not None:
             for condition in conditions:
                 condition["observedGeneration"] = generation
-        stamp(conditions, transitions(known), timestamp.format(datetime.fromtimestamp(self._wall(), UTC)))
+        stamp(conditions, transitions(known), timestamp.format(datetime.fromtimestamp(self.wall(), UTC)))
         patch = {"status": {"observedGeneration": generation, "conditions": conditions}}
         try:
-            body = await self._client.patch(REBALANCE_POLICIES, name, patch, subresource="status")
+            body = await self.client.patch(REBALANCE_POLICIES, name, patch, subresource="status")
         except (NotFound, Conflict):
             return
         except APIError as error:
@@ -148,7 +142,7 @@ class Readiness:
                 self._published = None
             _log.warning("the conditions of policy %s were not written: %s", name, error)
             return
-        self._inputs.intent.take_own_policy(body)
+        self.inputs.intent.take_own_policy(body)
 
 
 def _cause(policy: PolicyObject) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ on the version that was read. Only the leader runs it.
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.api.rebalance import PlanPhase
 from numazones.errors import NumazonesError
@@ -25,72 +26,62 @@ from numazones_operator.rebalance.statuses import Statuses
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Rebalancing:
     """Drives plans and recommendations."""
 
-    def __init__(
-        self,
-        intent: Intent,
-        readiness: Readiness,
-        proposer: Proposer,
-        executor: Executor,
-        *,
-        statuses: Statuses,
-        metrics: RebalanceMetrics,
-        faults: Faults | None = None,
-        period: float = 1.0,
-    ) -> None:
-        """``period``: seconds between rounds."""
-        self._intent = intent
-        self._readiness = readiness
-        self._proposer = proposer
-        self._executor = executor
-        self.statuses = statuses
-        self._metrics = metrics
-        self._faults = faults or Faults()
-        self._period = period
+    intent: Intent
+    readiness: Readiness
+    proposer: Proposer
+    executor: Executor
+    _: KW_ONLY
+    statuses: Statuses
+    metrics: RebalanceMetrics
+    faults: Faults = field(default_factory=Faults)
+    period: float = 1.0
+    """Seconds between rounds."""
 
     async def run(self) -> None:
         """Rebalance until cancelled."""
         while True:
-            await self._intent.followed.wait()
+            await self.intent.followed.wait()
             try:
                 await self.round()
             except NumazonesError as error:  # the API server's errors among them
                 _log.warning("rebalancing pauses: %s", error)
-            self._intent.changed.clear()
+            self.intent.changed.clear()
             try:
-                async with asyncio.timeout(self._period):
-                    await self._intent.changed.wait()
+                async with asyncio.timeout(self.period):
+                    await self.intent.changed.wait()
             except TimeoutError:
                 continue
 
     async def round(self) -> None:
         """Take every step that can be taken now."""
-        await self._readiness.publish_again()
-        policies = {item.name: item for item in self._intent.policies}
+        await self.readiness.publish_again()
+        policies = {item.name: item for item in self.intent.policies}
         usable: dict[str, Policy] = {}
         problems: dict[str, str] = {}
         for name, policy in policies.items():
             try:
-                self._metrics.expect(policy.spec.mode, name)
-                usable[name] = self._readiness.settings(policy)
+                self.metrics.expect(policy.spec.mode, name)
+                usable[name] = self.readiness.settings(policy)
             except InvalidPolicy as error:
                 problems[name] = str(error)
             except Exception as error:  # noqa: BLE001 - it concerns this policy alone
-                problems[name] = self._faults.take(of_subject(policy), error)
-        for item in sorted(self._intent.in_force(), key=lambda item: (item.created, item.name)):
+                problems[name] = self.faults.take(of_subject(policy), error)
+        for item in sorted(self.intent.in_force(), key=lambda item: (item.created, item.name)):
             try:
                 await self._step(item, policies.get(item.spec.policy), usable, problems)
             except APIError:
                 raise
             except Exception as error:  # noqa: BLE001 - it concerns this plan alone
-                problem = self._faults.take(of_subject(item), error)
+                problem = self.faults.take(of_subject(item), error)
                 await self._end(item, policies.get(item.spec.policy), problem)
         for name, settings in usable.items():
-            with self._faults.of(of_subject(policies[name])):
+            with self.faults.of(of_subject(policies[name])):
                 if not policies[name].spec.schedule.suspend:
-                    await self._proposer.search(policies[name], settings)
+                    await self.proposer.search(policies[name], settings)
 
     async def _step(
         self,
@@ -109,22 +100,22 @@ class Rebalancing:
 
     async def _end(self, item: Recommendation, policy: PolicyObject | None, problem: str) -> None:
         """End a plan about which something raised: it would keep all others from being executed."""
-        self._intent.disregard(item)
-        with self._faults.of(of_subject(item)):
+        self.intent.disregard(item)
+        with self.faults.of(of_subject(item)):
             await self.statuses.give_up(item, policy, f"an error ended it: {problem}")
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""
         if item.spec.rejected and (item.status.phase != PlanPhase.EXECUTING or item.is_about_to_evict):
             await self.statuses.give_up(item, policy, "rejected", ended=PlanPhase.REJECTED)
-            self._proposer.search_early(policy.name)
+            self.proposer.search_early(policy.name)
             return
         if policy.spec.schedule.suspend:
             return
         match item.status.phase:
             case PlanPhase.PROPOSED:
-                await self._proposer.consider(item, policy, settings)
+                await self.proposer.consider(item, policy, settings)
             case PlanPhase.APPROVED:
-                await self._executor.begin(item, policy)
+                await self.executor.begin(item, policy)
             case _:
-                await self._executor.carry_on(item, policy, settings)
+                await self.executor.carry_on(item, policy, settings)

@@ -7,7 +7,7 @@ view writes nothing.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,37 +42,30 @@ class StatusUpdate:
     """Result of an eviction that was asked for: success, blocked or error."""
 
 
+@dataclass(slots=True)
 class Statuses:
     """Writes statuses and events, and keeps ``Intent`` up to date with what it wrote."""
 
-    def __init__(
-        self,
-        client: Client,
-        intent: Intent,
-        *,
-        events: EventPoster,
-        metrics: RebalanceMetrics,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._client = client
-        self._intent = intent
-        self._events = events
-        self._metrics = metrics
-        self._wall = wall
+    client: Client
+    intent: Intent
+    _: KW_ONLY
+    events: EventPoster
+    metrics: RebalanceMetrics
+    wall: Callable[[], float] = time.time
 
     def now(self) -> datetime:
         """Return the time that statuses are written with."""
-        return datetime.fromtimestamp(self._wall(), UTC)
+        return datetime.fromtimestamp(self.wall(), UTC)
 
     async def write_policy(self, policy: PolicyObject, status: dict[str, Any]) -> None:
         """Write a part of a policy's status, unless the policy is gone."""
         try:
-            body = await self._client.patch(
+            body = await self.client.patch(
                 REBALANCE_POLICIES, policy.name, {"status": status}, subresource="status"
             )
         except (NotFound, Conflict):
             return
-        self._intent.take_own_policy(body)
+        self.intent.take_own_policy(body)
 
     async def write(
         self, item: Recommendation, policy: PolicyObject | None, advance: StatusUpdate, *, by: str = ""
@@ -97,14 +90,14 @@ class Statuses:
             status["supersededBy"] = by
         patch = {"metadata": {"resourceVersion": item.version}, "status": status}
         try:
-            body = await self._client.patch(REBALANCE_RECOMMENDATIONS, item.name, patch, subresource="status")
+            body = await self.client.patch(REBALANCE_RECOMMENDATIONS, item.name, patch, subresource="status")
         except (Conflict, NotFound):
             return None
         if advance.phase:
-            self._metrics.recommendations.labels(mode, item.spec.policy, advance.phase).inc()
+            self.metrics.recommendations.labels(mode, item.spec.policy, advance.phase).inc()
             _log.info("%s (mode %s) %s: %s", item.name, mode, advance.phase, advance.message)
         new = Recommendation.from_api(body)
-        self._intent.recommendations.put(new)
+        self.intent.recommendations.put(new)
         return new
 
     async def give_up(
@@ -126,7 +119,7 @@ class Statuses:
 
     def post_event(self, pod: ClusterPod | PodReference, *, reason: str, message: str) -> None:
         """Post an event on a pod."""
-        self._events.post(pod_reference(pod), type=NORMAL, reason=reason, message=message)
+        self.events.post(pod_reference(pod), type=NORMAL, reason=reason, message=message)
 
 
 def _json_of(progress: MoveProgress) -> dict[str, Any]:

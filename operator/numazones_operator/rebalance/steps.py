@@ -12,7 +12,7 @@ waited for; anything else that differs from the plan ends it as Failed, with the
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -68,47 +68,35 @@ class PlanCheck:
     """Whether the only trouble is that pods cannot be confined to the nodes that the plan names."""
 
 
+@dataclass(slots=True)
 class Steps:
     """Takes the next step of any recommendation."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        inputs: Inputs,
-        *,
-        gates: bool,
-        patience: timedelta,
-        leads: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Take the parts that know the cluster.
+    client: Client
+    state: ClusterState
+    inputs: Inputs
+    _: KW_ONLY
+    gates: bool
+    """True if the operator releases pods from the admission gate."""
+    patience: timedelta
+    """How long one move may take."""
+    leads: Callable[[], bool] = lambda: True
+    """Returns whether no other replica can lead at this moment; asked right before an eviction."""
+    _freshness: Freshness = field(init=False)
 
-        Args:
-            client: how pods are evicted.
-            state: the cluster.
-            inputs: what protects pods, and what people want.
-            gates: whether admission gates are released.
-            patience: how long one move may take.
-            leads: whether no other replica can lead at this moment; asked right before an eviction.
-        """
-        self._client = client
-        self._state = state
-        self._inputs = inputs
-        self._freshness = Freshness(client, state)
-        self._leads = leads
-        self._gates = gates
-        self._patience = patience
+    def __post_init__(self) -> None:
+        self._freshness = Freshness(self.client, self.state)
 
     def next_pods(self, now: datetime) -> dict[str, ClusterPod]:
         """Return the next pods of owners whose pods are rejected in a loop, by the owners' UIDs."""
-        return next_pods(self._state.pods, self._inputs.template, now, self._state.faults)
+        return next_pods(self.state.pods, self.inputs.template, now, self.state.faults)
 
     async def judge(
         self, item: Recommendation, policy: PolicyObject, settings: Policy, now: datetime
     ) -> PlanCheck:
         """Return whether what is left of a plan is needed and holds now; a thread computes it."""
-        situation = self._inputs.situation(
-            self._state.cluster(),
+        situation = self.inputs.situation(
+            self.state.cluster(),
             now,
             policy=policy.name,
             during=item.name,
@@ -117,7 +105,7 @@ class Steps:
         try:
             return await self._judge(item, policy, situation, settings)
         finally:
-            self._state.faults.take_all(situation.left_out.found())
+            self.state.faults.take_all(situation.left_out.found())
 
     async def _judge(
         self, item: Recommendation, policy: PolicyObject, situation: Situation, settings: Policy
@@ -185,10 +173,10 @@ class Steps:
 
         Pods of a plan go where the plan says, when it is their turn; others keep off the nodes it is about.
         """
-        executing = (one for one in self._inputs.intent.in_force() if one.status.phase == PlanPhase.EXECUTING)
+        executing = (one for one in self.inputs.intent.in_force() if one.status.phase == PlanPhase.EXECUTING)
         for item in executing:
             place = None
-            with self._state.faults.of(of_subject(item)):
+            with self.state.faults.of(of_subject(item)):
                 place = self._place_of(pod, item)
             if place is None:
                 if node in _nodes_in(item):
@@ -204,9 +192,9 @@ class Steps:
                 return (placement.target.node,) if self._may_be_placed(item) else ()
         for move, progress in zip(item.spec.moves, item.progress, strict=True):
             if progress.phase == MovePhase.EVICTED and self._replaces(pod, move, progress, item):
-                if move.after_pending and waiting_pods(item, self._state.cluster()):
+                if move.after_pending and waiting_pods(item, self.state.cluster()):
                     return ()
-                return move.affinity or tuple(node.name for node in self._state.all_nodes())
+                return move.affinity or tuple(node.name for node in self.state.all_nodes())
         return None
 
     async def step(
@@ -233,8 +221,8 @@ class Steps:
         end = await self._premature_end(item, index, policy, settings, now)
         if end is not None:
             return end
-        pod = pod_to_move(self._state.cluster(), item.spec.moves[index])
-        rejection = "" if pod is None else BudgetHeadroom.of(self._inputs.budgets).rejection(pod)
+        pod = pod_to_move(self.state.cluster(), item.spec.moves[index])
+        rejection = "" if pod is None else BudgetHeadroom.of(self.inputs.budgets).rejection(pod)
         if rejection:
             return self._advance(item, index, message=f"waits: {rejection}")
         return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
@@ -268,7 +256,7 @@ class Steps:
         It was announced in the status before, perhaps by a replica that is gone, and perhaps long ago.
         """
         move = item.spec.moves[index]
-        pod = self._state.pods.get(move.pod.uid)
+        pod = self.state.pods.get(move.pod.uid)
         if pod is None or pod.deleting or pod.terminal:
             return self._advance(item, index, phase=MovePhase.EVICTED, message="")
         proven_for = self._freshness.known(_nodes_in(item))
@@ -280,10 +268,10 @@ class Steps:
         behind = await self._freshness.problem(proven_for)
         if behind:
             return self._advance(item, index, message=f"waits: {behind}")
-        if not await self._inputs.intent.is_current(policy, item) or not self._leads():
+        if not await self.inputs.intent.is_current(policy, item) or not self.leads():
             return None
         try:
-            await self._client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
+            await self.client.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
         except APIError as error:
             return self._after_rejected_eviction(item, index, error)
         done = self._advance(item, index, phase=MovePhase.EVICTED, message="")
@@ -317,9 +305,7 @@ class Steps:
     def _find_replacement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until the owner has made another pod and it has a node."""
         move, progress = item.spec.moves[index], item.progress[index]
-        asked = self._state.faults.over(
-            self._state.pods, lambda pod: self._replaces(pod, move, progress, item)
-        )
+        asked = self.state.faults.over(self.state.pods, lambda pod: self._replaces(pod, move, progress, item))
         candidates = [pod for pod, replaces in asked if replaces]
         for pod in sorted(candidates, key=lambda pod: (pod.terminal, pod.created, pod.name)):
             where = PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid)
@@ -333,16 +319,16 @@ class Steps:
         if self._is_overdue(progress, now):
             owner = "its owner" if move.owner is None else f"{move.owner.kind} {move.owner.name}"
             what = "was not scheduled" if candidates else f"was not created by {owner}"
-            return self._failure(item, index, f"the replacement {what} within {self._patience}")
+            return self._failure(item, index, f"the replacement {what} within {self.patience}")
         return None
 
     def _confirm_placement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
         """Wait until zones show that the pod is where it is now, and no more where it was."""
         move, progress = item.spec.moves[index], item.progress[index]
-        known = None if progress.replacement is None else self._state.pods.get(progress.replacement.uid)
+        known = None if progress.replacement is None else self.state.pods.get(progress.replacement.uid)
         if known is None or known.terminal:
             return self._failure(item, index, f"the replacement {_end(known)}")
-        source, target = self._state.record(move.source.node), self._state.record(progress.node)
+        source, target = self.state.record(move.source.node), self.state.record(progress.node)
         left = source is None or source.state is None or not source.state.holds(move.pod.uid)
         if left and target is not None and target.state is not None:
             arrived = target.state.holds(known.kubelet_uid) if _pins(known) else known.phase == "Running"
@@ -353,13 +339,13 @@ class Steps:
                 return self._advance(item, index, phase=MovePhase.VERIFIED, message=message)
         if self._is_overdue(progress, now):
             return self._failure(
-                item, index, f"the NUMAZones do not show the replacement within {self._patience}"
+                item, index, f"the NUMAZones do not show the replacement within {self.patience}"
             )
         return None
 
     def _compare_gain(self, item: Recommendation, policy: PolicyObject, now: datetime) -> StatusUpdate | None:
         """Compare what zones say with what the plan promised."""
-        cluster = self._state.cluster()
+        cluster = self.state.cluster()
         goal = goal_of(item, policy, waiting_pods(item, cluster))
         count = current_count(item, goal, cluster)
         gained, promised = count - item.spec.gain.before, item.spec.gain.total
@@ -400,17 +386,17 @@ class Steps:
     def _is_steerable(self, pod: ClusterPod) -> bool:
         """Return whether the replacement will have a gate that this operator releases."""
         owner = pod.controller
-        template = None if owner is None else self._inputs.template(owner.uid)
+        template = None if owner is None else self.inputs.template(owner.uid)
         return template is not None and self._is_gated(template)
 
     def _is_gated(self, pod: ClusterPod) -> bool:
-        namespace = self._inputs.intent.namespaces.get(pod.namespace)
+        namespace = self.inputs.intent.namespaces.get(pod.namespace)
         opted_in = namespace is not None and namespace.labels.get(OPT_IN[0]) == OPT_IN[1]
-        return self._gates and opted_in and GATE in pod.constraints.scheduling_gates
+        return self.gates and opted_in and GATE in pod.constraints.scheduling_gates
 
     def _is_overdue(self, progress: MoveProgress, now: datetime) -> bool:
         since = parse_time(progress.since)
-        return since is not None and now - since > self._patience
+        return since is not None and now - since > self.patience
 
     def _advance(self, item: Recommendation, index: int, **changes: Any) -> StatusUpdate | None:
         """The advance that changes one move's progress; None if it would change nothing."""

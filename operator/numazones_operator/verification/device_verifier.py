@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.cluster.pod_kind import PodKind
@@ -61,42 +61,28 @@ class _Expectation:
         return Counter((one.request, one.device) for all_of in self.got.values() for one in all_of)
 
 
+@dataclass(slots=True)
 class DeviceVerifier:
     """Holds expectations until claims are allocated."""
 
-    def __init__(
-        self,
-        *,
-        metrics: Metrics,
-        devices: Callable[[], ClusterDevices | None],
-        pod: Callable[[str], ClusterPod | None],
-        node: Callable[[str], ClusterNode | None],
-        counts: Callable[[], bool] = lambda: True,
-        faults: Faults | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Begin without expectations.
-
-        Args:
-            metrics: where predictions are counted by how right they were.
-            devices: the cluster's, as they are now.
-            pod: finds a pod by its UID.
-            node: finds a node by its name.
-            counts: whether this replica is the one that counts; all of them expect.
-            faults: takes what is raised about a pod.
-            clock: monotonic seconds.
-        """
-        self._metrics = metrics
-        self._devices, self._pod, self._node = devices, pod, node
-        self._counts = counts
-        self._faults = faults or Faults()
-        self._clock = clock
-        self._expected: dict[str, _Expectation] = {}
-        self._wrong: list[_Expectation] = []
-        self._compared: dict[str, float] = {}
-        """UID of a pod that was compared → until when further claims of it are left alone."""
-        self._changed: dict[Key | tuple[str, str], float] = {}
-        """Device that was given back, or pool with a slice that changed → when."""
+    _: KW_ONLY
+    metrics: Metrics
+    devices: Callable[[], ClusterDevices | None]
+    """The cluster's, as they are now."""
+    pod: Callable[[str], ClusterPod | None]
+    """Finds a pod by its UID."""
+    node: Callable[[str], ClusterNode | None]
+    """Finds a node by its name."""
+    counts: Callable[[], bool] = lambda: True
+    """Returns whether this replica is the one that counts; all of them expect."""
+    faults: Faults = field(default_factory=Faults)
+    clock: Callable[[], float] = time.monotonic
+    _expected: dict[str, _Expectation] = field(default_factory=dict)
+    _wrong: list[_Expectation] = field(default_factory=list)
+    _compared: dict[str, float] = field(default_factory=dict)
+    """UID of a pod that was compared → until when further claims of it are left alone."""
+    _changed: dict[Key | tuple[str, str], float] = field(default_factory=dict)
+    """Device that was given back, or pool with a slice that changed → when."""
 
     def claim_changes(self, old: DeviceClaim | None, new: DeviceClaim | None) -> None:
         """Take in a change of a claim, before anything else of it is known."""
@@ -117,15 +103,15 @@ class DeviceVerifier:
 
     def judge(self) -> None:
         """Count wrong predictions whose reason has become known, or never will; call it now and then."""
-        now = self._clock()
+        now = self.clock()
         for uid, one in list(self._expected.items()):
             if now >= one.until:
-                with self._faults.of(of_pod(one.pod)):
+                with self.faults.of(of_pod(one.pod)):
                     self._compare(uid, one)
         self._compared = {uid: until for uid, until in self._compared.items() if now < until}
         waiting, self._wrong = self._wrong, []
         for one in waiting:
-            with self._faults.of(of_pod(one.pod)):
+            with self.faults.of(of_pod(one.pod)):
                 raced = self._raced(one)
                 if raced or now >= one.until:
                     self._count(one, Accuracy.RACE if raced else Accuracy.MODEL)
@@ -133,7 +119,7 @@ class DeviceVerifier:
                     self._wrong.append(one)
 
     def _note_change(self, keys: Iterable[Key | tuple[str, str]]) -> None:
-        now = self._clock()
+        now = self.clock()
         if len(self._changed) > _MOST:
             self._changed = {key: at for key, at in self._changed.items() if now - at < _PATIENCE}
         for key in keys:
@@ -144,32 +130,32 @@ class DeviceVerifier:
         if uid in self._compared:
             return None
         expected = self._expected.get(uid)
-        pod, known = self._pod(uid), self._devices()
+        pod, known = self.pod(uid), self.devices()
         if expected is not None or pod is None or known is None:
             return expected
         nodes = (known.published.get(one.device) for one in claim.allocations)
         name = pod.node or next((one.node for one in nodes if one is not None and one.node), "")
-        node, kind = self._node(name), PodKind.of(pod)
+        node, kind = self.node(name), PodKind.of(pod)
         found = None if node is None or kind is None else device_answer(kind, node, ())
         if found is None:
             return None
-        expected = self._expected[uid] = _Expectation(pod, found, self._clock() + _PATIENCE)
+        expected = self._expected[uid] = _Expectation(pod, found, self.clock() + _PATIENCE)
         return expected
 
     def _compare(self, uid: str, expected: _Expectation) -> None:
         del self._expected[uid]
-        self._compared[uid] = self._clock() + _PATIENCE
+        self._compared[uid] = self.clock() + _PATIENCE
         if expected.found.fits is None:
             self._count(expected, Accuracy.UNKNOWN)
         elif expected.right:
             self._count(expected, Accuracy.RIGHT)
         else:
-            expected.until = self._clock() + _PATIENCE
+            expected.until = self.clock() + _PATIENCE
             self._wrong.append(expected)
 
     def _raced(self, one: _Expectation) -> bool:
         """Return whether another change explains that a pod got other devices."""
-        known = self._devices()
+        known = self.devices()
         if known is None:
             return True
         begun = one.until - 2 * _PATIENCE
@@ -182,9 +168,9 @@ class DeviceVerifier:
         return any(key in known.allocated.devices for key in missed - own)
 
     def _count(self, one: _Expectation, accuracy: Accuracy) -> None:
-        if not self._counts():
+        if not self.counts():
             return
-        self._metrics.count_accuracy(accuracy, MODEL)
+        self.metrics.count_accuracy(accuracy, MODEL)
         if accuracy in (Accuracy.RACE, Accuracy.MODEL):
             level = logging.WARNING if accuracy is Accuracy.MODEL else logging.INFO
             fields = {"miss": True, "accuracy": accuracy.value, "pod": one.pod.full_name}

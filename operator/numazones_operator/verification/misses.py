@@ -10,6 +10,7 @@ import base64
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import accumulate
@@ -34,18 +35,17 @@ _MAX_BYTES = 512 * 1024
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Misses:
     """Takes wrong predictions that nothing explains, and writes them one by one."""
 
-    def __init__(
-        self, client: Client, *, namespace: str, wall: Callable[[], float], faults: Faults | None = None
-    ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._wall = wall
-        self._faults = faults or Faults()
-        self._waiting: deque[WrongPrediction] = deque(maxlen=_MOST)
-        self._any = asyncio.Event()
+    client: Client
+    _: KW_ONLY
+    namespace: str
+    wall: Callable[[], float]
+    faults: Faults = field(default_factory=Faults)
+    _waiting: deque[WrongPrediction] = field(default_factory=lambda: deque(maxlen=_MOST))
+    _any: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, verification: Verification) -> None:
         """Take a prediction that was judged; only those that the model got wrong are kept."""
@@ -58,7 +58,7 @@ class Misses:
                 node=expectation.found,
                 predicted=Answer(expectation.reason or ADMITTED, expectation.message),
                 actual=Answer(verification.actual, verification.message),
-                time=timestamp.format(datetime.fromtimestamp(self._wall(), UTC)),
+                time=timestamp.format(datetime.fromtimestamp(self.wall(), UTC)),
                 version=version("numazones"),
             )
         )
@@ -75,7 +75,7 @@ class Misses:
         """Write those that wait."""
         while self._waiting:
             one = self._waiting.popleft()
-            with self._faults.of(of_pod(one.pod.pod)):
+            with self.faults.of(of_pod(one.pod.pod)):
                 await self._keep(one)
 
     async def _keep(self, one: WrongPrediction) -> None:
@@ -85,17 +85,17 @@ class Misses:
             _log.warning("a wrong prediction is not kept for replay: %s has %d bytes", key, len(data))
             return
         try:
-            body = await self._client.get(CONFIG_MAPS, NAME, namespace=self._namespace)
+            body = await self.client.get(CONFIG_MAPS, NAME, namespace=self.namespace)
             kept = {**(body.get("binaryData") or {}), key: data}
             changes = {key: data, **dict.fromkeys(_superfluous(kept))}
-            await self._client.patch(CONFIG_MAPS, NAME, {"binaryData": changes}, namespace=self._namespace)
+            await self.client.patch(CONFIG_MAPS, NAME, {"binaryData": changes}, namespace=self.namespace)
         except (NotFound, Forbidden) as error:
             cure = "apply manifests/operator, which has it and the right to change it"
             _log.warning("a wrong prediction is not kept for replay: %s; %s", error, cure)
         except APIError as error:
             _log.warning("a wrong prediction is not kept for replay: %s", error)
         else:
-            _log.info("kept as %s in ConfigMap %s/%s", key, self._namespace, NAME)
+            _log.info("kept as %s in ConfigMap %s/%s", key, self.namespace, NAME)
 
 
 def _superfluous(kept: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ not know or a bug, so it is logged with the model's whole explanation.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from numazones.cluster.cluster import ClusterNode, ClusterPod, why_undecided
 from numazones.errors import NumazonesError
@@ -113,32 +113,24 @@ class Verification:
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
+@dataclass(slots=True)
 class Verifier:
     """Holds expectations until their outcome is seen."""
 
-    def __init__(
-        self,
-        *,
-        metrics: Metrics,
-        counts: Callable[[], bool] = lambda: True,
-        fates: Callable[[str, Iterable[str]], PodOutcomes] = lambda _node, _uids: PodOutcomes(),
-        faults: Faults | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Begin without expectations.
+    _: KW_ONLY
+    metrics: Metrics
+    counts: Callable[[], bool] = lambda: True
+    """Returns whether this replica is the one that counts and reports; all of them expect."""
+    fates: Callable[[str, Iterable[str]], PodOutcomes] = lambda _node, _uids: PodOutcomes()
+    """Returns what is known now of the pods of these UIDs on a node."""
+    faults: Faults = field(default_factory=Faults)
+    clock: Callable[[], float] = time.monotonic
+    _expectations: dict[str, Expectation] = field(default_factory=dict)
+    _wrong: dict[str, tuple[ClusterPod, Verification, float]] = field(default_factory=dict)
+    """UID → pod, wrong prediction, until when it may be explained."""
 
-        ``counts``: whether this replica is the one that counts and tells; all of them expect. ``fates``: what
-        is known now of the pods of these UIDs on a node.
-        """
-        self._metrics = metrics
-        metrics.expect_accuracies(Accuracy)
-        self._counts = counts
-        self._fates = fates
-        self._faults = faults or Faults()
-        self._clock = clock
-        self._expectations: dict[str, Expectation] = {}
-        self._wrong: dict[str, tuple[ClusterPod, Verification, float]] = {}
-        """UID → pod, wrong prediction, until when it may be explained."""
+    def __post_init__(self) -> None:
+        self.metrics.expect_accuracies(Accuracy)
 
     def bound(
         self, pod: ClusterPod, node: ClusterNode | None, otherwise: ClusterNode | None = None
@@ -183,32 +175,32 @@ class Verifier:
         if actual is None or expectation is None:
             return None
         self._expectations.pop(new.uid, None)
-        if not self._counts():
+        if not self.counts():
             return None
         if expectation.predicted == prediction.UNKNOWN and actual != ADMITTED:
             expectation = self._after_the_fact(expectation, actual, node())
-        self._metrics.outcomes.labels(expectation.predicted, actual).inc()
+        self.metrics.outcomes.labels(expectation.predicted, actual).inc()
         if actual != ADMITTED:
-            self._metrics.owner_rejections.count(new, actual)
+            self.metrics.owner_rejections.count(new, actual)
         done = _model(expectation).outcome(actual, new.annotations)
         message = new.create_error or new.message.removeprefix(STATUS_PREFIX)
         verification = Verification(expectation, actual, message, done=done)
         if verification.hit is False:
-            self._wrong[new.uid] = (new, verification, self._clock() + _PATIENCE)
+            self._wrong[new.uid] = (new, verification, self.clock() + _PATIENCE)
             return verification
         accuracy = Accuracy.UNKNOWN if verification.hit is None else Accuracy.RIGHT
-        self._metrics.count_accuracy(accuracy, expectation.model)
+        self.metrics.count_accuracy(accuracy, expectation.model)
         return replace(verification, accuracy=accuracy)
 
     def judge(self) -> Iterator[tuple[ClusterPod, Verification]]:
         """Yield the wrong predictions whose reason has become known, or never will."""
-        now = self._clock()
+        now = self.clock()
         for uid, (pod, verification, until) in list(self._wrong.items()):
             judged = None
             try:
                 judged = self._judge(pod, verification, is_last=now >= until)
             except Exception as error:  # noqa: BLE001 - it concerns this pod alone
-                self._faults.take(of_pod(pod), error)
+                self.faults.take(of_pod(pod), error)
                 del self._wrong[uid]
             if judged is not None:
                 del self._wrong[uid]
@@ -221,7 +213,7 @@ class Verifier:
         if why is Accuracy.MODEL and not is_last:
             return None
         judged = replace(verification, accuracy=why)
-        self._metrics.count_accuracy(why, expectation.model)
+        self.metrics.count_accuracy(why, expectation.model)
         level = logging.WARNING if why is Accuracy.MODEL else logging.INFO
         fields = {"miss": True, "accuracy": why.value, "pod": pod.full_name}
         _log.log(level, "%s", miss_report(judged), extra={"fields": fields})
@@ -235,7 +227,7 @@ class Verifier:
                 verification.done,
                 believed=expectation.placement,
                 uncreated=expectation.uncreated,
-                fates=self._fates(pod.node, expectation.other_uids),
+                fates=self.fates(pod.node, expectation.other_uids),
             )
             # It was admitted, as foreseen; who came or went meanwhile changed but what it was given.
             as_foreseen = expectation.decision.admitted and verification.actual == ADMITTED
@@ -248,7 +240,7 @@ class Verifier:
             verification.actual,
             found=expectation.found,
             otherwise=expectation.otherwise,
-            fates=self._fates(pod.node, fullest.pods),
+            fates=self.fates(pod.node, fullest.pods),
         )
 
     def _after_the_fact(self, expectation: Expectation, actual: str, node: ClusterNode | None) -> Expectation:
@@ -309,17 +301,17 @@ class Verifier:
         )
 
     def _count(self, admission: Admission, seconds: float) -> None:
-        if not self._counts():
+        if not self.counts():
             return
-        self._metrics.admission_seconds.observe(seconds)
-        self._metrics.admission_requests.inc()
+        self.metrics.admission_seconds.observe(seconds)
+        self.metrics.admission_requests.inc()
         if not admission.admitted:
-            self._metrics.admission_errors.labels(admission.reason).inc()
+            self.metrics.admission_errors.labels(admission.reason).inc()
         aligned, failed = alignment(admission)
         for scope, boundary in aligned:
-            self._metrics.aligned.labels(scope, boundary).inc()
+            self.metrics.aligned.labels(scope, boundary).inc()
         for scope, boundary in failed:
-            self._metrics.unaligned.labels(scope, boundary).inc()
+            self.metrics.unaligned.labels(scope, boundary).inc()
 
 
 def _is_concerned(pod: ClusterPod) -> bool:

@@ -68,7 +68,7 @@ def test_a_node_that_goes_meanwhile_is_not_looked_at(setting: OfflinePipeline) -
 async def test_zones_that_raise_make_their_node_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no other; what was known of it before does not count any more."""
     setting, taken = OfflinePipeline(), []
-    setting.state.faults._tell = lambda about, problem: taken.append((about["name"], problem))
+    setting.state.faults.tell = lambda about, problem: taken.append((about["name"], problem))
     for name in ("odd", "even"):
         setting.add_node(name)
     read = zones.node_from_zones

@@ -198,7 +198,7 @@ async def test_nothing_is_written_about_a_pod_that_is_gone(setting: OneNodePipel
 async def test_of_pods_with_one_prediction_each_names_its_own_recommendation() -> None:
     setting = OneNodePipeline()
     recommendations = {"uid-a": "makes-room-for-a"}
-    setting.pipeline.publisher._recommendation_for = lambda uid: recommendations.get(uid, "")
+    setting.pipeline.publisher.recommendation_for = lambda uid: recommendations.get(uid, "")
     for name in "ab":
         setting.pod(name, cpu=40)
     async with running_publisher(setting):

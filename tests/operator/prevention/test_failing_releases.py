@@ -82,7 +82,7 @@ async def test_failing_releases_delay_no_other_pod(failure: APIError | None) -> 
 async def test_a_failing_release_is_tried_later_and_later(failure: APIError | None) -> None:
     server = PoisonedServer(failure)
     cluster, gates = await gated(server, poisoned=45)
-    cluster.held._clock = gates.clock
+    cluster.held.clock = gates.clock
     await run_for(gates, 600.0)
     assert 3 <= max(server.tries.values()) <= 30
     server.strikes = ""

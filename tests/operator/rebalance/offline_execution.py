@@ -184,7 +184,7 @@ class Execution:
             statuses=self.statuses,
             metrics=self.metrics,
         )
-        self.executor._search_early = proposer.search_early
+        self.executor.search_early = proposer.search_early
         return Rebalancing(
             self.intent,
             Readiness(self.client, self.inputs, faults=self.faults),

@@ -123,7 +123,7 @@ async def test_plans_are_searched_and_judged_after_clock_set_back(tmp_path: Path
         await here.policy("Recommend")
         operator = await here.operator()
         item = await here.reach("Proposed")
-        operator.rebalancing.statuses._wall = lambda: time.time() - 3600.0
+        operator.rebalancing.statuses.wall = lambda: time.time() - 3600.0
         await here.prolonged(item)  # another search has found it
         await fill_the_hole(here)
         await here.reach("Superseded")

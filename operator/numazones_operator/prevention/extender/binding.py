@@ -9,6 +9,7 @@ scheduler would hold the pod for bound for ever (specs/scheduler-extender.md, se
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -32,43 +33,27 @@ BOUND = ""
 """The answer to a binding that is done."""
 
 
+@dataclass(slots=True)
 class Binder:
     """Binds pods, one at a time per node."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        held: HeldRoom,
-        *,
-        verdict: Callable[[ClusterPod, str], NodeVerdict],
-        unknown: UnknownNodes,
-        metrics: ExtenderMetrics,
-    ) -> None:
-        """Bind what the parts given allow.
-
-        Args:
-            client: where bindings are posted.
-            state: the mirror, which shows them.
-            held: where room is held meanwhile.
-            verdict: what a node says to a pod at this moment.
-            unknown: whether a node of unknown state may get pods.
-            metrics: where conflicts are counted.
-        """
-        self._client = client
-        self._state = state
-        self._held = held
-        self._verdict = verdict
-        self._unknown = unknown
-        self._metrics = metrics
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    client: Client
+    state: ClusterState
+    held: HeldRoom
+    _: KW_ONLY
+    verdict: Callable[[ClusterPod, str], NodeVerdict]
+    """Verdict of a node about a pod at this moment."""
+    unknown: UnknownNodes
+    """Treatment of nodes of unknown state."""
+    metrics: ExtenderMetrics
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def bind(self, request: BindRequest) -> str:
         """Bind a pod; return ``BOUND``, or why it is not bound."""
         lock = self._locks.setdefault(request.node, asyncio.Lock())
         async with lock:
             try:
-                pod = self._state.pods.get(request.uid) or await self._read(request)
+                pod = self.state.pods.get(request.uid) or await self._read(request)
             except NotFound:
                 return f"pod {request.namespace}/{request.name} is gone"
             except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -78,31 +63,31 @@ class Binder:
             if pod.node:
                 return _bound_already(pod, request.node)
             if objection := self._objection(pod, request.node):
-                self._metrics.bind_conflicts.inc()
+                self.metrics.bind_conflicts.inc()
                 return objection
             return await self._post(pod, request)
 
     async def _read(self, request: BindRequest) -> ClusterPod:
-        body = await self._client.get(PODS, request.name, namespace=request.namespace)
-        return self._state.sharing.pod(body)
+        body = await self.client.get(PODS, request.name, namespace=request.namespace)
+        return self.state.sharing.pod(body)
 
     def _objection(self, pod: ClusterPod, node: str) -> str:
         """Return why a pod may not go to a node now; empty if it may."""
-        if not self._state.nodes_to_ask(pod, [node]):
+        if not self.state.nodes_to_ask(pod, [node]):
             return ""
-        verdict = self._verdict(pod, node)
-        if may_take(verdict, self._unknown):
+        verdict = self.verdict(pod, node)
+        if may_take(verdict, self.unknown):
             return ""
         return f"not bound, the node has changed since it was chosen: {scheduler_reason(verdict)}"
 
     async def _post(self, pod: ClusterPod, request: BindRequest) -> str:
-        self._held.hold(pod, [request.node], ArrivalPath.ASSUMED, seconds=BINDING_SECONDS)
+        self.held.hold(pod, [request.node], ArrivalPath.ASSUMED, seconds=BINDING_SECONDS)
         try:
-            await self._client.create(
+            await self.client.create(
                 PODS, _binding(request), namespace=request.namespace, subresource="binding"
             )
         except NotFound:
-            self._held.drop(pod.uid)
+            self.held.drop(pod.uid)
             return f"pod {pod.full_name} is gone"
         except APIError as error:
             return await self._outcome(pod, request, error)
@@ -115,14 +100,14 @@ class Binder:
         try:
             now = await self._read(request)
         except NotFound:
-            self._held.drop(pod.uid)
+            self.held.drop(pod.uid)
             return f"pod {pod.full_name} is gone"
         except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as unread:
             # The binding may have been made: the room stays held until the watch or the time tells.
             return f"it is unknown whether the API server bound the pod: {unread}"
         if now.uid == request.uid and now.node == request.node:
             return BOUND
-        self._held.drop(pod.uid)
+        self.held.drop(pod.uid)
         if now.uid != request.uid:
             return f"pod {pod.full_name} was deleted and created again"
         return _bound_already(now, request.node) if now.node else f"the API server did not bind it: {error}"

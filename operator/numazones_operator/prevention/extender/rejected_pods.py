@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 
@@ -37,50 +38,30 @@ _UNSEEN_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class RejectedPods:
     """The pods that filter rejected on every node, until one would take them."""
 
-    def __init__(
-        self,
-        client: Client,
-        state: ClusterState,
-        held: HeldRoom,
-        verdicts: CurrentVerdicts,
-        *,
-        unknown: UnknownNodes,
-        metrics: ExtenderMetrics,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """Watch over pods.
-
-        Args:
-            client: how pods are annotated.
-            state: the mirror.
-            held: room held for others.
-            verdicts: what nodes say.
-            unknown: whether nodes of unknown state count as a chance.
-            metrics: where pods that are woken are counted.
-            clock: tells how long something has been so, in seconds.
-            wall: the time of day that pods are annotated with.
-        """
-        self._client = client
-        self._state = state
-        self._held = held
-        self._verdicts = verdicts
-        self._unknown = unknown
-        self._metrics = metrics
-        self._clock = clock
-        self._wall = wall
-        self._rejected: dict[str, float] = {}
-        """UID → when it was rejected last, by the clock."""
-        self._woken: set[str] = set()
-        self._seen = (-1, 0.0)
-        """What the state's version was when one looked last, and when that was."""
+    client: Client
+    state: ClusterState
+    held: HeldRoom
+    verdicts: CurrentVerdicts
+    _: KW_ONLY
+    unknown: UnknownNodes
+    """Treatment of nodes of unknown state."""
+    metrics: ExtenderMetrics
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    """The time of day that pods are annotated with."""
+    _rejected: dict[str, float] = field(default_factory=dict)
+    """UID → when it was rejected last, by the clock."""
+    _woken: set[str] = field(default_factory=set)
+    _seen: tuple[int, float] = (-1, 0.0)
+    """What the state's version was when one looked last, and when that was."""
 
     def add(self, pod: ClusterPod) -> None:
         """Remember a pod that no node takes."""
-        self._rejected[pod.uid] = self._clock()
+        self._rejected[pod.uid] = self.clock()
         self._woken.discard(pod.uid)
 
     def discard(self, uid: str) -> None:
@@ -96,17 +77,17 @@ class RejectedPods:
 
     async def look(self) -> None:
         """Wake pods, unless one has just looked and no node has changed since."""
-        now = self._clock()
-        if self._seen[0] != self._state.version or now - self._seen[1] >= _UNCHANGED_PERIOD:
-            self._seen = (self._state.version, now)
+        now = self.clock()
+        if self._seen[0] != self.state.version or now - self._seen[1] >= _UNCHANGED_PERIOD:
+            self._seen = (self.state.version, now)
             await self.wake()
 
     async def wake(self) -> None:
         """Wake the pods that a node would take now, the more important first, then the older ones."""
-        faults = self._state.faults
+        faults = self.state.faults
         asked = faults.over(self._waiting(), lambda pod: (-(pod.priority or 0), pod.created, pod.full_name))
         nodes_of: dict[PodKind | None, list[str]] = {}
-        promised = self._held.by_node()
+        promised = self.held.by_node()
         for pod, _ in sorted(asked, key=itemgetter(1)):
             with faults.of(of_pod(pod)):
                 await self._wake(pod, nodes_of, promised)
@@ -117,9 +98,9 @@ class RejectedPods:
         nodes_of: dict[PodKind | None, list[str]],
         promised: dict[str, list[ClusterPod]],
     ) -> None:
-        kind = PodKind.of(pod, by_namespace=self._state.namespaces_matter, allocated=True)
+        kind = PodKind.of(pod, by_namespace=self.state.namespaces_matter, allocated=True)
         if kind not in nodes_of:
-            nodes_of[kind] = await self._verdicts.passing(pod, self._may_take)
+            nodes_of[kind] = await self.verdicts.passing(pod, self._may_take)
         node = self._first(pod, nodes_of[kind], promised)
         if node is None:
             self._woken.discard(pod.uid)
@@ -129,12 +110,12 @@ class RejectedPods:
             await self._annotate(pod)
 
     def _waiting(self) -> Iterable[ClusterPod]:
-        now = self._clock()
-        known = {uid: self._state.pods.get(uid) for uid in self._rejected}
+        now = self.clock()
+        known = {uid: self.state.pods.get(uid) for uid in self._rejected}
         for uid in [uid for uid, pod in known.items() if pod is None and self._is_unseen(uid, now)]:
             self.discard(uid)
         pods = (pod for pod in known.values() if pod is not None)
-        for pod, over in self._state.faults.over(
+        for pod, over in self.state.faults.over(
             pods, lambda pod: bool(pod.node) or pod.terminal or pod.deleting
         ):
             if over:
@@ -150,22 +131,22 @@ class RejectedPods:
     ) -> str | None:
         for name in names:
             others = [other for other in promised.get(name, ()) if other.uid != pod.uid]
-            if self._may_take(self._verdicts.beside(pod, name, others)):
+            if self._may_take(self.verdicts.beside(pod, name, others)):
                 return name
         return None
 
     def _may_take(self, verdict: NodeVerdict) -> bool:
-        return may_take(verdict, self._unknown)
+        return may_take(verdict, self.unknown)
 
     async def _annotate(self, pod: ClusterPod) -> None:
-        moment = timestamp.format_micro(datetime.fromtimestamp(self._wall(), UTC))
+        moment = timestamp.format_micro(datetime.fromtimestamp(self.wall(), UTC))
         metadata = {"uid": pod.uid, "annotations": {TRY_AGAIN: moment}}
         try:
-            await self._client.patch(PODS, pod.name, {"metadata": metadata}, namespace=pod.namespace)
+            await self.client.patch(PODS, pod.name, {"metadata": metadata}, namespace=pod.namespace)
         except NotFound:
             self.discard(pod.uid)
         except APIError as error:
             _log.warning("pod %s waits though a node would take it now: %s", pod.full_name, error)
         else:
             self._woken.add(pod.uid)
-            self._metrics.woken.inc()
+            self.metrics.woken.inc()
