@@ -115,7 +115,6 @@ def test_page_metrics_fit_plans_and_top_say_the_same(
     live = mirror(*cluster)
     nodes = {node.name: node for node in live.all_nodes()}
     gauges = ClusterGauges(live, SHAPES)
-    gauges.renew()
     shown = {
         (sample.name, *sample.labels.values()): sample.value
         for family in gauges.families()

@@ -101,7 +101,7 @@ async def publisher(fake: FakeAPI, metrics: ExporterMetrics, clocks: Clocks) -> 
 
 def new_publisher(old: ZonePublisher, clocks: Clocks) -> ZonePublisher:
     """The exporter after a restart: same server, nothing remembered."""
-    return ZonePublisher(old._writer, NODE, now=clocks.now, clock=clocks.clock)
+    return ZonePublisher(old.writer, NODE, now=clocks.now, clock=clocks.clock)
 
 
 async def test_a_zone_is_written_object_before_status(publisher: ZonePublisher, fake: FakeAPI) -> None:

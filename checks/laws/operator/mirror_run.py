@@ -255,7 +255,6 @@ class Mirrors:
             WaitingPodsGauges(self.state),
             HeldRoomGauges(self.cluster.held),
         ):
-            gauges.renew()
             names = [family.name for family in gauges.families()]
             assert names, gauges
         page = PageUpdater(

@@ -95,7 +95,7 @@ class Rebalances:
             pass
         for _ in range(8):
             await self.rebalancing.round()
-        self.gauges.renew()
+        self.gauges.families()
         found = {item.spec.policy: item for item in here.intent.recommendations if item.spec.policy == "p"}
         conditions = here.wanted.status.get("conditions") or ()
         seen["plan"] = [

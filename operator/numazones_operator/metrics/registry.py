@@ -173,11 +173,11 @@ class Metrics:
 class Gauges(Protocol):
     """Gauges that are computed when Prometheus scrapes."""
 
-    def renew(self) -> None:
-        """Take the values of this moment; called on the event loop, so it has to be quick."""
+    def families(self) -> Iterable[GaugeMetricFamily]:
+        """Return the gauges of this moment.
 
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges of that moment; called from another thread."""
+        It is called on the event loop, so it has to be quick; what it returns is read in another thread.
+        """
 
 
 class GaugeCollector(Collector):
@@ -186,16 +186,15 @@ class GaugeCollector(Collector):
     def __init__(self, gauges: Gauges, *, visible: Callable[[], bool] = lambda: True) -> None:
         self.gauges = gauges
         self._is_visible = visible
-        self._visible = False
+        self._families: Iterable[GaugeMetricFamily] = ()
 
     def renew(self) -> None:
         """Take the values of this moment, on the event loop."""
-        self._visible = self._is_visible()
-        if self._visible:
+        self._families = ()
+        if self._is_visible():
             try:
-                self.gauges.renew()
+                self._families = self.gauges.families()
             except Exception:  # noqa: BLE001 - the other gauges are shown
-                self._visible = False
                 _log.exception("%s could not be counted", type(self.gauges).__name__)
 
     def describe(self) -> list[Metric]:
@@ -204,5 +203,4 @@ class GaugeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they were renewed last, in whatever thread writes them out."""
-        if self._visible:
-            yield from self.gauges.families()
+        yield from self._families

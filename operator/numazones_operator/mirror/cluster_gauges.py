@@ -5,7 +5,7 @@ What is shown of a node is worked out once after it has changed, when Prometheus
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
@@ -79,9 +79,10 @@ class ClusterGauges:
         self._known: dict[str, tuple[ClusterNode, NodeGauges]] = {}
         """Name → the node and what is shown of it."""
 
-    def renew(self) -> None:
-        """Take the nodes as they are now; what is shown of them is worked out by who writes it out."""
+    def families(self) -> Iterable[GaugeMetricFamily]:
+        """Take the nodes as they are now; what is shown of them is worked out by who iterates over it."""
         self._nodes = {node.name: node for node in self._state.all_nodes()}
+        return self
 
     def _current(self) -> dict[str, NodeGauges]:
         """Name → what is shown of the node, worked out anew for nodes that have changed.
@@ -106,7 +107,7 @@ class ClusterGauges:
             self._state.faults.take(of_node(node.name), error)
             return NodeGauges(stale=UNDECIDED)
 
-    def families(self) -> Iterator[GaugeMetricFamily]:
+    def __iter__(self) -> Iterator[GaugeMetricFamily]:
         """Yield the gauges of the nodes that were taken last."""
         nodes = self._current()
         zones = (

@@ -1,7 +1,7 @@
 """Gauges of the pods that wait: at the admission gate, and for which scheduler."""
 
 from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -11,54 +11,48 @@ from numazones_operator.prevention.pods_with_lost_nodes import PodsWithLostNodes
 from numazones_program.gauges import gauge
 
 
+@dataclass(frozen=True, slots=True)
 class GateGauges:
     """Gauges of the pods that carry the admission gate, or were released from it in vain."""
 
-    def __init__(self, gates: AdmissionGates, lost: PodsWithLostNodes) -> None:
-        self._gates = gates
-        self._lost = lost
-        self._waiting = self._unserved = self._stranded = 0
+    gates: AdmissionGates
+    lost: PodsWithLostNodes
 
-    def renew(self) -> None:
+    def families(self) -> list[GaugeMetricFamily]:
         """Count."""
-        self._waiting, self._unserved = self._gates.served.counts()
-        self._stranded = self._lost.count()
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges as they were renewed last."""
-        yield gauge(
-            "numazones_gated_pods",
-            "Pods with the admission gate, by whether the operator releases them: true or false.",
-            ("served",),
-            [(("true",), self._waiting), (("false",), self._unserved)],
-        )
-        yield gauge(
-            "numazones_released_pods_without_nodes",
-            "Pods without a node that the gate released only to nodes that are now gone, cordoned or "
-            "tainted.",
-            (),
-            [((), self._stranded)],
-        )
+        waiting, unserved = self.gates.served.counts()
+        return [
+            gauge(
+                "numazones_gated_pods",
+                "Pods with the admission gate, by whether the operator releases them: true or false.",
+                ("served",),
+                [(("true",), waiting), (("false",), unserved)],
+            ),
+            gauge(
+                "numazones_released_pods_without_nodes",
+                "Pods without a node that the gate released only to nodes that are now gone, cordoned or "
+                "tainted.",
+                (),
+                [((), self.lost.count())],
+            ),
+        ]
 
 
+@dataclass(frozen=True, slots=True)
 class WaitingPodsGauges:
     """Gauge of the pods that wait for a scheduler."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        self._waiting: Counter[str] = Counter()
+    state: ClusterState
 
-    def renew(self) -> None:
+    def families(self) -> list[GaugeMetricFamily]:
         """Count."""
-        asked = self._state.faults.over(self._state.pending.values(), lambda pod: pod.constraints)
-        self._waiting = Counter(found.scheduler_name for _, found in asked if not found.scheduling_gates)
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauge as it was renewed last."""
-        waiting = {"default-scheduler": 0} | self._waiting
-        yield gauge(
-            "numazones_waiting_pods",
-            "Pods with NUMA requirements that have neither a node nor a gate, by scheduler.",
-            ("scheduler",),
-            (((name,), count) for name, count in waiting.items()),
-        )
+        asked = self.state.faults.over(self.state.pending.values(), lambda pod: pod.constraints)
+        waiting = Counter(found.scheduler_name for _, found in asked if not found.scheduling_gates)
+        return [
+            gauge(
+                "numazones_waiting_pods",
+                "Pods with NUMA requirements that have neither a node nor a gate, by scheduler.",
+                ("scheduler",),
+                (((name,), count) for name, count in ({"default-scheduler": 0} | waiting).items()),
+            )
+        ]

@@ -1,7 +1,8 @@
 """Metrics of rebalancing: every one says its mode; named like the descheduler's where they mean the same."""
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -69,47 +70,45 @@ class RebalanceMetrics:
                 self.evicted.labels(result, mode, policy, move.pod.namespace, move.source.node)
 
 
+@dataclass(frozen=True, slots=True)
 class RebalanceGauges:
     """Gauges of policies, and of plans that have not ended."""
 
-    def __init__(self, intent: Intent) -> None:
-        self._intent = intent
-        self._ready: Mapping[tuple[str, str], bool] = {}
-        self._conflicted: Mapping[tuple[str, str], bool] = {}
-        self._plans: Mapping[tuple[str, str, str], int] = {}
+    intent: Intent
 
-    def renew(self) -> None:
+    def families(self) -> list[GaugeMetricFamily]:
         """Count."""
-        policies = list(self._intent.policies)
-        modes = {policy.name: policy.spec.mode for policy in policies}
-        self._ready, self._conflicted = (
-            {(policy.spec.mode, policy.name): is_true(policy.status, kind) for policy in policies}
+        policies = {(policy.spec.mode, policy.name): policy.status for policy in self.intent.policies}
+        ready, conflicted = (
+            {policy: is_true(status, kind) for policy, status in policies.items()}
             for kind in (READY, CONFLICTED)
         )
+        return [
+            gauge(
+                "numazones_rebalance_policy_ready",
+                "1 if a RebalancePolicy is valid and followed, else 0; its status says why not.",
+                ("mode", "policy"),
+                ready.items(),
+            ),
+            gauge(
+                "numazones_rebalance_policy_conflicted",
+                "1 if plans of a RebalancePolicy and of another one would undo each other, else 0.",
+                ("mode", "policy"),
+                conflicted.items(),
+            ),
+            gauge(
+                "numazones_rebalance_active_plans",
+                "Recommendations that have not ended, by phase.",
+                ("mode", "policy", "phase"),
+                self._plans(policies).items(),
+            ),
+        ]
+
+    def _plans(self, policies: Iterable[tuple[str, str]]) -> dict[tuple[str, str, str], int]:
+        modes = {name: mode for mode, name in policies}
         plans = Tally(
             (modes.get(plan.spec.policy) or plan.status.mode, plan.spec.policy, plan.status.phase)
-            for plan in self._intent.in_force()
+            for plan in self.intent.in_force()
         )
-        none = {(mode, name, str(phase)): 0 for mode, name in self._ready for phase in ACTIVE}
-        self._plans = {**none, **plans}
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges as they were renewed last."""
-        yield gauge(
-            "numazones_rebalance_policy_ready",
-            "1 if a RebalancePolicy is valid and followed, else 0; its status says why not.",
-            ("mode", "policy"),
-            self._ready.items(),
-        )
-        yield gauge(
-            "numazones_rebalance_policy_conflicted",
-            "1 if plans of a RebalancePolicy and of another one would undo each other, else 0.",
-            ("mode", "policy"),
-            self._conflicted.items(),
-        )
-        yield gauge(
-            "numazones_rebalance_active_plans",
-            "Recommendations that have not ended, by phase.",
-            ("mode", "policy", "phase"),
-            self._plans.items(),
-        )
+        none = {(mode, name, str(phase)): 0 for name, mode in modes.items() for phase in ACTIVE}
+        return {**none, **plans}

@@ -13,7 +13,6 @@ NAME = "numazones_blocked_pod_created_timestamp_seconds"
 
 def shown(found: PredictionGauges) -> dict[str, tuple[float, str, str]]:
     """Pod → when it was made, reason, recommendation."""
-    found.renew()
     (family,) = [one for one in found.families() if one.name == NAME]
     return {
         sample.labels["pod"]: (sample.value, sample.labels["reason"], sample.labels["recommendation"])

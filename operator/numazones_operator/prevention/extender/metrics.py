@@ -1,6 +1,6 @@
 """Metrics of the scheduler extender; kube-scheduler itself has none of its calls to extenders."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -80,23 +80,21 @@ class ExtenderMetrics:
             self.unread.labels(verb)
 
 
+@dataclass(frozen=True, slots=True)
 class HeldRoomGauges:
     """Gauge of the pods that room is held for."""
 
-    def __init__(self, held: HeldRoom) -> None:
-        self._held = held
-        self._pods = 0
+    held: HeldRoom
 
-    def renew(self) -> None:
+    def families(self) -> list[GaugeMetricFamily]:
         """Count."""
-        self._pods = len({pod.uid for pods in self._held.by_node().values() for pod in pods})
-
-    def families(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauge as it was renewed last."""
-        yield gauge(
-            "numazones_held_room_pods",
-            "Pods on their way to a node, which room is held for: released from the gate, being bound, "
-            "or nominated.",
-            (),
-            [((), self._pods)],
-        )
+        pods = {pod.uid for pods in self.held.by_node().values() for pod in pods}
+        return [
+            gauge(
+                "numazones_held_room_pods",
+                "Pods on their way to a node, which room is held for: released from the gate, being bound, "
+                "or nominated.",
+                (),
+                [((), len(pods))],
+            )
+        ]
