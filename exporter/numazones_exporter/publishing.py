@@ -23,8 +23,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from numazones.api.conditions import TRANSITION_TIME, Transitions, stamp, transitions
-from numazones.api.meta import NODE_LABEL
+from numazones.api.meta import NODE_LABEL, TRANSITION_TIME, Transitions, stamp, transitions
 from numazones.api.numazone import NUMAZone
 from numazones.apimachinery import timestamp
 from numazones.errors import NumazonesError

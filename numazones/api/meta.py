@@ -7,7 +7,7 @@ so that a new name is read, kept and reported as it is. The API server alone rej
 only where a person writes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -131,6 +131,30 @@ class Condition(APIModel):
     observed_generation: int | None = optional(
         "The metadata.generation that the condition was computed from.", ge=0
     )
+
+
+Transitions = Mapping[str, tuple[str, str]]
+"""Type of a condition → its status, and since when it has it."""
+
+TRANSITION_TIME = "lastTransitionTime"
+
+
+def transitions(conditions: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Return the status of each condition and since when it has it, by type."""
+    return {
+        condition.get("type", ""): (condition.get("status", ""), condition.get(TRANSITION_TIME) or "")
+        for condition in conditions
+    }
+
+
+def stamp(conditions: Iterable[MutableMapping[str, Any]], before: Transitions, now: str) -> None:
+    """Write into each condition since when it has its status: as before where that is the same, else now.
+
+    The rule is the Kubernetes API conventions': the time changes with the status, not with reason or message.
+    """
+    for condition in conditions:
+        status, since = before.get(condition["type"], ("", ""))
+        condition[TRANSITION_TIME] = (since if status == condition["status"] else "") or now
 
 
 class OwnerReference(APIModel):

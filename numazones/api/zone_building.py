@@ -11,9 +11,8 @@ from itertools import groupby
 
 from numazones import cpuset
 from numazones.api.amounts import amounts_of, headroom_of, summary_of
-from numazones.api.conditions import TRANSITION_TIME
 from numazones.api.device_groups import grouped
-from numazones.api.meta import NODE_LABEL, ObjectMeta, OwnerReference
+from numazones.api.meta import NODE_LABEL, TRANSITION_TIME, ObjectMeta, OwnerReference
 from numazones.api.numazone import (
     Assignment,
     Cache,

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from numazones.cluster.cluster import ClusterPod
+from numazones.cluster import scheduling
+from numazones.cluster.cluster import ClusterNode, ClusterPod
 from numazones.wording import some_of
 
 GATE = "numazones.io/admission"
@@ -72,7 +73,7 @@ def waits(
         around: what is known around it.
         admissible: whether some node would admit it.
         held: whether the room for it is held for others (``held_room.in_the_way``), the last thing to say.
-        lost: the nodes that it was released to, if all are lost (``lost_nodes.lost_nodes``).
+        lost: the nodes that it was released to, if all are lost (``lost_nodes``).
     """
     if lost:
         return (Wait("ReleasedNodesLost", told_of_loss(pod, lost)),)
@@ -116,6 +117,29 @@ def released_to(pod: ClusterPod) -> tuple[str, ...]:
         for value in requirement.values
     )
     return tuple(dict.fromkeys(named))
+
+
+def lost_nodes(pod: ClusterPod, nodes: Iterable[ClusterNode]) -> tuple[str, ...]:
+    """Return the nodes that a pod was released to, if it may go to no node at all any more; else none.
+
+    A node is lost that is gone, cordoned, or keeps the pod away by a taint. ``nodes``: all of the cluster.
+
+    >>> from numazones import build
+    >>> body = build.pod_body("web", cpu=2)
+    >>> body["metadata"]["annotations"] = {"numazones.io/admission-released": "2026-01-31T08:00:00Z"}
+    >>> term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["worker-1"]}]}
+    >>> required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    >>> body["spec"]["affinity"] = {"nodeAffinity": required}
+    >>> pod = ClusterPod.from_api(body)
+    >>> lost_nodes(pod, [ClusterNode("worker-1")]), lost_nodes(pod, [ClusterNode("worker-2")])
+    ((), ('worker-1',))
+    """
+    named = released_to(pod)
+    if not named or pod.node or pod.terminal or pod.deleting or pod.constraints.scheduling_gates:
+        return ()
+    if any(not scheduling.placement_obstacles(pod.constraints, node) for node in nodes):
+        return ()
+    return named
 
 
 def is_replaced(pod: ClusterPod) -> bool:

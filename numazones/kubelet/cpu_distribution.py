@@ -276,3 +276,19 @@ def _deviation(values: Sequence[int]) -> float:
 def _round_half_away(value: float) -> float:
     whole = trunc(value)
     return float(whole + (1 if value >= 0 else -1)) if abs(value - whole) >= 0.5 else float(whole)  # noqa: PLR2004
+
+
+def take(
+    topology: CPUTopology, strategy: PackingStrategy, available: CPUSet, count: int, *, width: int = 0
+) -> CPUSet:
+    """Choose ``count`` of the available CPUs.
+
+    ``width``: the number of NUMA nodes that the Topology Manager chose; 0: none.
+
+    Raises:
+        Rejection: there are not enough, or the distribution miscounts.
+        KubeletHang: the distribution would never end.
+    """
+    if strategy.distributed and count % strategy.group == 0:
+        return take_distributed(topology, strategy, available, count, width=width)
+    return take_packed(topology, strategy, available, count)

@@ -20,7 +20,7 @@ from numazones.kubelet.config import (
     KubeletConfiguration,
     option_unavailable,
 )
-from numazones.kubelet.cpu_assignment import take
+from numazones.kubelet.cpu_distribution import take
 from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.hints import ResourceHints, masks_of_size, unsatisfiable

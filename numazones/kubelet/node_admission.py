@@ -6,28 +6,32 @@ and only after them comes the look at the node as a whole (``pkg/kubelet/lifecyc
 system, pod slots, requests against what is allocatable, node affinity, host ports, taints that evict. So a
 pod may be given CPUs and then be rejected with OutOfcpu. What it was given stays on record, in state files
 and zones, until the next admission, which frees the share of every pod that is active no more before it
-decides anything. A critical pod that lacks nothing but amounts is admitted, and others are preempted.
+decides anything. A critical pod that lacks nothing but amounts is admitted, and others are preempted
+(``pkg/kubelet/preemption``): as few Guaranteed pods as can be, then as few Burstable ones, then BestEffort
+ones; among equals those nearest to what is missing, then those that ask for less.
 
 A pod that is being deleted counts until its containers have stopped. The kubelet then gives its share back
 at once, in both respects, some time before the object leaves the API. There is no check of the architecture
 but through node affinity. Not covered: sysctls, AppArmor, volumes, supplemental groups, a node shutting down.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numazones.apimachinery.resources import CPU, MEMORY, STORAGE, figures, is_memory
 from numazones.apimachinery.taints import Taint
+from numazones.errors import NumazonesError
 from numazones.kubelet.admission import Admission, admit, remove
 from numazones.kubelet.config import KubeletConfiguration
 from numazones.kubelet.demand import PodLevel, QOSClass, effective
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_info import NodeInfo, PodInfo
 from numazones.kubelet.pod import Pod
-from numazones.kubelet.preemption import PODS, NoVictims, victims_for
 from numazones.kubelet.rejection import UNEXPECTED
 from numazones.wording import pluralize
 
+PODS = "pods"
+"""Stands for the pod slots of a node among its resources."""
 EVICTED = "Evicted"
 OUT_OF = "OutOf"
 """Reasons for lack of a resource begin with it: OutOfcpu, OutOfpods."""
@@ -43,6 +47,9 @@ OS_LABEL = "kubernetes.io/os"
 _MEMORY_PRESSURE = "MemoryPressure"
 _MEMORY_PRESSURE_TAINT = Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule")
 _NANOS_PER_MILLI, _NANOS_PER_UNIT = 10**6, 10**9
+
+Needs = tuple[tuple[str, int], ...]
+"""(resource, amount that is missing)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +282,82 @@ def _preempt(
         after = remove(granted, pod.pod.uid)
         return NodeAdmission(False, UNEXPECTED, message, lacking[0].sentence, managers, after, granted)
     return NodeAdmission(True, "", "", "", managers, _remove_all(granted, victims), granted, victims)
+
+
+class NoVictims(NumazonesError):
+    """Not even all pods that may be preempted would make room; the message is the kubelet's."""
+
+    def __init__(self, left: Needs) -> None:
+        """Name what would still be missing."""
+        listed = "".join(f"(res: {resource}, q: {amount}), " for resource, amount in left)
+        super().__init__(
+            "preemption: error finding a set of pods to preempt: "
+            f"no set of running pods found to reclaim resources: [{listed}]"
+        )
+
+
+def victims_for(node: NodeInfo, pod: PodInfo, needs: Needs) -> tuple[str, ...]:
+    """Return the uids of the pods to preempt for a critical pod.
+
+    Raises:
+        NoVictims: there are not enough.
+    """
+    ranks: dict[QOSClass, list[str]] = {qos: [] for qos in QOSClass}
+    for uid, other in node.pods.items():
+        if pod.outranks(other):
+            ranks[node.state.kubelet.reading(other.pod).qos].append(uid)
+    search = _Search(node)
+    best_effort, burstable, guaranteed = (
+        ranks[qos] for qos in (QOSClass.BEST_EFFORT, QOSClass.BURSTABLE, QOSClass.GUARANTEED)
+    )
+    left = search.without(needs, (*best_effort, *burstable, *guaranteed))
+    if left:
+        raise NoVictims(left)
+    dearest = search.nearest(guaranteed, search.without(needs, (*best_effort, *burstable)))
+    dear = search.nearest(burstable, search.without(needs, (*best_effort, *dearest)))
+    cheap = search.nearest(best_effort, search.without(needs, (*dear, *dearest)))
+    return (*cheap, *dear, *dearest)
+
+
+class _Search:
+    """Looks for pods of one node whose requests cover what is missing."""
+
+    def __init__(self, node: NodeInfo) -> None:
+        self._pods = node.pods
+
+    def without(self, needs: Needs, uids: Iterable[str]) -> Needs:
+        """Return what is still missing when pods are gone."""
+        gone = list(uids)
+        left = (
+            (resource, amount - sum(self._request(uid, resource) for uid in gone))
+            for resource, amount in needs
+        )
+        return tuple((resource, amount) for resource, amount in left if amount > 0)
+
+    def nearest(self, uids: Sequence[str], needs: Needs) -> list[str]:
+        """Return pods that cover what is missing, the nearest to it first."""
+        candidates, chosen = list(uids), list[str]()
+        while needs:
+            best = 0
+            for position in range(1, len(candidates)):
+                if self._prefers(candidates[position], candidates[best], needs):
+                    best = position
+            chosen.append(candidates[best])
+            needs = self.without(needs, (candidates[best],))
+            candidates[best] = candidates[-1]
+            candidates.pop()
+        return chosen
+
+    def _prefers(self, uid: str, other: str, needs: Needs) -> bool:
+        mine, theirs = self._distance(uid, needs), self._distance(other, needs)
+        return mine < theirs or (mine == theirs and self._size(uid) <= self._size(other))
+
+    def _distance(self, uid: str, needs: Needs) -> float:
+        remains = ((amount - self._request(uid, resource), amount) for resource, amount in needs)
+        return sum((left / amount) ** 2 for left, amount in remains if left > 0)
+
+    def _size(self, uid: str) -> tuple[int, int]:
+        return self._request(uid, MEMORY), self._request(uid, CPU)
+
+    def _request(self, uid: str, resource: str) -> int:
+        return 1 if resource == PODS else self._pods[uid].requests.get(resource, 0)

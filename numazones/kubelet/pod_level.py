@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from numazones.cpuset import CPUSet
-from numazones.kubelet.cpu_assignment import take
+from numazones.kubelet.cpu_distribution import take
 from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.demand import Container, ContainerKind, Demand

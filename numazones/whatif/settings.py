@@ -3,6 +3,8 @@
 Keys are fields of KubeletConfiguration, those of maps after a dot. The kubelet's own validation says whether
 it would start with the values; only keys that have no effect on admission are rejected here. An option behind
 an alpha or beta gate turns the gate on, unless that is set too.
+
+Variants of an experiment may also differ in ``placement``, which is the scheduler's choice of nodes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,11 +24,13 @@ from numazones.kubelet.versions import (
     TOPOLOGY_BETA_OPTIONS,
     Maturity,
 )
+from numazones.prediction.node_choice import NodeChoice
 from numazones.wording import enumeration
 
 Settings = Mapping[str, str]
 """Key → value, as written."""
 
+PLACEMENT = "placement"
 RESERVED_CPUS = "reservedSystemCPUs"
 RESERVED_MEMORY = "reservedMemory"
 MEMORY_POLICY = "memoryManagerPolicy"
@@ -66,7 +70,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
     """Read ``KEY=VALUE`` texts; of a key given twice the last value counts.
 
     Raises:
-        InvalidSetting: a text is not in this form, or its key is unknown.
+        IneffectiveSetting: a text is not in this form, or its key is unknown.
     """
     settings: dict[str, str] = {}
     for text in texts:
@@ -78,6 +82,36 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
         _check(key, value)
         settings[key] = value
     return settings
+
+
+def parse_variant(texts: Iterable[str]) -> dict[str, str]:
+    """Read what sets a variant apart, as ``parse``; ``placement`` is a key, too.
+
+    Raises:
+        IneffectiveSetting: as ``parse``, or there is no such placement.
+    """
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = (part.strip() for part in text.partition("="))
+        settings |= {key: _choice(value)} if separator and key == PLACEMENT else parse([text])
+    return settings
+
+
+def split_variant(settings: Settings) -> tuple[Settings, NodeChoice | None]:
+    """Return the settings of kubelets, and the scheduler's choice where it is set."""
+    of_kubelets = {key: value for key, value in settings.items() if key != PLACEMENT}
+    chosen = settings.get(PLACEMENT)
+    return of_kubelets, None if chosen is None else _choice(chosen)
+
+
+def _choice(value: str) -> NodeChoice:
+    try:
+        return NodeChoice(value)
+    except ValueError as error:
+        known = ", ".join(NodeChoice)
+        raise IneffectiveSetting(
+            f"{PLACEMENT}={value}: there is no such placement; there are {known}"
+        ) from error
 
 
 def _check(key: str, value: str) -> None:
@@ -144,7 +178,7 @@ def apply(config: KubeletConfiguration, settings: Settings) -> KubeletConfigurat
     """Return the configuration with settings changed; an empty value removes an option.
 
     Raises:
-        InvalidSetting: as ``parse``.
+        IneffectiveSetting: as ``parse``.
     """
     changes: dict[str, Any] = {}
     options = {field: dict(getattr(config, name)) for field, name in _OPTIONS.items()}

@@ -21,9 +21,8 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from numazones.apimachinery.answer import document
-from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, VariantFigures
-from numazones.whatif.settings import Settings
+from numazones.whatif.settings import Settings, parse_variant
 from numazones_program.columns import Column
 
 _COLUMNS = ("measure", "mean", "low", "high", "difference", "differenceLow", "differenceHigh", "runs", "seed")
@@ -115,7 +114,7 @@ def _grid(varied: tuple[str, ...]) -> list[Settings]:
     """Every combination, the last key changing fastest."""
     values: dict[str, list[str]] = {}
     for text in varied:
-        for key, value in variant_settings.parse([text]).items():
+        for key, value in parse_variant([text]).items():
             values.setdefault(key, []).append(value)
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 

@@ -15,8 +15,8 @@ from kubectl_numazones.experiments.experiment import (
 )
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
-from numazones.whatif import variant_settings
 from numazones.whatif.experiment import Comparison, Estimate, EstimatedDifference
+from numazones.whatif.settings import parse_variant
 from numazones_program.columns import Column
 
 _EPILOG = """
@@ -59,7 +59,7 @@ def command(asked: ExperimentOptions, *, changed: tuple[str, ...], output: Outpu
     In each run the pods arrive in a new random order, the same on both sides. Prints means over the runs with
     95 % intervals; differences are taken within each run.
     """
-    experiment, happens, random = experiment_of(asked, ({}, variant_settings.parse(changed)))
+    experiment, happens, random = experiment_of(asked, ({}, parse_variant(changed)))
     comparison = perform(asked, experiment, random=random)
     if output.is_document:
         output.write(comparison)

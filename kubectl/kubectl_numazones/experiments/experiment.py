@@ -29,7 +29,6 @@ from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.node_choice import NodeChoice
 from numazones.prediction.wanted_shapes import wanted_shapes
 from numazones.whatif import settings as kubelet_settings
-from numazones.whatif import variant_settings
 from numazones.whatif.experiment import (
     EXCLUSIVE,
     REJECTED,
@@ -41,7 +40,7 @@ from numazones.whatif.experiment import (
 )
 from numazones.whatif.machine_type import node_template
 from numazones.whatif.node_template import NodeTemplate, UnknownNode
-from numazones.whatif.settings import Settings
+from numazones.whatif.settings import Settings, parse_variant, split_variant
 from numazones.whatif.workload import PodGroup, Recipe, RecordedEvents, Workload
 from numazones.wording import pluralize
 
@@ -176,7 +175,7 @@ def experiment_of(asked: ExperimentOptions, variants: Iterable[Settings]) -> tup
     Raises:
         NumazonesError: nodes or pods cannot be had, or a setting is none that a kubelet would start with.
     """
-    given, choice = variant_settings.split(variant_settings.parse(asked.given))
+    given, choice = split_variant(parse_variant(asked.given))
     scene = _scene(asked, given)
     made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
     shape = _shape(asked, scene)
@@ -214,7 +213,7 @@ def _executor(asked: ExperimentOptions, runs: int) -> RunExecutor:
 
 def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoice) -> Variant:
     """The nodes under some settings, with the gates that their options need on any of them."""
-    of_kubelets, choice = variant_settings.split(settings)
+    of_kubelets, choice = split_variant(settings)
     whole: dict[str, str] = dict(of_kubelets)
     for node in nodes:
         whole |= kubelet_settings.with_needed_gates(node.config, of_kubelets)

@@ -12,8 +12,7 @@ from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.pod_reports import reference_of
 from kubectl_numazones.stuck.gated_pods import OPERATOR
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.lost_nodes import lost_nodes
-from numazones.cluster.waiting import PodContext, Wait, waits
+from numazones.cluster.waiting import PodContext, Wait, lost_nodes, waits
 from numazones.prediction import held_room
 from numazones.prediction.forecast import ADMISSIBLE, Forecast, PodKind, Prediction
 from numazones.prediction.stuck import PodCounts, Waiting

@@ -16,10 +16,9 @@ from typing import TypeVar
 
 from numazones.advice.helpful_changes import plan_made
 from numazones.cluster.cluster import ClusterNode, ClusterPod
-from numazones.cluster.lost_nodes import lost_nodes
 from numazones.cluster.rejected_pods import is_rejected
 from numazones.cluster.usage import Usage
-from numazones.cluster.waiting import PodContext, Wait, scheduler_says, waits
+from numazones.cluster.waiting import PodContext, Wait, lost_nodes, scheduler_says, waits
 from numazones.object_faults import ObjectFault
 from numazones.prediction import doubts
 from numazones.prediction.forecast import ADMISSIBLE, Prediction, unreadable

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.lost_nodes import lost_nodes
-from numazones.cluster.waiting import is_replaced, told_of_loss
+from numazones.cluster.waiting import is_replaced, lost_nodes, told_of_loss
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
 from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones.api.conditions import stamp, transitions
+from numazones.api.meta import stamp, transitions
 from numazones.apimachinery import duration, timestamp
 from numazones.rebalance.custom_resources import policy_of, standing_goals
 from numazones.rebalance.policy import InvalidPolicy, Policy

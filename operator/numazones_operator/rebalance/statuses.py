@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones.api.conditions import stamp, transitions
+from numazones.api.meta import stamp, transitions
 from numazones.api.rebalance import ENDED, MoveProgress, PlanPhase, PodReference
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod

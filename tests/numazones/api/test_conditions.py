@@ -1,6 +1,6 @@
 """Since when conditions have their status."""
 
-from numazones.api.conditions import stamp, transitions
+from numazones.api.meta import stamp, transitions
 
 
 def test_the_time_changes_with_the_status_alone() -> None:

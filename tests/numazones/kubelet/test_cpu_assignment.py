@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numazones import cpuset
-from numazones.kubelet.cpu_assignment import take
+from numazones.kubelet.cpu_distribution import take
 from numazones.kubelet.cpu_packing import PackingStrategy
 from numazones.kubelet.cpu_topology import CPUTopology
 from numazones.kubelet.machine import Machine

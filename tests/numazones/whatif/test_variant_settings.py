@@ -3,19 +3,18 @@
 import pytest
 
 from numazones.prediction.node_choice import NodeChoice
-from numazones.whatif.settings import IneffectiveSetting
-from numazones.whatif.variant_settings import parse, split
+from numazones.whatif.settings import IneffectiveSetting, parse_variant, split_variant
 
 
 def test_the_scheduler_s_choice_is_told_from_settings_of_kubelets() -> None:
-    settings = parse(["topologyManagerScope=pod", " placement = best-fit "])
+    settings = parse_variant(["topologyManagerScope=pod", " placement = best-fit "])
     assert settings == {"topologyManagerScope": "pod", "placement": "best-fit"}
-    assert split(settings) == ({"topologyManagerScope": "pod"}, NodeChoice.BEST_FIT)
-    assert split(parse([])) == ({}, None)
+    assert split_variant(settings) == ({"topologyManagerScope": "pod"}, NodeChoice.BEST_FIT)
+    assert split_variant(parse_variant([])) == ({}, None)
 
 
 def test_of_a_key_given_twice_the_last_value_counts() -> None:
-    assert parse(["placement=pack", "placement=exact"]) == {"placement": "exact"}
+    assert parse_variant(["placement=pack", "placement=exact"]) == {"placement": "exact"}
 
 
 WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
@@ -38,5 +37,5 @@ WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
 )
 def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
     with pytest.raises(IneffectiveSetting) as error:
-        parse([text])
+        parse_variant([text])
     assert str(error.value).startswith(message)
