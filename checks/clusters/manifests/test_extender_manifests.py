@@ -25,7 +25,7 @@ from tests.operator.closed_loop import OPTIONS, closed_loop
 from tests.places import ROOT
 
 BASE = MANIFESTS / "extender"
-GUIDE = (ROOT / "docs" / "guides" / "scheduler.md").read_text()
+GUIDE = (ROOT / "docs" / "reference" / "extender.md").read_text()
 SERVER_NAME = "numazones-extender.numazones-operator.svc"
 
 
