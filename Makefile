@@ -125,11 +125,11 @@ $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
 demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 1 more, 220 MB)
 	exec $(BIN)/numazones-simulator demo
 
-deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=… (5 min; needs docker, podman or buildah)
-	tools/deploy
+deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=…, DRY=1 (5 min; needs docker, podman or buildah)
+	@tools/deploy
 
 undeploy:  ##1 remove all of it from kubectl's cluster (1 min)
-	tools/deploy --undeploy
+	@tools/deploy --undeploy
 
 docs: venv  ##1 the documentation as a site, in build/site; ARGS=serve shows it while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build)

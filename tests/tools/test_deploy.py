@@ -1,10 +1,12 @@
 """make deploy, with stubs of the tools it calls."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.places import ROOT
 
@@ -30,12 +32,18 @@ case "$*" in
   "config current-context") [ -n "$CONTEXT" ] && echo "$CONTEXT" ;;
   "get --raw /readyz"*) [ -z "$UNREACHABLE" ] || { echo "connection refused" >&2; exit 1; } ;;
   "config view"*) echo "$PROVIDER" ;;
-  "get nodes"*) echo amd64 ;;
+  "auth can-i"*) [ -z "$DENIED" ] || { echo no; exit 1; } ;;
+  "get nodes"*architecture*) echo "${NODES-amd64}" ;;
+  "get nodes"*) echo "node-1 $READY" ;;
   "get numazones -o jsonpath={range .items[*]}{.spec.nodeName}"*) echo "$ZONES" ;;
   *cpuManagerPolicy*) echo "$POLICY" ;;
   "get numazones") echo "NAME node-1-numa-0" ;;
-  "get daemonset"*) echo "1 1" ;;
+  "get -n numazones-system daemonset/numazones-exporter "*) echo "1 1" ;;
+  "wait --for=delete"*) [ -z "$STAYS" ] || exit 1 ;;
+  "rollout status"*) [ -z "$NOT_READY" ] || exit 1 ;;
   *containerStatuses*) echo "$WAITING" ;;
+  *status.phase*) echo "$PHASE" ;;
+  "get events"*) echo "FailedCreate: forbidden" ;;
   "logs"*) echo "cannot read /sys" ;;
   "get -k crds -o name") echo crd/numazones.numazones.io ;;
   "api-resources"*) echo mutatingadmissionpolicies ;;
@@ -47,7 +55,8 @@ TOOL = r"""#!/bin/bash
 echo "${0##*/} $*" >> "$CALLS"
 case "$1" in
   info) exit "${BROKEN:-0}" ;;
-  push) [ -z "$DENIED" ] || { echo denied >&2; exit 1; } ;;
+  push) [ -z "$REFUSED" ] || { echo denied >&2; exit 1; } ;;
+  build) [ -z "$INTERRUPTED" ] || { trap "exit 1" INT; kill -INT 0; } ;;
 esac
 """
 
@@ -76,6 +85,8 @@ class Deploy:
             "CONTEXT": "kind-dev",
             "ZONES": "node-1",
             "POLICY": "static",
+            "PHASE": "Running",
+            "READY": "True",
             "TIMEOUT": "0",
             "INTERVAL": "0",
         }
@@ -91,6 +102,7 @@ class Deploy:
             capture_output=True,
             text=True,
             check=False,
+            start_new_session=True,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -162,22 +174,44 @@ def test_broken_container_tool_is_passed_over(deploy: Deploy) -> None:
 @pytest.mark.parametrize(
     ("tools", "environment", "parts"),
     [
-        ("kind", {}, ["No container tool found", "docker, podman or buildah"]),
+        # A cluster is no use before there is a container tool.
+        (
+            "kind",
+            {"CONTEXT": ""},
+            ["No container tool found: docker, podman or buildah", "apt-get install podman", "make demo"],
+        ),
         ("kind docker", {"BROKEN": "1"}, ["No container tool works. Installed: docker"]),
         ("docker", {"CONTEXT": ""}, ["no current context", "kubectl config use-context"]),
         ("docker", {"UNREACHABLE": "1"}, ["context kind-dev cannot be reached", "connection refused"]),
+        (
+            "docker kind",
+            {"DENIED": "1"},
+            ["may not create CustomResourceDefinitions", "cluster administrator"],
+        ),
+        ("docker kind", {"NOT_READY": "1"}, ["The operator is not ready after 0 s", "cannot read /sys"]),
+        ("docker kind", {"NODES": ""}, ["context kind-dev has no nodes"]),
         ("docker", {}, ["kind is not installed", "REGISTRY="]),
         ("docker", {"CONTEXT": "prod"}, ["Context prod is not kind, minikube or k3d", "REGISTRY="]),
         (
             "docker",
-            {"REGISTRY": "ghcr.io/me", "DENIED": "1"},
+            {"REGISTRY": "ghcr.io/me", "REFUSED": "1"},
             ["could not push ghcr.io/me", "docker login ghcr.io"],
         ),
         ("docker kind", {"ZONES": ""}, ["No NUMAZones after 0 s", "cannot read /sys"]),
         (
             "docker kind",
             {"ZONES": "", "WAITING": "ImagePullBackOff numazones-exporter:1"},
-            ["Nodes cannot get an image: ImagePullBackOff numazones-exporter:1"],
+            ["No NUMAZones after 0 s. Nodes cannot get an image: ImagePullBackOff numazones-exporter:1"],
+        ),
+        (
+            "docker kind",
+            {"ZONES": "", "PHASE": "Pending", "READY": "Unknown"},
+            ["No node is Ready", "describe nodes"],
+        ),
+        (
+            "docker kind",
+            {"ZONES": "", "PHASE": ""},
+            ["FailedCreate: forbidden", "No NUMAZones after 0 s. No pod"],
         ),
     ],
 )
@@ -190,6 +224,38 @@ def test_failure_names_its_cause_and_cure(
     assert [part for part in parts if part not in text] == [], text
 
 
+DELETE = "kubectl delete --ignore-not-found"
+CHANGES = re.compile(r"\S+ (?:build|save|push|load|apply|delete|patch|label)\b")
+
+
+def test_programs_are_awaited_in_the_namespaces_of_their_manifests(deploy: Deploy) -> None:
+    deploy.stub("docker", "kind")
+    assert deploy.run()[0] == 0
+    for manifest in ("exporter/daemonset", "operator/deployment"):
+        body = yaml.safe_load((ROOT / f"manifests/{manifest}.yaml").read_text())
+        workload = f"{body['kind'].lower()}/{body['metadata']['name']}"
+        assert any(f" -n {body['metadata']['namespace']} {workload} " in line for line in deploy.called())
+
+
+@pytest.mark.parametrize("arguments", [(), ("--undeploy",)])
+def test_dry_run_prints_every_change_and_makes_none(deploy: Deploy, arguments: tuple[str, ...]) -> None:
+    deploy.stub("docker", "kind")
+    code, text = deploy.run(*arguments, DRY="1", GATED="team web-1 0")
+    assert code == 0, text
+    assert not any(map(CHANGES.match, deploy.called()))
+    dry = re.findall(r"^  \$ (\S+ \S+)", text, re.MULTILINE)
+    deploy.calls.unlink()
+    assert deploy.run(*arguments, GATED="team web-1 0")[0] == 0
+    assert dry == [found[0] for line in deploy.called() if (found := CHANGES.match(line))]
+
+
+def test_interrupted_deploy_ends_with_one_word(deploy: Deploy) -> None:
+    deploy.stub("docker", "kind")
+    code, text = deploy.run(INTERRUPTED="1")
+    assert code == 130
+    assert text.splitlines()[-1] == "Interrupted. Nothing was applied."
+
+
 def test_cluster_without_static_cpu_manager_learns_what_to_set(deploy: Deploy) -> None:
     deploy.stub("docker", "kind")
     code, text = deploy.run(POLICY="none")
@@ -198,16 +264,28 @@ def test_cluster_without_static_cpu_manager_learns_what_to_set(deploy: Deploy) -
     assert "cpuManagerPolicy: static" in text
 
 
+def test_undeploy_reports_pods_that_do_not_end(deploy: Deploy) -> None:
+    code, text = deploy.run("--undeploy", STAYS="1")
+    assert (code, "pods are still ending" in text) == (1, True), text
+    # Nothing waits for them before everything is deleted.
+    calls = deploy.called()
+    assert calls.index(f"{DELETE} -k crds") < next(i for i, line in enumerate(calls) if " wait " in line)
+    assert [line for line in calls if " -k manifests/" in line and not line.endswith("--wait=false")] == [
+        f"{DELETE} -k manifests/gate-injection",
+        f"{DELETE} -k manifests/roles",
+    ]
+
+
 def test_undeploy_opens_the_gate_before_it_deletes_programs(deploy: Deploy) -> None:
     code, text = deploy.run("--undeploy", GATED="team web-1 0")
     assert code == 0, text
     order = [
-        "kubectl delete --ignore-not-found -k manifests/gate-injection",
+        f"{DELETE} -k manifests/gate-injection",
         "kubectl patch pod web-1 -n team",
-        "kubectl delete --ignore-not-found rebalancepolicies --all",
-        "kubectl delete --ignore-not-found -k manifests/operator",
-        "kubectl delete --ignore-not-found -k manifests/exporter",
-        "kubectl delete --ignore-not-found -k crds",
+        f"{DELETE} rebalancepolicies --all",
+        f"{DELETE} -k manifests/operator",
+        f"{DELETE} -k manifests/exporter",
+        f"{DELETE} -k crds",
     ]
     calls = deploy.called()
     places = [next(i for i, line in enumerate(calls) if line.startswith(start)) for start in order]
