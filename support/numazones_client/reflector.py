@@ -36,6 +36,8 @@ _OPTIONAL_DELAY = 60.0
 _SLICE = 0.02
 # A watch that ends sooner than this has done no work; starting the next at once would be a busy loop.
 _SHORT_WATCH = 1.0
+NOT_LISTED = "it has not been listed yet"
+"""Problem of a mirror that has just been started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Reflector(Generic[T]):
     """Draws from [0, 1)."""
     synced: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     """Set once the resource has been listed."""
-    problem: str = field(init=False, default="it has not been listed yet")
+    problem: str = field(init=False, default=NOT_LISTED)
     """Why the mirror may be behind; empty while it is current."""
     forbidden: bool = field(init=False, default=False)
     """Whether the mirror is behind because reading the resource is forbidden."""

@@ -127,7 +127,11 @@ async def test_plans_in_dumps_or_by_others_cannot_be_decided() -> None:
 
 async def test_events_are_followed_in_a_list_and_below_the_details(tmp_path: Path) -> None:
     async with planned(tmp_path) as (loop, app), app.run_test(size=(120, 30)) as pilot:
+        slow = loop.server.faults.delay(1.0, verb="list", resource="events", count=None)
         await pilot.press("4")
+        await until(pilot, "reading the operator's events")
+        assert "written no events" not in shown(app)
+        loop.server.faults.remove(slow)
         await until(pilot, "the operator has written no events")
         await said(loop.client, "first", "a plan was found")
         await until(pilot, r"Normal +Told +RebalanceRecommendation keep-room-1 +a plan was found")

@@ -12,15 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_numazones.main import commands
+from numazones.cluster.waiting import GATE
 from numazones_apiserver.errors import StatusError
 from numazones_apiserver.faults import Fault
 from numazones_client import Client
-from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
+from numazones_client.resources import NAMESPACES, PODS, REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
 from numazones_simulator.control_plane import ControlPlane, control_plane
 from tests import plugin
 from tests.kubectl.live_doctor import serving
 from tests.kubectl.terminal import on_terminal
-from tests.operator.closed_loop import eventually
+from tests.operator.closed_loop import eventually, pod_body
 
 NOTHING = b":4\n"
 """What kubectl is told where there is nothing to offer."""
@@ -274,7 +275,11 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
 @pytest.mark.parametrize(("end", "code"), [("Succeeded", 0), ("Failed", 1)])
 async def test_wait_prints_each_phase_until_the_end(cluster: Cluster, end: str, code: int) -> None:
     await cluster.policy()
-    await cluster.plan()
+    gated = pod_body("trainer", namespace="team", schedulingGates=[{"name": GATE}])
+    await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})
+    await cluster.client.create(PODS, gated, namespace="team")
+    pod = {"namespace": "team", "name": "trainer"}
+    await cluster.plan(placements=[{"pod": pod, "target": {"node": "worker-1", "numaIDs": [0]}}])
     waiting = asyncio.create_task(cluster.run("approve", "keep-room-1", "--yes", "--wait"))
 
     async def approved() -> bool:
@@ -285,12 +290,23 @@ async def test_wait_prints_each_phase_until_the_end(cluster: Cluster, end: str, 
         status = {"status": {"phase": phase, "message": message}}
         await cluster.client.patch(REBALANCE_RECOMMENDATIONS, "keep-room-1", status, subresource="status")
         await asyncio.sleep(1.5)
+    if end == "Succeeded":
+        assert not waiting.done()
+        await cluster.client.patch(PODS, "trainer", {"spec": {"schedulingGates": []}}, namespace="team")
+        binding = {"metadata": {"name": "trainer"}, "target": {"kind": "Node", "name": "worker-1"}}
+        await cluster.client.create(PODS, binding, namespace="team", subresource="binding")
     ended, said = await waiting
-    assert said.splitlines()[-3:] == [
+    lines = [
         "keep-room-1 is approved: it is checked again, then executed one eviction at a time",
         "keep-room-1: Executing (move 1 of 1)",
         f"keep-room-1: {end} (as told)",
     ]
+    if end == "Succeeded":
+        lines += [
+            "team/trainer: waits for the operator to open its gate",
+            "team/trainer: scheduled to worker-1",
+        ]
+    assert said.splitlines()[-len(lines) :] == lines
     assert ended == code
 
 

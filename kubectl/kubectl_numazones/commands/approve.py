@@ -18,14 +18,14 @@ Examples:
     kubectl numazones approve keep-room-x7k2p --dry-run
 
 \b
-  Approve it, and wait until it has ended:
+  Approve it, and wait until the pod it makes room for has a node:
     kubectl numazones approve keep-room-x7k2p --wait
 """
 
 
 @click.command("approve", epilog=_EPILOG)
 @decision_options
-@click.option("--wait", is_flag=True, help="Print each phase until the plans have ended.")
+@click.option("--wait", is_flag=True, help="Print each phase until the plans end and their pods have a node.")
 @click.option(
     "--timeout",
     default="10m",
@@ -44,7 +44,8 @@ def command(
     at a time, and respects PodDisruptionBudgets; `reject` stops it between two evictions. If one of several
     plans cannot be approved, none is, and the exit code is 2.
 
-    With --wait, the exit code is 1 if a plan does not succeed in time. Ctrl-C ends the wait, not the plan.
+    With --wait, the exit code is 1 if a plan does not succeed in time, or a pod that it makes room for has no
+    node by then. Ctrl-C ends the wait, not the plan.
     """
     return decide_on(
         source, names, "approve", dry_run=dry_run, yes=yes, wait=_seconds(timeout) if wait else None

@@ -84,7 +84,7 @@ def decide_on(
 
 
 def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
-    """Print what becomes of the plans; return 0 if all succeed, 1 if not or if not in time."""
+    """Print what becomes of plans and of the pods that wait for them; return 1 if not all succeed in time."""
     ended: dict[str, PendingPlan] = {plan.name: plan for plan in plans}
 
     async def follow() -> None:
@@ -92,11 +92,14 @@ def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
             async for plan in plan_progress.progress(client, plans):
                 ended[plan.name] = plan
                 click.echo(plan_progress.said(plan))
+            async for line in plan_progress.arrivals(client, ended.values()):
+                click.echo(line)
 
     try:
         run_until_complete(follow())
     except TimeoutError:
         click.echo(f"timed out after {human_duration(seconds)}. {_goes_on(ended.values())}", err=True)
+        return 1
     except KeyboardInterrupt:
         click.echo(_goes_on(ended.values()), err=True)
         raise
@@ -110,6 +113,8 @@ def _follow(source: Source, plans: list[PendingPlan], seconds: float) -> int:
 def _goes_on(plans: Iterable[PendingPlan]) -> str:
     """Say that the operator goes on with plans, and how to watch and stop them."""
     names = [plan.name for plan in plans if plan.phase not in ENDED]
+    if not names:
+        return "The plans have ended. kubectl numazones why shows what pods still wait for."
     if any(plan.phase == PlanPhase.PROPOSED for plan in plans):
         return "The operator has not acted on the approval yet: kubectl numazones doctor shows what is wrong."
     return (

@@ -382,7 +382,8 @@ class Live(App[None]):
 
     def _counts(self, board: Board) -> dict[str, int | None]:
         plans = None if self._plans is None else len(self._plans)
-        events = len(self._events()) if self._source.files or self._follows_events else None
+        known = self._source.files if self._mirror is None else self._mirror.events_known
+        events = len(self._events()) if known else None
         return {ZONES: len(board.zones), STUCK: board.counts.stuck, PLANS: plans, EVENTS: events}
 
     def _events(self) -> Sequence[Object]:
@@ -399,8 +400,10 @@ class Live(App[None]):
             return f"no line has the words {self._view.words!r}; escape shows all"
         if self._view.tab == PLANS and self._plans is None:
             return "looking for plans …"
-        if self._view.tab == EVENTS and self._mirror is not None and self._mirror.events_problem:
-            return self._mirror.events_problem
+        if self._view.tab == EVENTS and self._mirror is not None:
+            problem = self._mirror.events_problem
+            if problem or not self._mirror.events_known:
+                return problem or "reading the operator's events …"
         return _NOTHING[self._view.tab]
 
     def _list(self) -> tuple[tuple[str, ...], list[Line]]:

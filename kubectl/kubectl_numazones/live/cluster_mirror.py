@@ -8,6 +8,7 @@ from kubectl_numazones.live.events import OPERATOR
 from kubectl_numazones.reading.files import Object
 from kubectl_numazones.reading.kinds import KINDS, NeededKind
 from numazones_client import JSON, Client, Reflector, Table, by_name
+from numazones_client.reflector import NOT_LISTED
 from numazones_client.resources import EVENTS
 
 _SETTLE = 0.5
@@ -38,9 +39,15 @@ class ClusterMirror:
         return list(self._events)
 
     @property
+    def events_known(self) -> bool:
+        """Return whether the operator's events have been listed."""
+        return self._event_reflector is not None and self._event_reflector.synced.is_set()
+
+    @property
     def events_problem(self) -> str:
-        """Return why the events may be out of date; empty if they are current, or not followed."""
-        return "" if self._event_reflector is None else self._event_reflector.problem
+        """Return why the events may be out of date; empty if they are current, or just being listed."""
+        reflector = self._event_reflector
+        return "" if reflector is None or reflector.problem == NOT_LISTED else reflector.problem
 
     async def follow_events(self, changed: Callable[[], None]) -> None:
         """Mirror the events that the operator writes until cancelled; ``changed`` is told of each."""
@@ -52,9 +59,9 @@ class ClusterMirror:
 
     @property
     def problem(self) -> str:
-        """Return why the view may be out of date; empty if it is current."""
-        needed = (reflector for kind, reflector in self._reflectors.items() if kind.needed)
-        return next((reflector.problem for reflector in needed if reflector.problem), "")
+        """Return why the view may be out of date; empty if it is current, or just being read."""
+        needed = (reflector.problem for kind, reflector in self._reflectors.items() if kind.needed)
+        return next((problem for problem in needed if problem not in ("", NOT_LISTED)), "")
 
     @property
     def forbidden(self) -> tuple[NeededKind, ...]:
