@@ -25,7 +25,6 @@ from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.request import CPUType
 from numazones_topology_aware.requirements import cgroup_of
 from numazones_topology_aware.sandbox import ContainerSpec, PodDevice, Sandbox
-from numazones_topology_aware.scheduling import scheduling_of
 from numazones_topology_aware.scheduling_class import SchedulingClass
 from numazones_topology_aware.topology_hints import wants_device_hints
 
@@ -279,3 +278,15 @@ def _allocation(outcome: Outcome) -> ContainerAllocation:
         update=outcome.own or ContainerUpdate(),
         scheduling=scheduling_of(node, name),
     )
+
+
+def scheduling_of(node: Node, container: str) -> SchedulingClass | None:
+    """Return the class of a container; None: the runtime gets none, also where the annotation is unknown."""
+    known = node.containers[container]
+    config, sandbox = node.policy.config, known.sandbox
+    name = sandbox.preference("scheduling-class", known.spec.name)
+    if name is None:
+        name = config.namespace_classes.get(sandbox.namespace) or config.qos_classes.get(
+            sandbox.qos.value.lower()
+        )
+    return None if name is None else config.scheduling_class(name)

@@ -13,7 +13,7 @@ from numazones.cluster.dump import Dump, read_nodes
 from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext
-from numazones.rebalance.templates import pod_from_template
+from numazones.rebalance.moves import pod_from_template
 
 
 def situation_of(dump: Dump, now: datetime) -> Situation:

@@ -6,11 +6,13 @@ two halves are ``evict`` and ``place``; both the search and the proof are built 
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from numazones.api.rebalance import Place
 from numazones.apimachinery.answer import Named
+from numazones.apimachinery.defaulting import Defaults, created_spec
 from numazones.apimachinery.quantity import format_milli
 from numazones.cluster import scheduling
 from numazones.cluster.cluster import OTHER_MODEL, ClusterNode, ClusterPod
@@ -280,3 +282,18 @@ def zones_of(node: ClusterNode, pod: ClusterPod) -> tuple[int, ...]:
     """Return the NUMA nodes that a pod on the node holds something of."""
     with About(pod, node):
         return () if node.state is None else fragmentation.zones_of(node.state, pod.kubelet_uid)
+
+
+def pod_from_template(owner: Mapping[str, Any], defaults: Defaults) -> ClusterPod:
+    """Return the pod that a ReplicaSet, StatefulSet or Job would make.
+
+    Templates are stored as people wrote them; defaults are filled in on the pods. Read as it stands, a
+    template with limits only would make a Burstable pod without CPUs, whose replacement seems to fit
+    anywhere. A template that is not valid gives a pod that cannot be read, with the problem.
+    """
+    metadata, template = owner["metadata"], owner["spec"].get("template") or {}
+    namespace, spec = metadata["namespace"], template.get("spec") or {}
+    with suppress(NumazonesError):  # whoever reads it names the problem
+        spec = created_spec(spec, namespace=namespace, defaults=defaults)
+    name = {"namespace": namespace, "name": metadata["name"], "uid": f"template/{metadata['uid']}"}
+    return ClusterPod.from_api({"metadata": {**(template.get("metadata") or {}), **name}, "spec": spec})

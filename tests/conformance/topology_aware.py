@@ -7,13 +7,13 @@ from typing import Any
 from numazones import cpuset
 from numazones.errors import NumazonesError
 from numazones_topology_aware import events, memory_types
+from numazones_topology_aware.admission import scheduling_of
 from numazones_topology_aware.config import Configuration
 from numazones_topology_aware.cpu_state import Grant
 from numazones_topology_aware.events import Outcome
 from numazones_topology_aware.node import ContainerUpdate, Node
 from numazones_topology_aware.pool_selection import Assessment
 from numazones_topology_aware.rejection import StartFailed
-from numazones_topology_aware.scheduling import scheduling_of
 from tests.conformance import comparison, form
 from tests.conformance import topology_aware_scenario as reading
 from tests.conformance.comparison import Difference, compared_steps

@@ -14,8 +14,8 @@ from numazones.rebalance.budgets import Budget, BudgetHeadroom
 from numazones.rebalance.candidates import Situation
 from numazones.rebalance.filter import EvictionContext
 from numazones.rebalance.history import FreedNode, MoveHistory, Relocation
+from numazones.rebalance.moves import pod_from_template
 from numazones.rebalance.recommendation import Recommendation, parse_time
-from numazones.rebalance.templates import pod_from_template
 from numazones_client import Decoder, Resource, by_name, by_uid
 from numazones_client.resources import BUDGETS, CLAIMS, JOBS, PRIORITY_CLASSES, REPLICA_SETS, STATEFUL_SETS
 from numazones_client.table import Table

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from numazones.cluster.cluster import Cluster
+from numazones.rebalance.moves import pod_from_template
 from numazones.rebalance.recommendation import Recommendation
-from numazones.rebalance.templates import pod_from_template
 from numazones_client import Client, ClusterConfig
 from numazones_operator.faults import Faults
 from numazones_operator.rebalance import inputs as inputs_module
