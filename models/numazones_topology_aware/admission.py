@@ -92,10 +92,7 @@ class Admission:
 def admit(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevice]] | None = None) -> Admission:
     """Create all of a pod's containers, one after the other, as if it was new to the node.
 
-    Args:
-        node: the node.
-        pod: the pod.
-        devices: container → what the kubelet's pod-resources service lists for it. None: not known.
+    ``devices``: container → what the kubelet's pod-resources service lists for it; None: not known.
 
     Raises:
         UnmodelledFeature: the decision depends on what is not known, such as which devices a container gets.
@@ -115,12 +112,8 @@ def create_missing(
 
     Of a pod that is new to the node these are all.
 
-    Args:
-        node: the node.
-        pod: the pod.
-        devices: as for ``admit``.
-        uncreated: containers of which the pod's status says that the runtime could not create them. They are
-            tried too, as even that may leave traces, but whatever the policy says, they get nothing.
+    ``uncreated``: containers that the runtime could not create, as the pod's status says. They are tried too,
+    as even that may leave traces, but whatever the policy says, they get nothing.
 
     Raises:
         UnmodelledFeature, PluginCrash: as ``admit``.

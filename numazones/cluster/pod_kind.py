@@ -1,6 +1,6 @@
 """Kinds of pods: what verdicts depend on, so that thousands of pods of few templates are asked about once."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from numazones.cluster.cluster import ClusterPod
@@ -66,18 +66,7 @@ class PodKind:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes of texts differ between processes.
-        return PodKind, (
-            self.admission,
-            self.constraints,
-            self.requests,
-            self.needs,
-            self.marks,
-            self.claims,
-            self.allocated,
-            self.claimed,
-            self.read,
-            self.alignment,
-        )
+        return PodKind, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @property
     def requires_alignment(self) -> bool:
