@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from numazones.api.rebalance import PodReference
 from numazones.apimachinery import timestamp
-from numazones.cluster.cluster import ClusterPod
 from numazones.wording import visible
 from numazones_client import APIError, Client
 from numazones_client.resources import EVENTS
+from numazones_operator.faults import ObjectReference
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.rate_limit import TokenBucket
 
@@ -31,9 +30,6 @@ _MAX_MESSAGE = 1024
 _MAX_NAME = 200
 """Of the object's name as the beginning of the event's."""
 _MAX_INSTANCE = 128
-
-ObjectReference = Mapping[str, str]
-"""apiVersion, kind, namespace, name and uid of the object that an event is about, as Kubernetes has them."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,11 +74,6 @@ class EventPoster:
             except APIError as error:
                 self._metrics.count_write(EVENTS, error)
                 _log.info("an event was lost: %s", error)
-
-
-def pod_reference(pod: ClusterPod | PodReference) -> ObjectReference:
-    """Return the reference to a pod."""
-    return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 
 
 def object_reference(body: Mapping[str, Any]) -> ObjectReference:

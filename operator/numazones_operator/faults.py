@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from numazones.api.meta import API_VERSION
 from numazones.api.numazone import NUMAZONE
+from numazones.api.rebalance import PodReference
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
 from numazones.kubelet.pod import Pod
@@ -20,6 +21,7 @@ from numazones.object_faults import ObjectFault, Subject
 from numazones_client import APIError
 
 ObjectReference = Mapping[str, str]
+"""apiVersion, kind, namespace, name and uid of an object that an event is about, as Kubernetes has them."""
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -128,7 +130,7 @@ def of_subject(subject: Any) -> ObjectReference:
     return about | {"uid": getattr(subject, "uid", "")} | ({"namespace": namespace} if namespace else {})
 
 
-def of_pod(pod: ClusterPod | Pod) -> ObjectReference:
+def of_pod(pod: ClusterPod | Pod | PodReference) -> ObjectReference:
     """Return the reference to a pod."""
     return {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
 

@@ -7,8 +7,8 @@ import asyncio
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.kubelet.shared_cpus import describe, shared_cpus
-from numazones_operator.events import WARNING, EventPoster, pod_reference
-from numazones_operator.faults import of_node
+from numazones_operator.events import WARNING, EventPoster
+from numazones_operator.faults import of_node, of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.node_record import NodeRecord
 
@@ -62,4 +62,4 @@ class SharedCPUEvents:
 
     def _post(self, record: NodeRecord, pod: ClusterPod, said: str) -> bool:
         message = f"on node {record.name}, {said}"
-        return self._events.post(pod_reference(pod), type=WARNING, reason=REASON, message=message)
+        return self._events.post(of_pod(pod), type=WARNING, reason=REASON, message=message)

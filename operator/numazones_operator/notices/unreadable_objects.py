@@ -10,7 +10,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from numazones_client import Unreadable
-from numazones_operator.events import WARNING, EventPoster, ObjectReference
+from numazones_operator.events import WARNING, EventPoster
+from numazones_operator.faults import ObjectReference
 
 _MOST = 1000
 """Objects that are remembered, so that each is told once per problem."""

@@ -134,8 +134,7 @@ class ZonePlacements:
         elif zone.node not in self._refused:
             self._refused.add(zone.node)
             _log.warning("%s", sentence)
-            # kubectl describe looks for events on a node by its name, which kubelets write as the UID.
-            about = {"apiVersion": "v1", "kind": "Node", "name": zone.node, "uid": zone.node}
+            about = of_node(zone.node)
             self._events.post(about, type=WARNING, reason="PlacementNotWritten", message=sentence)
 
     # What is to be said

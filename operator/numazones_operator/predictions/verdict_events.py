@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import ADMISSIBLE, INADMISSIBLE, UNKNOWN, Prediction
-from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference
+from numazones_operator.events import NORMAL, WARNING, EventPoster
 from numazones_operator.faults import Faults, of_pod
 
 _REASONS = {
@@ -75,13 +75,13 @@ class VerdictEvents:
         if self._last.get(pod.uid) in _BAD:
             self._last[pod.uid] = ADMISSIBLE
             message = f"the kubelet of {pod.node} admitted it"
-            self.events.post(pod_reference(pod), type=NORMAL, reason="Admitted", message=message)
+            self.events.post(of_pod(pod), type=NORMAL, reason="Admitted", message=message)
 
     def take_rejection(self, pod: ClusterPod, reason: str, *, why: str, advice: str) -> None:
         """Post the explanation of a rejection; the kubelet's own message says little."""
         self._delayed.pop(pod.uid, None)
         message = f"{reason}: {why}" + (f"; {advice}" if advice else "")
-        self.events.post(pod_reference(pod), type=WARNING, reason="RejectionExplained", message=message)
+        self.events.post(of_pod(pod), type=WARNING, reason="RejectionExplained", message=message)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is gone."""
@@ -117,7 +117,7 @@ class VerdictEvents:
         bad = prediction.verdict in _BAD
         detail = self.detail(pod, prediction) if prediction.verdict == INADMISSIBLE else ""
         if self.events.post(
-            pod_reference(pod),
+            of_pod(pod),
             type=WARNING if bad else NORMAL,
             reason=_REASONS[prediction.verdict],
             message=f"NUMA placement: {prediction.sentence}{detail}",

@@ -24,7 +24,8 @@ from numazones_client.client import STRATEGIC_MERGE_PATCH
 from numazones_client.errors import Request
 from numazones_client.resources import PODS
 from numazones_client.retry import NO_RETRY
-from numazones_operator.events import WARNING, EventPoster, pod_reference
+from numazones_operator.events import WARNING, EventPoster
+from numazones_operator.faults import of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.prevention.allowed_nodes import AllowedNodes, NodeRole
@@ -114,7 +115,7 @@ class GateRemover:
         self.metrics.gates_released.labels(reason).inc()
         if reason == "timeout":
             self.events.post(
-                pod_reference(pod),
+                of_pod(pod),
                 type=WARNING,
                 reason="AdmissionGateTimeout",
                 message="released by --admission-gate-timeout: it is unknown whether a node would admit it",

@@ -17,7 +17,7 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import is_replaced, lost_nodes, told_of_loss
 from numazones_client import APIError, Client, Conflict, NotFound
 from numazones_client.resources import PODS
-from numazones_operator.events import NORMAL, WARNING, EventPoster, pod_reference
+from numazones_operator.events import NORMAL, WARNING, EventPoster
 from numazones_operator.faults import of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.mirror.cluster_state import ClusterState
@@ -103,7 +103,7 @@ class PodsWithLostNodes:
         self.metrics.count_write(PODS)
         self.metrics.released_pods_replaced.inc()
         self.events.post(
-            pod_reference(pod),
+            of_pod(pod),
             type=NORMAL,
             reason=REPLACED,
             message=f"evicted before it got a node: all nodes that the gate released it to "
@@ -114,5 +114,5 @@ class PodsWithLostNodes:
     def _tell(self, pod: ClusterPod, message: str) -> None:
         if pod.uid in self._told:
             return
-        if self.events.post(pod_reference(pod), type=WARNING, reason=LOST, message=message):
+        if self.events.post(of_pod(pod), type=WARNING, reason=LOST, message=message):
             self._told.add(pod.uid)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones_client.table import Table
-from numazones_operator.events import WARNING, EventPoster, pod_reference
+from numazones_operator.events import WARNING, EventPoster
 from numazones_operator.faults import of_pod
 from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_operator.mirror.decoding import NamespaceLabels
@@ -67,5 +67,5 @@ class RemovableGates:
         if self._reported.get(pod.uid) == objection:
             return
         message = f"its scheduling gate {GATE} is not removed: {objection}"
-        if self.events.post(pod_reference(pod), type=WARNING, reason=NOT_SERVED, message=message):
+        if self.events.post(of_pod(pod), type=WARNING, reason=NOT_SERVED, message=message):
             self._reported[pod.uid] = objection

@@ -18,7 +18,8 @@ from numazones.cluster.cluster import ClusterPod
 from numazones.rebalance.recommendation import Recommendation
 from numazones_client import Client, Conflict, NotFound
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
-from numazones_operator.events import NORMAL, EventPoster, pod_reference
+from numazones_operator.events import NORMAL, EventPoster
+from numazones_operator.faults import of_pod
 from numazones_operator.rebalance.intent import Intent
 from numazones_operator.rebalance.metrics import RebalanceMetrics
 from numazones_operator.rebalance.objects import PolicyObject, was_evicted
@@ -119,7 +120,7 @@ class Statuses:
 
     def post_event(self, pod: ClusterPod | PodReference, *, reason: str, message: str) -> None:
         """Post an event on a pod."""
-        self.events.post(pod_reference(pod), type=NORMAL, reason=reason, message=message)
+        self.events.post(of_pod(pod), type=NORMAL, reason=reason, message=message)
 
 
 def _json_of(progress: MoveProgress) -> dict[str, Any]:

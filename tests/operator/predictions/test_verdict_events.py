@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry
 
 from numazones.cluster.cluster import ClusterPod
 from numazones.prediction.forecast import Candidate, NodeCounts, Prediction
-from numazones_operator.events import NORMAL, EventPoster, pod_reference
+from numazones_operator.events import NORMAL, EventPoster
+from numazones_operator.faults import of_pod
 from numazones_operator.metrics.registry import Metrics
 from numazones_operator.predictions.verdict_events import VerdictEvents
 from tests.operator.closed_loop import pod_body
@@ -117,6 +118,6 @@ def test_all_events_share_a_rate_and_excess_ones_are_counted() -> None:
     events = Events(rate=0.1)
     events.verdict("Inadmissible")
     for _ in range(3):
-        events.poster.post(pod_reference(POD), type=NORMAL, reason="R", message="m")
+        events.poster.post(of_pod(POD), type=NORMAL, reason="R", message="m")
     assert events.reasons == ["AdmissionImpossible"]
     assert events.metrics.events_dropped._value.get() == 3
