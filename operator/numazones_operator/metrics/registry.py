@@ -16,16 +16,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.owners import owner_of
 from numazones.placement import models
 from numazones.placement.kubelet import KUBELET
 from numazones_client import APIError, Resource, Unreachable
-from numazones_operator.metrics.owner_rejections import OwnerRejections
 from numazones_program import self_metrics
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # The kubelet's own buckets for an admission, doubling from 50 µs.
 _ADMISSION_SECONDS = tuple(0.00005 * 2**power for power in range(15))
 
+
+_MAX_SERIES = 200
+"""Series of rejections by owner that are kept: those counted last."""
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +172,34 @@ class Metrics:
     def observe_list(self, resource: str, seconds: float) -> None:
         """Observe how long a whole list took."""
         self.list_seconds.labels(resource).observe(seconds)
+
+
+class OwnerRejections:
+    """One counter for each owner and reason, of the owners whose pods were rejected last.
+
+    A controller that replaces each rejected pod runs in a loop.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counter = Counter(
+            "numazones_owner_rejections_total",
+            f"Pods that a kubelet rejected, by owner and the kubelet's reason: the {_MAX_SERIES} most "
+            "recent series.",
+            ("namespace", "owner_kind", "owner", "reason"),
+            registry=registry,
+        )
+        self._latest: dict[tuple[str, ...], None] = {}
+
+    def count(self, pod: ClusterPod, reason: str) -> None:
+        """Count a rejection; forget the owner that was counted longest ago where there are too many."""
+        labels = (pod.namespace, *owner_of(pod), reason)
+        self._latest.pop(labels, None)
+        self._latest[labels] = None
+        self._counter.labels(*labels).inc()
+        if len(self._latest) > _MAX_SERIES:
+            oldest = next(iter(self._latest))
+            del self._latest[oldest]
+            self._counter.remove(*oldest)
 
 
 class Gauges(Protocol):

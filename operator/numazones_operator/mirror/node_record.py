@@ -5,11 +5,13 @@ them go. The state of a node is therefore the last complete and agreeing snapsho
 happened since (``since_snapshot``) played over it.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 from numazones.api.claimed_devices import ClaimedDevices, claimed_devices
+from numazones.api.noderesourcetopology import node_from_topology
 from numazones.api.numazone import NUMAZone
 from numazones.api.zones import node_from_zones
 from numazones.apimachinery import timestamp
@@ -33,12 +35,12 @@ from numazones_operator.mirror.decoding import (
 from numazones_operator.mirror.node_placement import ModelInputs, NodePlacement
 from numazones_operator.mirror.pod_outcomes import PodOutcomes
 from numazones_operator.mirror.since_snapshot import SinceSnapshot
-from numazones_operator.mirror.topologies import approximate
 
 ZONES_DISAGREE = "ZonesDisagree"
 LEASE_EXPIRED = "LeaseExpired"
 ZONES_BEHIND = "ZonesBehind"
 NO_LEASE = "NoLease"
+TOPOLOGY_UNREADABLE = "TopologyUnreadable"
 
 NAME_LABEL, EXPORTER = "app.kubernetes.io/name", "numazones-exporter"
 """Label of the exporter's pods."""
@@ -207,7 +209,7 @@ class NodeRecord:
         if report is not None and shows_another_model(report.body):
             self.other.topology = report.body
         elif report is not None:
-            self.topology, self.topology_trouble = approximate(report.body)
+            self.topology, self.topology_trouble = _approximate(report.body)
         return self.state is None or before is not None or self.other.topology is not None
 
     def take_binding(self, pod: ClusterPod, *, sequence: int, rejected: bool, now: float) -> None:
@@ -522,3 +524,16 @@ def _timestamp(text: str) -> float:
         return timestamp.parse(text).timestamp()
     except timestamp.InvalidTimestamp:
         return 0.0
+
+
+def _approximate(body: Mapping[str, Any]) -> tuple[Node | None, Unknown | None]:
+    """Return the state of a node that has a NodeResourceTopology and no zones, or why there is none.
+
+    Other exporters publish per NUMA zone how much of each resource is allocatable and available, and the
+    topology manager's policy, but neither CPUs nor who holds them. A machine of that size is imagined, with
+    what is not available given away; answers from it are marked approximate.
+    """
+    try:
+        return node_from_topology(body), None
+    except NumazonesError as error:
+        return None, Unknown(TOPOLOGY_UNREADABLE, str(error))

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numazones.cluster.cluster import ClusterPod, Owner
-from numazones_operator.metrics import owner_rejections
-from numazones_operator.metrics.owner_rejections import OwnerRejections
+from numazones_operator.metrics import registry as module
+from numazones_operator.metrics.registry import OwnerRejections
 
 
 def pod(kind: str, name: str) -> ClusterPod:
@@ -13,7 +13,7 @@ def pod(kind: str, name: str) -> ClusterPod:
 
 
 def test_the_owner_that_was_counted_longest_ago_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner_rejections, "_MAX_SERIES", 2)
+    monkeypatch.setattr(module, "_MAX_SERIES", 2)
     registry = CollectorRegistry()
     rejections = OwnerRejections(registry)
     for name in ("a", "b", "a", "c"):

@@ -31,7 +31,6 @@ from numazones_operator.prevention.extender.messages import (
 )
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
 from numazones_operator.prevention.extender.rejected_pods import RejectedPods
-from numazones_operator.prevention.extender.scheduling_retries import SchedulingRetries
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
 from numazones_operator.prevention.extender.verdicts import CurrentVerdicts
 from numazones_operator.prevention.held_room import HeldRoom
@@ -44,6 +43,11 @@ LEAST_SAMPLE = 100
 _MIRROR_LAG = 0.5
 """Seconds by which the mirror may be behind that of the scheduler."""
 _LOOK_AGAIN = 0.01
+
+_WINDOW = 10.0
+_ORDINARY = 20
+"""Attempts within a window that are ordinary, in addition to one for each change of a bound pod."""
+_MAX_PODS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -239,3 +243,32 @@ class Extender:
     def _count_reasons(self, reasons: Mapping[str, str]) -> None:
         for reason, number in Counter(reasons.values()).items():
             self._metrics.rejected_nodes.labels(reason).inc(number)
+
+
+class SchedulingRetries:
+    """Counts attempts by pod, in windows of ten seconds: some are tried again and again.
+
+    That happens when something changes a pod, or a node, at every attempt (specs/scheduler-extender.md,
+    section 4: 610 attempts in 10 s); each stops the scheduler for all other pods. A status update or the end
+    of any bound pod has all that wait tried again as well: where pods come and go, that is ordinary.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._windows: dict[str, tuple[float, int, int]] = {}
+        """UID → when its window began, how many changes there had been then, and attempts since."""
+
+    def count(self, uid: str, *, changes: int) -> int:
+        """Count an attempt; return how many of this window are beyond the ordinary.
+
+        ``changes``: of bound pods, ever.
+        """
+        now = self._clock()
+        begun, before, number = self._windows.get(uid, (now, changes, 0))
+        if now - begun >= _WINDOW:
+            begun, before, number = now, changes, 0
+        if len(self._windows) >= _MAX_PODS:
+            self._windows = {key: one for key, one in self._windows.items() if now - one[0] < _WINDOW}
+        if len(self._windows) < _MAX_PODS or uid in self._windows:
+            self._windows[uid] = (begun, before, number + 1)
+        return max(0, number + 1 - _ORDINARY - (changes - before))
