@@ -23,7 +23,10 @@ def test_a_table_says_what_the_program_registers() -> None:
         in made
     )
     assert "| `numazones_exporter_scan_duration_seconds` | histogram | | Time to read the whole " in made
-    assert "| `numazones_zone_capacity` | gauge | `node`, `numa_node`, `resource`, `unit` | Amount that the" in made
+    assert (
+        "| `numazones_zone_capacity` | gauge | `node`, `numa_node`, `resource`, `unit` | Amount that the"
+        in made
+    )
 
 
 def test_gauges_of_the_leader_are_there_though_no_operator_runs() -> None:

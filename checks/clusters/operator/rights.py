@@ -41,7 +41,7 @@ def note_rights(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
     send, lines = Caller.send, Caller.lines
 
     def note(caller: Caller, call: Call) -> None:
-        if caller._user_agent == "numazones-operator":
+        if caller.user_agent == "numazones-operator":
             name, _, subresource = call.request.resource.partition("/")
             plural, _, group = name.partition(".")
             used.add((group, f"{plural}/{subresource}" if subresource else plural, call.request.verb))
