@@ -10,7 +10,6 @@ approximate count as offering nothing.
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from numazones.alignment import pod_alignment as alignment
 from numazones.alignment.pod_alignment import PodAlignment
@@ -56,36 +55,45 @@ class Wanted:
         return cls(name, pod_of_shape(shape, name), count)
 
 
-class Goal(Protocol):
-    """Goal as the search uses it."""
+class Goal(ABC):
+    """Goal as the search uses it; without other rules it counts pods that are to be none, each below zero."""
 
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Return the key that distinguishes this goal from the others of a policy."""
+
+    @abstractmethod
     def worth(self, node: ClusterNode) -> Counts:
         """Return what one node contributes."""
 
+    def upper_bound(self, node: ClusterNode) -> Counts:
+        """Return the most that one node could contribute, by amounts alone."""
+        return self.worth(node)
+
     def concerns(self, node: str) -> bool:
         """Return whether a node can contribute at all."""
+        return bool(node)
 
     def total(self, counts: Counts) -> int:
         """Turn the sum of all contributions into the number that is to grow; no counts: no nodes."""
-
-    def upper_bound(self, node: ClusterNode) -> Counts:
-        """Return the most that one node could contribute, by amounts alone."""
-
-    @property
-    def key(self) -> str:
-        """Return the key that distinguishes this goal from the others of a policy."""
+        return sum(counts)
 
     @property
     def aim(self) -> int | None:
         """The number at which the goal is reached; None: the more the better."""
+        return 0
 
     @property
     def gain_per_eviction(self) -> int | None:
         """The most that one eviction can gain; None where there is no bound."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
-class FitMore:
+class FitMore(Goal):
     """More pods of some kinds fit."""
 
     wanted: tuple[Wanted, ...]
@@ -122,10 +130,6 @@ class FitMore:
             for wanted, number in zip(self.wanted, counts or (0,) * len(self.wanted), strict=True)
         )
 
-    def concerns(self, node: str) -> bool:
-        """Return True: every node can contribute."""
-        return bool(node)
-
     def worth(self, node: ClusterNode) -> Counts:
         """Return how many of each kind the node would take, each kind for itself."""
         if not is_known(node):
@@ -150,40 +154,8 @@ class FitMore:
         return tuple(bounds)
 
 
-class _NoneLeft(ABC):
-    """Base of goals that count pods of some kind, each below zero."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def in_the_way(self, node: ClusterNode) -> Collection[object]:
-        """Return the pods of a node that are to be none."""
-
-    @property
-    def aim(self) -> int | None:
-        """Zero: none is left."""
-        return 0
-
-    @property
-    def gain_per_eviction(self) -> int | None:
-        """One: each eviction leaves one less in the way."""
-        return 1
-
-    def total(self, counts: Counts) -> int:
-        """Return minus the number of pods that are in the way."""
-        return sum(counts)
-
-    def worth(self, node: ClusterNode) -> Counts:
-        """Return minus the number of a node's pods that are in the way."""
-        return (-len(self.in_the_way(node)),)
-
-    def upper_bound(self, node: ClusterNode) -> Counts:
-        """Return the same as ``worth``: there is nothing to estimate."""
-        return self.worth(node)
-
-
 @dataclass(frozen=True, slots=True)
-class Vacate(_NoneLeft):
+class Vacate(Goal):
     """A node, or one NUMA zone of it, holds no pods any more that could run elsewhere."""
 
     node: str
@@ -198,9 +170,9 @@ class Vacate(_NoneLeft):
         """Return whether it is the node that is to become free."""
         return node == self.node
 
-    def in_the_way(self, node: ClusterNode) -> Collection[object]:
-        """Return the pods that are still there."""
-        return self.occupants(node) if node.name == self.node else ()
+    def worth(self, node: ClusterNode) -> Counts:
+        """Return minus the number of pods that are still there."""
+        return (-len(self.occupants(node)) if node.name == self.node else 0,)
 
     def occupants(self, node: ClusterNode) -> list[ClusterPod]:
         """Return the pods in the way: in the zone, or anywhere on the node but those bound to it."""
@@ -215,7 +187,7 @@ class Vacate(_NoneLeft):
 
 
 @dataclass(frozen=True, slots=True)
-class Align(_NoneLeft):
+class Align(Goal):
     """Pods whose CPUs, memory or devices are on several NUMA nodes become aligned.
 
     Only such pods are evicted, each for its own replacement: where that would end no better, none is.
@@ -229,13 +201,9 @@ class Align(_NoneLeft):
         """There is but one such goal."""
         return "align"
 
-    def concerns(self, node: str) -> bool:
-        """Return True: every node may have such pods."""
-        return bool(node)
-
-    def in_the_way(self, node: ClusterNode) -> Collection[object]:
-        """Return the pods that are not aligned."""
-        return self.misaligned(node)
+    def worth(self, node: ClusterNode) -> Counts:
+        """Return minus the number of pods that are not aligned."""
+        return (-len(self.misaligned(node)),)
 
     def misaligned(self, node: ClusterNode) -> dict[str, PodAlignment]:
         """Return UID → how it lies, of the pods that are not aligned; none where the node is not known."""
