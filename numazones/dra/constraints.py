@@ -4,8 +4,8 @@ Rules and quirks are those of ``structured/internal`` in Kubernetes 1.36.3. A co
 of the devices chosen so far; ``add`` refuses a device that does not go with them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from numazones.dra.claims import Constraint
 from numazones.dra.devices import LISTS, Attribute
@@ -15,38 +15,24 @@ from numazones.dra.slices import Candidate
 _SCALAR = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
 
 
-class State(Protocol):
-    """What a constraint knows of the devices that are chosen."""
-
-    def add(self, request: str, at: int) -> bool:
-        """Take in a device of a request; False: it does not fit, and nothing has changed."""
-
-    def remove(self, request: str) -> None:
-        """Forget the device of a request that was taken in last."""
-
-
-def state(constraint: Constraint, offered: Sequence[Candidate], rules: AllocatorRules) -> State | None:
-    """Return the state of a constraint before any device is chosen; None: it is of no known kind.
-
-    ``add`` takes positions among the ``offered`` devices.
-    """
-    if constraint.match:
-        kind: type[_OneAttribute] = _MatchingSets if rules.lists else _Matching
-        return kind(constraint.match, offered)
-    if constraint.distinct and rules.distinct:
-        kind = _DistinctSets if rules.lists else _Distinct
-        return kind(constraint.distinct, offered)
-    return None
-
-
 _UNREAD = object()
 
 
-class _OneAttribute:
+class State(ABC):
+    """What a constraint on one attribute knows of the devices that are chosen."""
+
     def __init__(self, name: str, offered: Sequence[Candidate]) -> None:
         self._name = name
         self._offered = offered
         self._values: list[object] = [_UNREAD] * len(offered)
+
+    @abstractmethod
+    def add(self, request: str, at: int) -> bool:
+        """Take in a device of a request; False: it does not fit, and nothing has changed."""
+
+    @abstractmethod
+    def remove(self, request: str) -> None:
+        """Forget the device of a request that was taken in last."""
 
     def value(self, at: int) -> object:
         """The attribute of a device, in the form that this constraint compares; None: it lacks it."""
@@ -60,14 +46,22 @@ class _OneAttribute:
         """An attribute as this constraint compares it."""
         return object() if attribute.kind in LISTS or not attribute.kind else attribute
 
-    def add(self, request: str, at: int) -> bool:
-        raise NotImplementedError
 
-    def remove(self, request: str) -> None:
-        raise NotImplementedError
+def state(constraint: Constraint, offered: Sequence[Candidate], rules: AllocatorRules) -> State | None:
+    """Return the state of a constraint before any device is chosen; None: it is of no known kind.
+
+    ``add`` takes positions among the ``offered`` devices.
+    """
+    if constraint.match:
+        kind: type[State] = _MatchingSets if rules.lists else _Matching
+        return kind(constraint.match, offered)
+    if constraint.distinct and rules.distinct:
+        kind = _DistinctSets if rules.lists else _Distinct
+        return kind(constraint.distinct, offered)
+    return None
 
 
-class _Matching(_OneAttribute):
+class _Matching(State):
     """All have the value of the first; a list is like nothing else."""
 
     _count = 0
@@ -90,7 +84,7 @@ class _Matching(_OneAttribute):
         self._count -= 1
 
 
-class _Distinct(_OneAttribute):
+class _Distinct(State):
     """None has the value of another request's last device, nor of the one before it in its own request."""
 
     def __init__(self, name: str, offered: Sequence[Candidate]) -> None:
@@ -116,10 +110,9 @@ class _Distinct(_OneAttribute):
         self._count -= 1
 
 
-class _MatchingSets(_OneAttribute):
+class _MatchingSets(_Matching):
     """All have an element in common; going back does not bring back what was ruled out."""
 
-    _count = 0
     _common: frozenset[object] = frozenset()
 
     def comparable(self, attribute: Attribute) -> object:
@@ -137,9 +130,6 @@ class _MatchingSets(_OneAttribute):
             self._common = common
         self._count += 1
         return True
-
-    def remove(self, request: str) -> None:  # noqa: ARG002 - of any request
-        self._count -= 1
 
 
 class _DistinctSets(_Distinct):
