@@ -317,7 +317,7 @@ async def test_policy_becomes_an_eviction_as_the_page_describes(tmp_path: Path) 
             await eventually(lambda: APPROVED in walk.passed)
             operator.intent.followed.set()
             await eventually(lambda: recommendation_in(loop, "Succeeded"))
-    walk.check(ways_back=WAY_BACK.findall(section("Ways back")))
+    walk.check(ways_back=WAY_BACK.findall(section("Repeated steps")))
 
 
 def test_the_handlers_on_the_page_are_those_of_kopf() -> None:
