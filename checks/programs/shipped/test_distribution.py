@@ -320,15 +320,6 @@ def test_each_program_runs_with_its_extra_alone(
     assert expected in said
 
 
-def test_prevention_can_be_tried_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
-    """The demo's second scheduler and the gate run what manifests say; a wheel carries those."""
-    installed = Environment(tmp_path / "environment", wheels.values(), "simulator", "operator")
-    cluster = ("cluster", "--nodes=1", "--pods=3", "--publishing=direct", "--no-serve")
-    for way in ("extender", "gate"):
-        said = run(installed.bin / "numazones-simulator", *cluster, f"--prevention={way}", cwd=tmp_path)
-        assert "3 pods in all, 0 rejected by kubelets" in said
-
-
 def test_demo_runs_to_its_end_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
     """From pods that come and go to the plan that makes room, by the programs of the wheels alone."""
     installed = Environment(tmp_path / "environment", wheels.values(), *PROGRAMS)

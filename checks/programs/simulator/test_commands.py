@@ -22,9 +22,6 @@ from tests.places import DATA, ROOT
 
 SIMULATOR = Path(sys.executable).parent / "numazones-simulator"
 SAMPLE = DATA / "recordings"
-CONTENDED = (
-    "cluster", "--models=all", "--nodes=8", "--pods=90", "--crowd=60", "--seed=4", "--publishing=direct",
-)  # fmt: skip
 TOOLS = ROOT / ".cache" / "tools" / "bin"
 
 
@@ -73,42 +70,6 @@ async def test_a_person_is_asked_before_the_plan_is_carried_out(
         keyboard.write(answer)
         keyboard.flush()
         assert await asked is expected
-
-
-def test_predictions_of_the_operator_equal_what_kubelets_do() -> None:
-    """Real operator, simulated kubelets. On a busy machine some pods leave before they are judged."""
-    shown = run("cluster", "--nodes", "10", "--pods", "220", "--crowd", "70", "--seed", "4")
-    assert shown.returncode == 0, shown.stderr
-    table = shown.stdout.split("what its kubelet did\n")[1].split("\n\n")[0]
-    rows = [line.split() for line in table.splitlines()[1:]]
-    outcomes = {(predicted, actual): int(pods) for predicted, actual, pods in rows}
-    assert sum(outcomes.values()) >= 100
-    assert outcomes["Admissible", "Admitted"] > 50
-    assert any(predicted == "Inadmissible" for predicted, _ in outcomes)
-    for predicted, actual in outcomes:
-        assert (predicted == "Admissible") == (actual == "Admitted"), shown.stdout
-        assert predicted != "Unknown", shown.stdout
-
-
-def test_extender_prevents_rejections_that_happen_without_it() -> None:
-    """Every placement model and policy, more pods than fit; Koordinator's pods have a scheduler of theirs."""
-    assert rejections(run(*CONTENDED)) > 0
-    assert rejections(run(*CONTENDED, "--prevention=extender")) == 0
-
-
-def test_command_ends_though_pods_wait_at_the_gate() -> None:
-    shown = run("cluster", "--nodes=3", "--pods=40", "--seed=4", "--publishing=direct", "--prevention=gate")
-    rejections(shown, pods=40)
-    waiting = re.search(r"^\d+ Running, (\d+) Unschedulable\b", shown.stdout, re.MULTILINE)
-    assert waiting is not None, shown.stdout
-    assert int(waiting[1]) > 0
-
-
-def rejections(shown: subprocess.CompletedProcess[str], *, pods: int = 90) -> int:
-    assert shown.returncode == 0, shown.stderr
-    found = re.search(rf"{pods} pods in all, (\d+) rejected by kubelets", shown.stdout)
-    assert found is not None, shown.stdout
-    return int(found[1])
 
 
 def test_a_cluster_without_operator_shows_its_zones() -> None:
