@@ -21,8 +21,9 @@ pytest_plugins = ["tests.processor_time"]
 
 # Deadlines per example fail on a busy machine and say nothing about the law under test. Every run tries the
 # same examples, so that a change fails by what it changed: 25 of each law in `make test`, all in `make check`
-# (each law says how many). `make laws` tries others.
-settings.register_profile(QUICK, deadline=None, print_blob=True, derandomize=True, max_examples=MOST)
+# (each law says how many), fewer where coverage is measured. `make laws` tries others.
+for name, most in MOST.items():
+    settings.register_profile(name, deadline=None, print_blob=True, derandomize=True, max_examples=most)
 settings.register_profile("all", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("laws", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile(QUICK)
@@ -86,6 +87,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     policy, failed = request.config.getini("tmp_path_retention_policy"), request.node.stash.get(_FAILED, True)
     if policy == "none" or (policy == "failed" and not failed):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what replays whole reference material: `make test` is content with the samples."""
+    if "shared" in getattr(item, "fixturenames", ()):
+        item.add_marker("whole")
 
 
 @pytest.fixture(scope="session")

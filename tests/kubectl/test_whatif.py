@@ -163,8 +163,13 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
     ],
 )
 def test_bad_input_is_named(
-    run: Invoke, arguments: tuple[object, ...], kind: type[Exception], said: str
+    run: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[object, ...],
+    kind: type[Exception],
+    said: str,
 ) -> None:
+    monkeypatch.setattr(execution, "_SECONDS_TO_CONNECT", 0.2)
     error = run("whatif", *arguments).exception
     assert isinstance(error, kind)
     assert said in str(error)

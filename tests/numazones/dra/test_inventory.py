@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numazones.dra.amounts import node_devices
 from numazones.dra.claims import DeviceClaim
 from numazones.dra.devices import Slice
 from numazones.dra.inventory import Inventory
-from tests.numazones.dra.building import claim, device, resource_slice, result
+from numazones.object_faults import ObjectFault
+from tests.numazones.dra.building import GPU, claim, device, resource_slice, result
 
 NODES = ("worker-1", "worker-2")
 
@@ -65,3 +68,24 @@ def test_it_follows_changes_and_names_the_nodes_concerned(changes: list[tuple[An
             assert followed.of(node) == fresh.of(node)
             if node not in concerned:
                 assert followed.of(node) == before[node]
+
+
+@pytest.mark.parametrize("bad", ["ResourceClaim team/x", "ResourceSlice a"])
+def test_what_raises_is_told_and_leaves_its_driver_incomplete(
+    monkeypatch: pytest.MonkeyPatch, bad: str
+) -> None:
+    told: list[ObjectFault] = []
+
+    def picky(node: str, pools: Any, claims: Any) -> Any:
+        pools, claims = list(pools), list(claims)
+        if any(one.name == "x" for one in claims) if "Claim" in bad else pools:
+            raise RecursionError("too deep")
+        return node_devices(node, pools, claims)
+
+    monkeypatch.setattr("numazones.dra.inventory.node_devices", picky)
+    followed = Inventory(tell=told.append)
+    followed.take_slice(None, slices("a", "one", "worker-1", 1, 2))
+    for name, at in (("x", 0), ("y", 1)):
+        followed.take_claim(None, DeviceClaim.from_api(claim(result(f"gpu-{at}", pool="one"), name=name)))
+    assert followed.of("worker-1").incomplete == {GPU}
+    assert [str(fault) for fault in told] == [f"{bad}: RecursionError: too deep"]

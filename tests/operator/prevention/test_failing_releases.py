@@ -81,13 +81,13 @@ async def test_failing_releases_delay_no_other_pod(failure: APIError | None) -> 
 @pytest.mark.parametrize("failure", [REFUSALS["too large"], None], ids=["refused", "no answer"])
 async def test_a_failing_release_is_tried_later_and_later(failure: APIError | None) -> None:
     server = PoisonedServer(failure)
-    cluster, gates = await gated(server, poisoned=45)
+    cluster, gates = await gated(server, poisoned=9)
     cluster.held.clock = gates.clock
     await run_for(gates, 600.0)
     assert 3 <= max(server.tries.values()) <= 30
     server.strikes = ""
     await run_for(gates, 120.0)
-    assert len(server.released()) == 45 + len(GOOD)
+    assert len(server.released()) == 9 + len(GOOD)
 
 
 async def test_each_failing_pod_gets_one_event_with_the_reason() -> None:
