@@ -160,7 +160,7 @@ async def test_why_and_the_operator_predict_alike(
 ) -> None:
     live, dumped = mirror(*cluster), read_dump(*cluster).nodes
     pod = pod_of_shape(Shape.parse(text))
-    said = answers.predict_if_new(pod, dumped)
+    said = answers.prediction_of(pod, answers.forecast_of(pod, dumped))
     live.pods.put(pod)
     forecasts = LiveForecasts(live, metrics=Metrics(CollectorRegistry()), candidates=len(dumped))
     predictions = [prediction async for _, prediction, _ in forecasts.renew()]

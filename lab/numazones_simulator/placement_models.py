@@ -144,7 +144,7 @@ def controllers(client: Client, specs: Sequence[NodeSpec]) -> Iterator[Coroutine
         yield from simulation.controllers(client, [spec for spec in specs if spec.model == name])
 
 
-def pods_for(name: str, seed: int, *, namespace: str = "default") -> Iterator[Body]:
+def pods_for(name: str, seed: int) -> Iterator[Body]:
     """Yield pods for nodes of a model; the same seed gives the same pods."""
     simulation = simulations()[name]
     draw = random.Random(seed)
@@ -158,7 +158,7 @@ def pods_for(name: str, seed: int, *, namespace: str = "default") -> Iterator[Bo
             "tolerations": [{"key": MODEL_LABEL, "value": name}],
             **made,
         }
-        yield manifest(f"{name}-{form.name}-{number:05}", namespace, form.name, spec, metadata)
+        yield manifest(f"{name}-{form.name}-{number:05}", "default", form.name, spec, metadata)
 
 
 def pods_for_all(seed: int, kubelets: Iterator[Body]) -> Iterator[Body]:

@@ -15,29 +15,16 @@ from numazones_simulator.mirror import Body
 
 _ENDED = ("Failed", "Succeeded")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_KEPT_FAILURES = 20
+"""Failed pods that each ReplicaSet may leave behind."""
 
 
 class ReplicaSets(Controller):
-    """The controller; run ``run`` as a task.
+    """The controller; run ``run`` as a task."""
 
-    Args:
-        client: how to reach the server.
-        pause: seconds between two rounds of replacements.
-        kept_failures: failed pods that each ReplicaSet may leave behind.
-        draw: where random name suffixes come from.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        *,
-        pause: float = 1.0,
-        kept_failures: int = 20,
-        draw: random.Random | None = None,
-    ) -> None:
+    def __init__(self, client: Client, *, pause: float = 1.0) -> None:
+        """``pause``: seconds between two rounds of replacements."""
         super().__init__(client, REPLICA_SETS, PODS, pause=pause)
-        self._kept_failures = kept_failures
-        self._draw = draw or random.Random()
 
     async def _reconcile(self, owner: Body, owned: list[Body]) -> None:
         active = [pod for pod in owned if _is_active(pod)]
@@ -47,7 +34,7 @@ class ReplicaSets(Controller):
         for pod in sorted(active, key=_deletion_order)[: max(0, len(active) - wanted)]:
             await self._delete(pod)
         failed = [pod for pod in owned if _phase(pod) == "Failed" and not _is_leaving(pod)]
-        for pod in sorted(failed, key=_creation_time)[: max(0, len(failed) - self._kept_failures)]:
+        for pod in sorted(failed, key=_creation_time)[: max(0, len(failed) - _KEPT_FAILURES)]:
             await self._delete(pod)
         ready = sum(_phase(pod) == "Running" for pod in active)
         await self._report(
@@ -62,7 +49,7 @@ class ReplicaSets(Controller):
 
     async def _create(self, replica_set: Body) -> None:
         metadata, template = replica_set["metadata"], replica_set["spec"]["template"]
-        suffix = "".join(self._draw.choices(_SUFFIX, k=5))
+        suffix = "".join(random.choices(_SUFFIX, k=5))
         body = {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -24,18 +24,17 @@ class NoTable(NumazonesError):
     """The server did not answer with a table; the message names the path."""
 
 
-async def fetch(server: str, path: str, *, token: str = "") -> Mapping[str, Any]:
+async def fetch(server: str, path: str) -> Mapping[str, Any]:
     """Return the Table of a collection.
 
     Args:
         server: address such as ``http://127.0.0.1:8001``.
         path: of the collection, such as ``/apis/numazones.io/v1alpha1/numazones``.
-        token: bearer token, where the server wants one.
 
     Raises:
         NoTable: the server rejects, or answers otherwise.
     """
-    headers = {"Accept": _ACCEPT} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Accept": _ACCEPT}
     async with aiohttp.ClientSession() as session, session.get(server + path, headers=headers) as answer:
         body = await answer.json()
         if answer.status >= _BAD or body.get("kind") != "Table":

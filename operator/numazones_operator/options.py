@@ -5,7 +5,7 @@
 
 # ruff: noqa: RUF009 - a setting is declared by a call, as with dataclasses.field itself
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import click
 
 from numazones.errors import NumazonesError
 from numazones.placement import models
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import ASKING, NodeChoice, Ranking
 from numazones_operator.prevention.extender.certificates import Certificates
 from numazones_operator.prevention.extender.unknown_nodes import UnknownNodes
@@ -27,41 +27,29 @@ EXPORTERS = "exporters"
 """Value of ``--page-usage``: the exporters' pods."""
 
 
-class _Shapes(SettingKind):
-    """Shapes separated by blanks, or a list in the file."""
+class _Texts(SettingKind):
+    """Texts separated by blanks, or a list in the file."""
 
-    name = "shapes"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        texts = value.split() if isinstance(value, str) else [str(item) for item in value]
-        try:
-            return tuple(str(Shape.parse(text)) for text in texts)
-        except InvalidShape as error:
-            self.fail(str(error), param, ctx)
-
-    def text(self, value: Any) -> str:
-        return " ".join(value)
-
-
-class _ModelSettings(SettingKind):
-    """MODEL.NAME=VALUE, separated by blanks, or a list in the file."""
-
-    name = "settings"
+    def __init__(self, name: str, read: Callable[[Iterable[str]], Iterable[str]]) -> None:
+        """``read`` returns the texts as they are kept; it raises where one is wrong."""
+        self.name = name
+        self._read = read
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         texts = value.split() if isinstance(value, str) else [str(item) for item in value]
         try:
-            _settings(texts)
+            return tuple(self._read(texts))
         except NumazonesError as error:
             self.fail(str(error), param, ctx)
-        return tuple(texts)
 
     def text(self, value: Any) -> str:
         return " ".join(value)
+
+
+def _shapes(texts: Iterable[str]) -> list[str]:
+    return [str(Shape.parse(text)) for text in texts]
 
 
 def _settings(texts: Iterable[str]) -> dict[str, str]:
@@ -69,6 +57,11 @@ def _settings(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         found = models.with_setting(found, text)
     return found
+
+
+def _checked_settings(texts: Iterable[str]) -> Iterable[str]:
+    _settings(texts)
+    return texts
 
 
 def _is_url(text: str) -> bool:
@@ -166,7 +159,7 @@ class OperatorOptions:
         (),
         "Settings of placement models other than the kubelet's, as MODEL.NAME=VALUE, separated by blanks. "
         " " + _known_settings(),
-        kind=_ModelSettings(),
+        kind=_Texts("settings", _checked_settings),
         metavar="NAME=VALUE…",
     )
     write_rate: float = setting(
@@ -244,7 +237,7 @@ class OperatorOptions:
         _SHAPES,
         "Shapes of pods, such as cpu=16,memory=32Gi, separated by blanks: fragmentation is reported for "
         "them, and --placement shapes keeps room for them.",
-        kind=_Shapes(),
+        kind=_Texts("shapes", _shapes),
         metavar="SHAPE…",
     )
     page_size: int = setting(500, "Objects per page when listing.")

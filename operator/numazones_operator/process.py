@@ -107,12 +107,10 @@ def run(options: OperatorOptions) -> int:
 class Operator:
     """All parts of one operator, put together."""
 
-    def __init__(
-        self, options: OperatorOptions, config: ClusterConfig, *, registry: CollectorRegistry | None = None
-    ) -> None:
+    def __init__(self, options: OperatorOptions, config: ClusterConfig) -> None:
         self.options = options
         self.config = config
-        self.registry = CollectorRegistry() if registry is None else registry
+        self.registry = CollectorRegistry()
         self.metrics = Metrics(self.registry)
         self.extender_metrics = ExtenderMetrics(self.registry)
         self.identity = options.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"

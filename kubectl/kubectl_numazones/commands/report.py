@@ -48,7 +48,6 @@ from numazones_page.documents import (
 )
 from numazones_page.pods import WaitingPod, held_documents, waiting_documents
 
-_CANDIDATES = 5
 _FOUND_HERE = "a plan would make room: kubectl numazones plan shows it"
 _EPILOG = """
 \b

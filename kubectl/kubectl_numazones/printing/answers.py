@@ -71,11 +71,6 @@ def prediction_of(pod: ClusterPod, forecast: Forecast | None) -> Prediction:
     return unreadable(pod) if forecast is None else forecast.prediction(candidates=len(forecast.verdicts))
 
 
-def predict_if_new(pod: ClusterPod, nodes: Mapping[str, ClusterNode]) -> Prediction:
-    """Predict a pod on all nodes, as if it were created now."""
-    return prediction_of(pod, forecast_of(pod, nodes))
-
-
 def scheduler_obstacles(pod: ClusterPod, node: ClusterNode) -> tuple[str, ...]:
     """Return the scheduler's objections to a node, with amounts requested and free."""
     return (

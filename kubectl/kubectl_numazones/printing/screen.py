@@ -21,7 +21,7 @@ from numazones.wording import visible
 from numazones_program.columns import Cell, Column, Row, cells, lay_out, shown
 
 _PIPE_WIDTH = 400
-_BAR = "█▉▊▋▌▍▎▏"
+_BAR, _BAR_WIDTH = "█▉▊▋▌▍▎▏", 10
 
 
 def console() -> Console:
@@ -194,13 +194,13 @@ def warn_of(doubts: Iterable[str]) -> None:
     warn("; ".join(f"not certain: {doubt}" for doubt in doubts))
 
 
-def bar(share: float, *, width: int = 10) -> Text:
+def bar(share: float) -> Text:
     """Draw a share from 0 to 1 as a bar; what is scarce stands out."""
     share = min(max(share, 0.0), 1.0)
-    full, rest = divmod(round(share * width * 8), 8)
+    full, rest = divmod(round(share * _BAR_WIDTH * 8), 8)
     drawn = _BAR[0] * full + (_BAR[8 - rest] if rest else "")
     colour = "green" if share < 0.7 else "yellow" if share < 0.95 else "red"  # noqa: PLR2004 - what the eye expects
-    return Text(drawn.ljust(width, "·"), style=colour)
+    return Text(drawn.ljust(_BAR_WIDTH, "·"), style=colour)
 
 
 def width() -> int:

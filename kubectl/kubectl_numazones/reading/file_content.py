@@ -25,14 +25,14 @@ def read_file(path: Path, most: int, *, regular: bool = False) -> bytes:
     return content
 
 
-def recorded_json(path: Path, bounds: Bounds = OBJECT) -> Any:
+def recorded_json(path: Path) -> Any:
     """Return the document in a file of a recording.
 
     Raises:
         BadDump: it is not there, is not JSON, or is too much.
     """
     try:
-        return read_json(read_file(path, bounds.size, regular=True), bounds)
+        return read_json(read_file(path, OBJECT.size, regular=True), OBJECT)
     except UnreadableDocument as error:
         raise BadDump(f"{path} cannot be read as JSON: {error}") from error
 

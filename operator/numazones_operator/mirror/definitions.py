@@ -40,16 +40,10 @@ class Definition:
 class Definitions:
     """The definitions as last read, and who waits for one."""
 
-    def __init__(
-        self,
-        *,
-        known: Callable[[], bool],
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        """``known``: whether the table is up to date; ``draw`` gives random numbers in [0, 1)."""
+    def __init__(self, *, known: Callable[[], bool]) -> None:
+        """``known``: whether the table is up to date."""
         self.table: Table[Definition] = Table(lambda item: item.name, self._changed)
         self._known = known
-        self._draw = draw
         self._waiting: dict[asyncio.Future[None], Resource] = {}
 
     async def appearance(self, resource: Resource) -> None:
@@ -59,7 +53,7 @@ class Definitions:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = resource
         try:
-            async with asyncio.timeout((_RARELY if self._known() else _OFTEN) * (1 + self._draw())):
+            async with asyncio.timeout((_RARELY if self._known() else _OFTEN) * (1 + random.random())):
                 await waiter
         except TimeoutError:
             return
