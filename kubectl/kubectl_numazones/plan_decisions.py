@@ -160,10 +160,7 @@ async def _problem(client: Client, plan: PendingPlan, decision: PlanDecision) ->
 def objection(plan: PendingPlan, decision: PlanDecision, mode: str | None) -> str:
     """Return why nothing would come of a decision; empty if something does.
 
-    Args:
-        plan: the one to decide about.
-        decision: approval or rejection.
-        mode: of the plan's policy; None if that is gone.
+    ``mode``: of the plan's policy; None if that is gone.
     """
     if decision is PlanDecision.REJECT:
         return rejection_problem(plan.status)

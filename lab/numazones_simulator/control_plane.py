@@ -36,10 +36,8 @@ async def control_plane(
 ) -> AsyncIterator[ControlPlane]:
     """Serve the API on loopback while the context is open.
 
-    Args:
-        directory: where the kubeconfig goes.
-        port: 0 takes a free one.
-        node_proxy: answers for the nodes' kubelets.
+    ``directory``: for the kubeconfig; ``port``: 0 takes a free one; ``node_proxy`` answers for the nodes'
+    kubelets.
     """
     async with ApiServer(port=port, node_proxy=node_proxy) as server:
         kubeconfig = server.kubeconfig(directory / "kubeconfig")

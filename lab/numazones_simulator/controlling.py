@@ -11,11 +11,7 @@ from numazones_simulator.mirror import Body, mirror
 class Controller(ABC):
     """Reconciles all objects of a resource whenever something has changed; run ``run`` as a task.
 
-    Args:
-        client: how to reach the server.
-        resource: of the objects.
-        owned: resource of what they own.
-        pause: seconds between two rounds.
+    ``owned``: resource of what the objects own; ``pause``: seconds between two rounds.
     """
 
     def __init__(self, client: Client, resource: Resource, owned: Resource, *, pause: float) -> None:

@@ -31,13 +31,8 @@ def command(
 ) -> list[str]:
     """Return the command line of the exporter of a node, by the directories of the node's files.
 
-    Args:
-        node_name: the node.
-        directories: its files.
-        server: the URL of the API server.
-        podresources: as ``--podresources`` takes it; empty: the socket in the kubelet's directory.
-        interval: seconds between readings when nothing happens.
-        metrics: where to serve its metrics.
+    ``podresources``: as the option takes it; empty: the socket in the kubelet's directory. ``interval``:
+    seconds between readings when nothing happens; ``metrics``: where to serve its metrics.
     """
     arguments = {
         "node-name": node_name,
@@ -58,9 +53,7 @@ def command(
 async def show_pods(plane: ControlPlane, metrics: Mapping[str, str]) -> None:
     """Make the pods that a cluster would show of running exporters, and proxy what they are asked.
 
-    Args:
-        plane: of the cluster.
-        metrics: node → the URL of its exporter's metrics.
+    ``metrics``: node → the URL of its exporter's metrics.
     """
 
     async def answer(_namespace: str, name: str, _port: str, path: str) -> tuple[int, bytes]:

@@ -40,11 +40,8 @@ def write(
 ) -> MachineTree:
     """Write ``sys/`` and ``proc/`` into a directory.
 
-    Args:
-        machine: its online CPUs, and its NUMA nodes.
-        directory: created where missing; existing files are overwritten.
-        offline: CPUs that are present but switched off, with the NUMA node of each.
-        isolated: CPUs that the kernel's scheduler leaves alone.
+    ``offline``: CPUs that are present but switched off, with the NUMA node of each; ``isolated``: CPUs
+    that the kernel's scheduler leaves alone.
 
     Raises:
         UnwritableMachine: sysfs cannot describe the machine.

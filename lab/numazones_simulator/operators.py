@@ -36,12 +36,6 @@ async def start(
 ) -> str:
     """Start the operator of a simulated cluster; return where it will answer, ``http://127.0.0.1:PORT``.
 
-    Args:
-        kubeconfig: of the cluster.
-        programs: which it joins.
-        name: of the program, and of its log.
-        further: more arguments.
-
     Raises:
         ProgramFailed: it is not installed.
     """
@@ -102,11 +96,7 @@ async def wait_until_ready(address: str, nodes: int, programs: Programs, *, pati
 
     Of pods that are bound before that, it predicts nothing.
 
-    Args:
-        address: where it serves its metrics, such as ``http://127.0.0.1:9407``.
-        nodes: how many there are.
-        programs: the operator is one of them.
-        patience: seconds.
+    ``address``: of its metrics, such as ``http://127.0.0.1:9407``.
 
     Raises:
         NotReady: it does not, after ``patience``.

@@ -21,8 +21,7 @@ Outcomes = Mapping[tuple[str, str], int]
 async def fetch(address: str) -> Outcomes:
     """Return the outcomes that an operator has counted.
 
-    Args:
-        address: such as ``http://127.0.0.1:9407``.
+    ``address``: such as ``http://127.0.0.1:9407``.
 
     Raises:
         NoAnswer: nobody answers there.

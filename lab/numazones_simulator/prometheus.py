@@ -20,12 +20,8 @@ async def start(
 ) -> str:
     """Start it; return its URL, which answers a moment later.
 
-    Args:
-        programs: which it joins.
-        directory: for its configuration and data.
-        operator: the URL of the operator's metrics; empty: none.
-        exporters: node → the URL of its exporter's metrics.
-        rules: files with rules.
+    ``operator``: the URL of its metrics; empty: none. ``exporters``: node → the URL of its exporter's
+    metrics.
 
     Raises:
         ProgramFailed: there is none on the path.

@@ -22,11 +22,7 @@ async def running(
 ) -> AsyncIterator[ControlPlane]:
     """Run an API server with the recorded nodes and pods, and an exporter for each node.
 
-    Args:
-        recorded: the nodes.
-        directory: for unpacked files, logs and the kubeconfig.
-        screen: told about progress.
-        port: of the API server; 0 takes a free one.
+    ``directory``: for unpacked files, logs and the kubeconfig; ``port``: 0 takes a free one.
     """
     configurations = {recording.name: _configuration(recording) for recording in recorded}
 

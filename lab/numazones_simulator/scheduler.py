@@ -81,10 +81,7 @@ class SimulatedScheduler:
     def __init__(self, client: Client, *, name: str = NAME, devices: DeviceScheduling | None = None) -> None:
         """Know nothing yet.
 
-        Args:
-            client: how to reach the API server.
-            name: of the scheduler, as pods name it.
-            devices: allocates devices to claims; None: pods with claims are bound without them.
+        ``devices`` allocates devices to claims; None: pods with claims are bound without them.
         """
         self._client = client
         self._devices = devices

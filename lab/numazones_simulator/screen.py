@@ -30,9 +30,7 @@ def broken(line: str, columns: int) -> list[str]:
 class Screen:
     """Writes results to one stream and progress to another.
 
-    Args:
-        out: where results go; the standard output.
-        err: where progress goes; the standard error.
+    By default these are the standard output and the standard error.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:

@@ -27,10 +27,6 @@ class NoTable(NumazonesError):
 async def fetch(server: str, path: str) -> Mapping[str, Any]:
     """Return the Table of a collection.
 
-    Args:
-        server: address such as ``http://127.0.0.1:8001``.
-        path: of the collection, such as ``/apis/numazones.io/v1alpha1/numazones``.
-
     Raises:
         NoTable: the server rejects, or answers otherwise.
     """
@@ -46,10 +42,8 @@ async def fetch(server: str, path: str) -> Mapping[str, Any]:
 def render(table: Mapping[str, Any], *, wide: bool = False, columns: int | None = None) -> str:
     """Lay out a Table as text; the empty text for a table without rows.
 
-    Args:
-        table: a meta/v1 Table.
-        wide: also show the columns that ``-o wide`` shows.
-        columns: how wide it may be; what is the same in all rows goes first, then the last columns.
+    ``wide``: also show the columns that ``-o wide`` shows; ``columns``: how wide it may be: what is the
+    same in all rows goes first, then the last columns.
     """
     definitions = [
         Column(one["name"].upper(), partial(_cell, index), wide=bool(one.get("priority")))

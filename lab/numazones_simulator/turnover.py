@@ -93,9 +93,7 @@ class Turnover:
     async def run(self, count: int, *, progress: Callable[[int], None] = lambda _: None) -> PodFates:
         """Create a number of pods; return when all have been decided on.
 
-        Args:
-            count: how many.
-            progress: told the number of settled pods as it grows.
+        ``progress`` gets the number of settled pods as it grows.
         """
         self._progress = progress
         async with background(self._pods.reflector.run(), self._predictions.reflector.run()):

@@ -20,12 +20,7 @@ _IMAGE = "registry.example/app:1"
 
 
 class PodStream:
-    """An endless, reproducible stream of pods.
-
-    Args:
-        seed: of the random numbers.
-        namespace: of the pods.
-    """
+    """An endless, reproducible stream of pods."""
 
     def __init__(self, seed: int, *, namespace: str = "default") -> None:
         self._draw = random.Random(seed)

@@ -50,8 +50,7 @@ class CPUTimesReader:
     def read(self, otherwise: CPUSet = 0) -> dict[int, CPUTimes]:
         """Return CPU → its times.
 
-        Args:
-            otherwise: the online CPUs where the kernel's list cannot be read.
+        ``otherwise``: the online CPUs where the kernel's list cannot be read.
 
         Raises:
             SourceError: the file is missing or none of the kernel's, or does not fit the online CPUs.

@@ -46,13 +46,7 @@ def decide_on(
 ) -> int:
     """Show the plans, ask, and write the decision; return the exit code.
 
-    Args:
-        source: the cluster.
-        names: of the plans.
-        verb: approve or reject.
-        dry_run: decide nothing.
-        yes: do not ask.
-        wait: seconds to follow the plans until they have ended; None: not at all.
+    ``wait``: seconds to follow the plans until they have ended; None: not at all.
 
     Raises:
         NumazonesError: something speaks against one of them; nothing was written.

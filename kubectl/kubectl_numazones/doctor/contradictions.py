@@ -43,9 +43,7 @@ class Contradicted:
 def contradicted(node: str, zones: Iterable[Mapping[str, Any]]) -> Contradicted | None:
     """Return a node's state where only contradictions keep its zones from being ready.
 
-    Args:
-        node: its name.
-        zones: NUMAZones as API objects, of any nodes.
+    ``zones``: NUMAZones as API objects, of any nodes.
     """
     try:
         own = [NUMAZone.from_api(body) for body in zones if _node_of(body) == node]

@@ -94,9 +94,7 @@ def foresee(evidence: Evidence, names: Sequence[str], change: RestartSettings) -
 def outlook(evidence: Evidence, name: str) -> tuple[Refusal, ...] | None:
     """Return why the kubelet of a node whose sources contradict each other would not start again.
 
-    Args:
-        evidence: of the cluster.
-        name: the node's; None is returned where nothing can be foreseen.
+    None is returned where nothing can be foreseen.
     """
     node, found = evidence.seen.node(name), contradicted(name, evidence.of("NUMAZone"))
     if found is None:

@@ -22,11 +22,7 @@ _NO_CLUSTER = "you cannot decide here: this is a dump, or the cluster has not be
 async def decide(app: App[Any], client: Client | None, line: Line | None, decision: PlanDecision) -> None:
     """Decide about the plan of a line: say what speaks against it, or ask, and write the answer.
 
-    Args:
-        app: what shows the question and the answer.
-        client: of the cluster; None for a dump.
-        line: the chosen one.
-        decision: what is to be decided.
+    ``client``: None for a dump.
     """
     if client is None:
         _say_wrong(app, _NO_CLUSTER)

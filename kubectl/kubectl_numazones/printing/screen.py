@@ -66,11 +66,8 @@ def print_table(
 ) -> None:
     """Print rows below their columns' titles; a narrow terminal goes without expendable columns.
 
-    Args:
-        columns: of the table, the first on the left.
-        rows: what is shown, a line for each.
-        wide: whether wide columns are shown, and none is expendable.
-        fold: whether a table that is wider than the terminal is made to fit.
+    ``wide``: show wide columns, and drop no expendable ones; ``fold``: make a table fit that is wider than
+    the terminal.
     """
     target, listed = console(), shown(columns, wide=wide)
     lines = [[_one_line(cell) for cell in cells(listed, row)] for row in rows]

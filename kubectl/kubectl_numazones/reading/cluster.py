@@ -347,11 +347,8 @@ def read_cluster(
 ) -> ClusterView:
     """Read objects as the cluster at a moment; None: that of the dump that they are.
 
-    Args:
-        items: the objects.
-        now: the moment.
-        namespace: where names without one are looked for.
-        complete: kinds that were read completely, even if there are no such objects.
+    ``namespace``: for names without one; ``complete``: kinds that were read completely, even if there are
+    no such objects.
 
     Raises:
         NumazonesError: there are no nodes among them, or one makes no sense.

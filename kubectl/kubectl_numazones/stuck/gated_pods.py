@@ -62,11 +62,8 @@ def trouble(
 ) -> Trouble | None:
     """Return why no operator releases a namespace's pods; None if one does.
 
-    Args:
-        namespace: the namespace.
-        opted: the namespaces that opt in.
-        operators: the operator's pods; an operator outside the cluster has none.
-        leads: whether an operator holds the Lease.
+    ``opted``: the namespaces that opt in; ``operators``: the operator's pods, none if it runs outside the
+    cluster; ``leads``: True if an operator holds the Lease.
     """
     if not operators and not leads:
         return Trouble("no operator runs", "kubectl apply -k manifests/operator")

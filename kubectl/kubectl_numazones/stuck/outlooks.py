@@ -51,10 +51,7 @@ class Outlooks:
     ) -> tuple[Wait, ...]:
         """Return what a pod waits for, whatever the nodes say.
 
-        Args:
-            pod: one without a node.
-            prediction: the one for it.
-            events: those about it; a dump's are known.
+        ``events``: those about the pod; a dump's are known.
         """
         return waits(
             pod,

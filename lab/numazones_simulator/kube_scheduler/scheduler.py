@@ -58,10 +58,7 @@ class _Passing:
 class KubeScheduler(SimulatedScheduler):
     """Schedules the pods of its profiles; run ``run`` as a task.
 
-    Args:
-        client: how to reach the API server.
-        configuration: profiles and extenders.
-        devices: allocates devices to claims; None: pods with claims are bound without them.
+    ``devices`` allocates devices to claims; None: pods with claims are bound without them.
     """
 
     def __init__(

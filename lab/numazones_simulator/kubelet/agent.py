@@ -48,11 +48,8 @@ class NoStateFiles(NumazonesError):
 class Agent:
     """Runs one kubelet.
 
-    Args:
-        kubelet: what decides.
-        client: how to reach the API server.
-        number: of the node in its cluster; gives its pods their addresses.
-        directory: where the node's files go; None: it has none.
+    ``number``: of the node in its cluster; gives its pods their addresses. ``directory``: for the node's
+    files; None: it has none.
     """
 
     def __init__(
@@ -115,8 +112,7 @@ class Agent:
     async def restart(self, spec: NodeSpec | None = None) -> None:
         """Stop the kubelet, and start it again from its state files; the node needs a directory.
 
-        Args:
-            spec: the node as it is from now on; None: as before.
+        ``spec``: the node as it is from now on; None: as before.
 
         Raises:
             RefusesToStart, InvalidConfiguration: it stays down until another attempt.

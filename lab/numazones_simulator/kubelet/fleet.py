@@ -24,10 +24,7 @@ class SocketPathTooLong(NumazonesError):
 class Fleet:
     """Kubelets of one cluster; run ``run`` as a task.
 
-    Args:
-        client: how to reach the API server.
-        specs: the nodes.
-        directory: below it each node gets a directory of its name; None: nodes have no files.
+    ``directory``: below it each node gets a directory of its name; None: nodes have no files.
 
     Raises:
         InvalidConfiguration: a kubelet would not start with its configuration on its machine.

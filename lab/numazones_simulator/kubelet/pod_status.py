@@ -19,12 +19,8 @@ Body = Mapping[str, Any]
 def rejected(pod: Body, *, reason: str, message: str, qos_class: str, now: str) -> dict[str, Any]:
     """The status of a pod that the kubelet does not run.
 
-    Args:
-        pod: the pod as the API server has it.
-        reason: CamelCase, such as TopologyAffinityError.
-        message: without the prefix that all rejections have.
-        qos_class: of the pod.
-        now: time as the API writes it.
+    ``reason``: CamelCase, such as TopologyAffinityError; ``message``: without the prefix that all
+    rejections have; ``now``: as the API writes it.
     """
     return {
         "observedGeneration": pod["metadata"].get("generation", 1),
@@ -48,15 +44,7 @@ def stopped() -> dict[str, Any]:
 
 
 def running(pod: Body, *, qos_class: str, host_ip: str, pod_ip: str, now: str) -> dict[str, Any]:
-    """The status of a pod all of whose containers run.
-
-    Args:
-        pod: the pod as the API server has it.
-        qos_class: of the pod.
-        host_ip: address of the node.
-        pod_ip: address of the pod.
-        now: time as the API writes it.
-    """
+    """The status of a pod all of whose containers run."""
     spec, generation = pod["spec"], pod["metadata"].get("generation", 1)
     status: dict[str, Any] = {
         "observedGeneration": generation,
@@ -92,13 +80,7 @@ def not_created(
 ) -> dict[str, Any]:
     """The status of a pod of which the runtime did not create some containers: they wait for another try.
 
-    Args:
-        pod: the pod as the API server has it.
-        errors: container → what the runtime said.
-        qos_class: of the pod.
-        host_ip: address of the node.
-        pod_ip: address of the pod.
-        now: time as the API writes it.
+    ``errors``: container → message of the runtime.
     """
     status = running(pod, qos_class=qos_class, host_ip=host_ip, pod_ip=pod_ip, now=now)
     blocked = False
@@ -124,11 +106,7 @@ def tried_again(pod: Body, before: Body, *, errors: Mapping[str, str], now: str)
 
     What the kubelet had told before of others, and of the pod, stays.
 
-    Args:
-        pod: the pod as the API server has it.
-        before: the status until then.
-        errors: container → what the runtime said now; empty: all have been created.
-        now: time as the API writes it.
+    ``errors``: container → message of the runtime now; empty: all have been created.
     """
     about = {
         "qos_class": before["qosClass"],

@@ -107,9 +107,8 @@ def _topology(numas: Iterable[int]) -> pb.TopologyInfo:
 class PodResourcesServer:
     """Serves the API on a unix socket while its context is open.
 
-    Args:
-        path: of the socket; its directory is made, an old socket is replaced.
-        holdings: gives the node and its active pods at the time of a call.
+    The directory of the socket is made, an old socket is replaced. ``holdings`` gives the node and its
+    active pods at the time of a call.
     """
 
     def __init__(self, path: Path, holdings: Callable[[], tuple[Node, Iterable[Pod]]]) -> None:

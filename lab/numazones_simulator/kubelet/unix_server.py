@@ -56,9 +56,7 @@ class _Listening(socket.socket):
 class UnixServer:
     """Serves gRPC on a unix socket while its context is open; then its clients are hung up on.
 
-    Args:
-        path: of the socket; its directory is made, an old socket is replaced.
-        service: answers.
+    The directory of the socket is made, an old socket is replaced.
     """
 
     def __init__(self, path: Path, service: Service) -> None:

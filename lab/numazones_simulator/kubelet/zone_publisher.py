@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 class SimulatedZonePublisher:
     """Keeps the zones of one simulated node current; run ``run`` as a task.
 
-    Args:
-        agent: runs the node.
-        client: how to reach the API server.
-        zones: False where an exporter publishes them, so that only what others publish is left to do.
+    ``zones``: False where an exporter publishes them, so that only what others publish is left to do.
     """
 
     def __init__(self, agent: Agent, client: Client, *, zones: bool = True) -> None:

@@ -26,11 +26,8 @@ def nodes_allowed_to(
 ) -> AllowedNodes | None:
     """Return how a pod is released; None: every node that would take it now might reject it.
 
-    Args:
-        kind: of the pod.
-        asked: the nodes that may reject it.
-        others: those that do not.
-        has_room: whether one of ``asked`` admits it beside all that may be on their way.
+    ``asked``: the nodes that may reject it; ``others``: those that do not; ``has_room``: True if one of
+    ``asked`` admits it in addition to all that may be on their way.
     """
     asked = [node for node in asked if not scheduling.placement_obstacles(kind.constraints, node)]
     if not asked:

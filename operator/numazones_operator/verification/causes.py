@@ -45,12 +45,8 @@ def cause(
 ) -> Accuracy:
     """Return why a prediction was wrong.
 
-    Args:
-        pod: the pod that was bound.
-        actual: what its kubelet did: Admitted, or the reason of the rejection.
-        found: the node as it was believed to be.
-        otherwise: the node with the pods that were believed to have gone, or to be rejected.
-        fates: what became of the pods on it.
+    ``found``: the node as it was believed to be; ``otherwise``: with the pods that were believed to have
+    gone, or to be rejected; ``fates``: outcomes of the pods on it.
     """
     for info in _possibilities(found, otherwise, fates):
         if _answer(info, pod) == actual:

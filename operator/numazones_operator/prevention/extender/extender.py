@@ -70,16 +70,8 @@ class Extender:
     ) -> None:
         """Answer from what the parts given know.
 
-        Args:
-            client: where bindings are posted, and pods annotated.
-            state: the mirror.
-            held: the room held for pods on their way.
-            unknown: whether nodes of unknown state may get pods.
-            ranking: tells which nodes are the best.
-            metrics: where requests are counted.
-            ready: whether everything was listed.
-            clock: tells how long something has been so, in seconds.
-            wall: the time of day that pods are annotated with.
+        ``ranking`` tells which nodes are the best; ``ready``: True once everything was listed;
+        ``wall``: the time of day that pods are annotated with.
         """
         self._ranking = ranking
         self._state = state
