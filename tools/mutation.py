@@ -36,6 +36,9 @@ _KUBELET = (
             "cpu_assignment",
             "explanation",
             "restart",
+            "readmission",
+            "effort",
+            "newer_releases",
         )
     ),
     # What real kubelets decided; all of it would take too long for each change.
