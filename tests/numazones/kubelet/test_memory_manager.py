@@ -138,7 +138,7 @@ def test_matching_reservations_change_as_little_as_they_must(
     config = configuration(reservedMemory=entries, systemReserved={"memory": "3Gi"})
     found = matching_reservations(config, machine())
     assert found is not None
-    assert {entry.numa: str(entry.limits[0][1]) for entry in found} == {
+    assert {entry.numa: entry.limits[0][1].canonical() for entry in found} == {
         numa: f"{gib}Gi" for numa, gib in matching.items()
     }
     assert MemoryManager.start(replace(config, reserved_memory=found), machine()).static
