@@ -322,7 +322,7 @@ class ClosedLoop:
             async with self._patience(f"the same pods to be decided on, scheduled by {name}"):
                 runs.append(await self._let_all_come(size, name))
         usual, asking = runs
-        self.screen.title("The same pods with schedulerName: numazones, which asks first")
+        self.screen.title("The same pods with schedulerName: numazones, the NUMA-aware scheduler")
         self.screen.say("ReplicaSets are no longer tied to node-1, for either scheduler.")
         self.screen.say(f"{prevention.SCHEDULER}: {asking.trainer}")
         self.screen.say(f"{scheduler.NAME}: {usual.trainer}")

@@ -37,7 +37,7 @@ def check(text: str, recorded: Path) -> None:
     assert re.search(r"trainer-\w+ +Admissible .* Admitted", text)
     ((right, made),) = re.findall(r"(\d+) of (\d+) predictions came true", text)
     assert int(made) >= int(right) > 40
-    compared = _rows_of(text.split("which asks first\n")[1])
+    compared = _rows_of(text.split("the NUMA-aware scheduler\n")[1])
     assert compared["random pods rejected by kubelets"][1] == "0"
     assert compared["replicas of web and batch rejected"][1] == "0"
     ((big, rejected),) = [
