@@ -100,7 +100,7 @@ def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE
     Traceback (most recent call last):
     ...
     numazones.kubelet.config.InvalidConfiguration: topologyManagerPolicy of the kubelet configuration is
-    'sngle-numa-node', which is none of none, best-effort, restricted, single-numa-node; did you mean
+    'sngle-numa-node', which is not one of none, best-effort, restricted, single-numa-node; did you mean
     single-numa-node?
     """
     read = KubeletConfiguration.from_api(settings, version=version)
@@ -111,7 +111,7 @@ def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE
         allowed = _ALLOWED.get(name, ())
         if allowed and value and value not in allowed:
             raise InvalidConfiguration(
-                f"{name} of the kubelet configuration is {value!r}, which is none of {', '.join(allowed)}"
+                f"{name} of the kubelet configuration is {value!r}, which is not one of {', '.join(allowed)}"
                 + _did_you_mean(value, allowed)
             )
     return read
@@ -147,7 +147,7 @@ def node(
     if not isinstance(machine, Machine):
         raise InvalidMachine(f"a node needs a Machine, not {type(machine).__name__}; see build.machine")
     if not machine.cpus or not machine.numa_nodes:
-        raise InvalidMachine("a node needs a machine with CPUs and NUMA nodes, and this one has none")
+        raise InvalidMachine("a node needs a machine with CPUs and NUMA nodes, but this one has none")
     config = configuration(aligning_settings(machine) if settings is None else settings, version=version)
     return Node.fresh(machine, config, dict(_devices(machine, devices or {})))
 
@@ -156,7 +156,7 @@ def _devices(machine: Machine, wanted: Mapping[str, int]) -> Iterable[tuple[str,
     ids = [numa.id for numa in machine.numa_nodes]
     for resource, count in wanted.items():
         if "/" not in resource:
-            raise InvalidMachine(f"{resource!r} is no device's resource; write for example example.com/nic")
+            raise InvalidMachine(f"{resource!r} is not a device resource; write for example example.com/nic")
         near = [ids[index * len(ids) // count] for index in range(count)]
         yield resource, [Device(f"numa{numa}-{index}", (numa,)) for index, numa in enumerate(near)]
 
@@ -239,7 +239,7 @@ def pod(
     >>> build.pod(cpu="4 cores")
     Traceback (most recent call last):
     ...
-    numazones.kubelet.pod.InvalidPod: cpu of a pod is '4 cores', which is no quantity;
+    numazones.kubelet.pod.InvalidPod: cpu of a pod is '4 cores', which is not a quantity;
     write for example 4, 500m or 8Gi
     """
     return Pod.from_api(
@@ -260,14 +260,14 @@ def _amount(resource: str, value: Amount) -> str:
         parse_quantity(str(value))
     except InvalidQuantity as error:
         raise InvalidPod(
-            f"{resource} of a pod is {value!r}, which is no quantity; write for example 4, 500m or 8Gi"
+            f"{resource} of a pod is {value!r}, which is not a quantity; write for example 4, 500m or 8Gi"
         ) from error
     return str(value)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     known = tuple(known)
-    return f"{what} {name!r}" + (_did_you_mean(name, known) or f"; known are {', '.join(known)}")
+    return f"{what} {name!r}" + (_did_you_mean(name, known) or f"; use one of {', '.join(known)}")
 
 
 def _did_you_mean(word: object, known: Iterable[str]) -> str:

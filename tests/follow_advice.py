@@ -17,7 +17,7 @@ ASK = re.compile(r"request (?P<wanted>.+?)(?: instead of (?P<before>\S+))? in co
 MOVE = re.compile(r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? to (?P<target>\S+)$")
 BACK = re.compile(
     r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "
-    r"\(delete it; its replacement gets a better place there\)$"
+    r"\(delete it; its replacement gets a better placement there\)$"
 )
 BACK_LATER = re.compile(
     r"move (?P<pod>[^ ,]+)(?:, which holds .+,)? within \S+ "

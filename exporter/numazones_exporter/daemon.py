@@ -98,7 +98,7 @@ def run(options: Options, opener: FileOpener | None = None) -> int:
     confinement = enter(options, opener)
     if confinement.why_not:
         _log.warning(
-            "nothing but file modes keeps the exporter from reading what else is in %s: %s",
+            "only file permissions keep the exporter from reading other files in %s: %s",
             options.kubelet_dir,
             confinement.why_not,
         )
@@ -284,7 +284,7 @@ class Exporter:
             text = "; ".join(filter(None, [outdated, str(error), *why]))
             self._health.record_failure(PUBLISH, text)
             self._pause = self._pause_after_failure(error, missing=bool(outdated) or _is_missing(error))
-            _log.warning("publishing failed and is tried again in %.0f s: %s", self._pause, text)
+            _log.warning("publishing failed; trying again in %.0f s: %s", self._pause, text)
             return
         self._pause = 0.0
         self._health.record_success(PUBLISH)

@@ -14,7 +14,7 @@ PATIENCE = 3
 """Intervals without success after which a step counts as failed for good."""
 
 SCAN = "reading the node"
-PUBLISH = "publishing the zones"
+PUBLISH = "publishing the NUMAZones"
 
 
 class Health:
@@ -50,4 +50,4 @@ class Health:
 
     def readiness_problems(self) -> list[str]:
         """Return why the exporter is not ready: all zones must have been published once."""
-        return [] if self._published else ["the zones have not been published yet"]
+        return [] if self._published else ["the NUMAZones have not been published yet"]

@@ -270,7 +270,7 @@ def _contradictions(observation: Observation, live: Assignments, assigned: Assig
             for source, stated, listed in _differences(observation, known, container):
                 found.setdefault(source, []).append(
                     f"{pod.namespace}/{pod.name} container {container.name} holds {stated or 'nothing'} "
-                    f"by {source} and {listed or 'nothing'} by podresources"
+                    f"according to {source} and {listed or 'nothing'} according to podresources"
                 )
     return [Problem(source, DISAGREE, _first_messages(messages)) for source, messages in found.items()]
 

@@ -99,5 +99,5 @@ def _host_name() -> str:
     """The name a kubelet would register this machine under."""
     name = socket.gethostname().strip().lower()
     if not is_node_name(name):
-        raise click.UsageError(f"the host name {name!r} is not a node name; give --node-name")
+        raise click.UsageError(f"the host name {name!r} is not a node name; set --node-name")
     return name

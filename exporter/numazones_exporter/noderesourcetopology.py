@@ -68,8 +68,9 @@ class NodeResourceTopologyPublisher:
         """Log once who else writes the object; whether they still do is checked now and then."""
         if error.message != self._conflict:
             _log.warning(
-                "NodeResourceTopology %s has another writer and is left to it: %s; let one program write it: "
-                "take noderesourcetopologies out of --publish, or stop the other and delete the object",
+                "the exporter does not write NodeResourceTopology %s, because another program does: %s; "
+                "let one program write it: take noderesourcetopologies out of --publish, or stop the "
+                "other and delete the object",
                 self.node_name,
                 error.message,
             )

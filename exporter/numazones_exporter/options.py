@@ -55,7 +55,7 @@ class Options:
     kubelet_config: str = setting(
         "configz",
         "The kubelet's configuration: configz reads it from the running kubelet, file:PATH reads a "
-        "KubeletConfiguration or a saved configz response (YAML or JSON), none does without.",
+        "KubeletConfiguration or a saved configz response (YAML or JSON), none reads no configuration.",
         kind=SourceSetting(words=("configz", "none"), schemes=("file",), metavar="configz, file:PATH, none"),
         metavar="SOURCE",
     )
@@ -142,8 +142,10 @@ class Options:
     lease_duration: float = setting(
         180.0, "How long the NUMAZones count as current after the Lease was renewed.", kind=DURATION
     )
-    log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
-    log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
+    log_level: str = setting(
+        "info", "Least severe messages to log.", kind=click.Choice(["debug", "info", "warning", "error"])
+    )
+    log_format: str = setting("json", "Format of log messages.", kind=click.Choice(["json", "text"]))
     once: bool = setting(False, "Read the node once, print its NUMA nodes and exit.", flags=("--once",))
     output: Output = setting(
         "table",

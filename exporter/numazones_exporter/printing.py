@@ -41,7 +41,7 @@ def _error_lines(observation: Observation, found: list[NUMAZone]) -> list[str]:
     status = found[0].status if found else None
     conditions = status.conditions if status is not None else ()
     verdicts = [f"{item.type}={item.status} ({item.reason})" for item in conditions if item.status != "True"]
-    return [*lines, f"conditions of the zones: {', '.join(verdicts)}"] if verdicts else lines
+    return [*lines, f"conditions of the NUMAZones: {', '.join(verdicts)}"] if verdicts else lines
 
 
 def render(found: list[NUMAZone], output: Output) -> str:

@@ -158,7 +158,7 @@ class ZonePublisher:
         for zone in zones:
             if not zone.metadata.owner_references:
                 raise MissingOwner(
-                    f"cannot publish {zone.metadata.name}: the API server did not give the uid of Node "
+                    f"cannot publish {zone.metadata.name}: the API server did not return the UID of Node "
                     f"{self.node_name}, which owns it"
                 )
         try:

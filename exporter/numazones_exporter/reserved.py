@@ -66,8 +66,8 @@ def reserved_cpus(observation: Observation, hardware: Hardware) -> ReservedCPUs:
                 Problem(
                     KUBELET_CONFIG,
                     DISAGREE,
-                    f"reservedSystemCPUs is {cpuset.format(explicit)}, but podresources keep CPUs "
-                    f"{cpuset.format(offered) or 'none'} from pods",
+                    f"reservedSystemCPUs is {cpuset.format(explicit)}, but according to podresources, "
+                    f"CPUs {cpuset.format(offered) or 'none'} are reserved",
                 ),
             )
         return ReservedCPUs(explicit & online, problems)

@@ -61,7 +61,7 @@ class SourceSetting(SettingKind):
         scheme, _, path = text.partition(":")
         known = text in self._words or (scheme in self._schemes and path)
         if text and not known:  # empty: the default applies
-            self.fail(f"{text!r} is none of {self._metavar}", param, ctx)
+            self.fail(f"{text!r} is not one of {self._metavar}", param, ctx)
         return text
 
 

@@ -91,8 +91,8 @@ def _invalid_values_named(node_name: str) -> Iterator[None]:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, (error.title, *first["loc"])))
         raise IndescribableNode(
-            f"the zones of node {node_name} cannot be described: {where}: {first['msg']}, "
-            f"not {first['input']!r:.60}; correct what the node's files or the kubelet say"
+            f"the NUMAZones of node {node_name} cannot be built: {where}: {first['msg']}, not "
+            f"{first['input']!r:.60}; correct the node's files or the kubelet's settings"
         ) from error
 
 

@@ -52,7 +52,7 @@ _COMMANDS = {
     "plan": _Command("plan", "Plan the fewest evictions after which waiting pods fit."),
     "approve": _Command("approve", "Approve a plan of the operator, which then runs it."),
     "reject": _Command("reject", "Reject a plan of the operator, or stop one that is running."),
-    "report": _Command("report", "Write the cluster as one page (HTML) that needs no network."),
+    "report": _Command("report", "Write a report of the cluster: one HTML page that needs no network."),
     "whatif": _Command("whatif", "Compare kubelet settings: the same pods under old and new settings."),
     "sweep": _Command("sweep", "Compare a grid of kubelet settings; write a table and a plot."),
     "size": _Command("size", "Compute how many machines a list of pods needs, and their settings."),
@@ -96,7 +96,7 @@ class _Commands(click.Group):
         """Find the command that is named; of one that is not there, say which is meant."""
         near = get_close_matches(args[0], _COMMANDS, n=1)
         if near and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"there is no command {args[0]!r}; did you mean {near[0]}?")
+            ctx.fail(f"unknown command {args[0]!r}; did you mean {near[0]}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

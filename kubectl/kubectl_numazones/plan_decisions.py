@@ -132,9 +132,9 @@ async def missing_right(client: Client) -> str:
 def _forbidden() -> str:
     name = f"{REBALANCE_RECOMMENDATIONS.plural}.{REBALANCE_RECOMMENDATIONS.group}"
     return (
-        f"you may not patch {REBALANCE_RECOMMENDATIONS.plural} (kubectl auth can-i patch {name}); "
-        "the ClusterRole numazones-edit of manifests/roles lets you, and whoever has edit or admin of the "
-        "whole cluster"
+        f"you may not patch {REBALANCE_RECOMMENDATIONS.plural} (kubectl auth can-i patch {name}); the "
+        "ClusterRole numazones-edit (manifests/roles) grants it; so do edit and admin for the whole "
+        "cluster"
     )
 
 

@@ -189,7 +189,9 @@ class ClosedLoop:
         free = [free for _, free in free_cpus(node)]
         size = max(free) + 2
         if size > sum(free):
-            raise StoryStuck(f"the free CPUs of {free} per zone leave no gap to show; start the demo again")
+            raise StoryStuck(
+                f"with {free} free CPUs per NUMA node there is no gap to show; start the demo again"
+            )
         return size
 
     async def _run_in_circles(self, size: int) -> None:
@@ -300,7 +302,7 @@ class ClosedLoop:
         await self._until(
             lambda bodies: all((body.get("status") or {}).get("outcome") for body in bodies),
             "team",
-            "the outcome beside the prediction",
+            "the outcome next to the prediction",
             resource=ADMISSION_PREDICTIONS,
         )
         self.screen.title(f"The gate opened, and {pod['metadata']['name']} runs on {pod['spec']['nodeName']}")
@@ -362,7 +364,7 @@ class ClosedLoop:
                     PODS, pod["metadata"]["name"], namespace="default", grace_seconds=0
                 )
         await self._until(lambda pods: not pods, "default", "all pods to be gone")
-        await self._until_current("the zones to be empty")
+        await self._until_current("the NUMAZones to be empty")
 
     # Acting
 
@@ -468,7 +470,8 @@ class ClosedLoop:
                 yield
         except TimeoutError:
             raise StoryStuck(
-                f"waited {_PATIENCE:g} s in vain for {what}; see {self.cluster.programs.log_directory}"
+                f"waited {_PATIENCE:g} s without success for {what}; see "
+                f"{self.cluster.programs.log_directory}"
             ) from None
 
     async def _show(self, path: str) -> None:

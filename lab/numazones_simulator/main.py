@@ -126,8 +126,7 @@ def demo(directory: Path | None, *, recorded: bool, **chosen: Any) -> None:
     if recorded or directory is not None:
         if settings.prometheus or settings.recording or settings.auto:
             raise click.UsageError(
-                "--auto, --record and --prometheus are for simulated nodes; "
-                "leave out --recorded and --recordings"
+                "--auto, --record and --prometheus are for simulated nodes; omit --recorded and --recordings"
             )
         _run(lambda scratch: _show_recorded(screen, scratch, directory, settings))
     else:
@@ -267,10 +266,10 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
     """
     if chosen["prevention"] == Prevention.GATE and not chosen["operator"]:
         raise click.UsageError(
-            "--prevention gate needs the operator, who opens the gate; leave out --no-operator"
+            "--prevention gate needs the operator, which opens the gate; omit --no-operator"
         )
     if chosen["kind"] is not None and chosen["models"] == ALL_MODELS:
-        raise click.UsageError("--kind makes all nodes alike, --models all makes others too: leave one out")
+        raise click.UsageError("--kind makes all nodes alike, but --models all adds other kinds: omit one")
     settings = _ClusterSettings(**chosen)
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 

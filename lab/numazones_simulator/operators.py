@@ -83,11 +83,11 @@ async def ask(url: str) -> str:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             text = await answer.text()
     except TimeoutError:
-        raise NoAnswer(f"{url} does not answer") from None
+        raise NoAnswer(f"{url} does not respond") from None
     except aiohttp.ClientError as error:
         raise NoAnswer(f"{url}: {error}") from error
     if answer.status != _OK:
-        raise NoAnswer(f"{url} answered with status {answer.status}: {text.strip()}")
+        raise NoAnswer(f"{url} returned status {answer.status}: {text.strip()}")
     return text
 
 

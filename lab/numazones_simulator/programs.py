@@ -82,7 +82,8 @@ class Programs:
                 lines = program.log.read_text(encoding="utf-8", errors="replace").splitlines()
                 quoted = "".join(f"\n  {line}" for line in lines[-_QUOTED_LINES:]) or " (its log is empty)"
                 raise ProgramFailed(
-                    f"{program.name} ended with status {program.process.returncode}; its last words:{quoted}"
+                    f"{program.name} ended with status {program.process.returncode}; the end of its "
+                    f"log:{quoted}"
                 )
 
     async def stop(self) -> None:

@@ -34,7 +34,7 @@ async def fetch(server: str, path: str) -> Mapping[str, Any]:
     async with aiohttp.ClientSession() as session, session.get(server + path, headers=headers) as answer:
         body = await answer.json()
         if answer.status >= _BAD or body.get("kind") != "Table":
-            raise NoTable(f"{path}: {body.get('message') or 'the server answered without a table'}")
+            raise NoTable(f"{path}: {body.get('message') or 'the server did not return a table'}")
         table: Mapping[str, Any] = body
         return table
 

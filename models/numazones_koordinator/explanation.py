@@ -61,7 +61,7 @@ def explain(admission: Admission) -> Explanation:
         return Explanation(False, "", verdict=f"rejected before any node is looked at: {admission.message}")
     if request.status.code is Code.SKIP:
         return Explanation(
-            True, "", verdict="admitted: the pod asks for nothing, and gets nothing of its own"
+            True, "", verdict="admitted: the pod requests nothing, so nothing is assigned to it"
         )
     candidate = Candidate(node, request)
     aligned = bool(outcome.policy) and bool(node.host.zones)
@@ -78,7 +78,7 @@ def explain(admission: Admission) -> Explanation:
 def _policy(admission: Admission) -> str:
     own, theirs = admission.request.numa.policy, admission.before.host.topology_policy
     if admission.outcome.policy is None:
-        return f"the pod's policy {own} and the node's policy {theirs} do not go together"
+        return f"the pod's policy {own} and the node's policy {theirs} conflict"
     if not admission.outcome.policy:
         return "neither the pod nor the node has a NUMA topology policy: nothing is aligned"
     if own and theirs:
@@ -134,7 +134,7 @@ def _exclusivity(admission: Admission) -> str:
 
 def _verdict(admission: Admission) -> str:
     if not admission.admitted:
-        again = " for good" if admission.reason == Code.UNRESOLVABLE else ""
+        again = " permanently" if admission.reason == Code.UNRESOLVABLE else ""
         return f"rejected{again} at {admission.outcome.stage}: {admission.message}"
     given = []
     if admission.outcome.affinity is not None:
@@ -159,13 +159,13 @@ def _defects(admission: Admission, candidate: Candidate) -> Iterator[str]:
         yield "BestEffort never rejects in Filter, but what it settles on may still not fit at Reserve"
     if outcome.policy and not admission.admitted and _fits_if_spread_well(candidate):
         yield (
-            "the pod fits, but released code spreads amounts over several NUMA nodes in a wrong order, "
-            "so that some of them are left over"
+            "the pod fits, but released code spreads amounts over several NUMA nodes in the wrong order, "
+            "so that part of the request remains unplaced"
         )
     if admission.admitted and outcome.policy and outcome.grant is not None:
         yield from _gaps_in_the_records(admission)
     if outcome.grant is not None and admission.cpus.bit_count() > admission.request.cpus:
-        yield "the pod gets more CPUs than it asks for: whole cores are taken from one socket too many"
+        yield "the pod gets more CPUs than it requests: whole cores are taken from one socket too many"
 
 
 def _gaps_in_the_records(admission: Admission) -> Iterator[str]:

@@ -184,7 +184,7 @@ class Host:
             ) from None
         for cpu in cpus:
             if not 0 <= cpu.id <= cpuset.MAX_ID:
-                raise InvalidNode(f"node {self.name}: {cpu.id} is no CPU id (0 to {cpuset.MAX_ID})")
+                raise InvalidNode(f"node {self.name}: {cpu.id} is not a CPU id (0 to {cpuset.MAX_ID})")
         topology = CPUTopology(cpus)
         warnings: list[str] = []
         kubelet = _lenient(warnings, KubeletCPUPolicy(), api.kubelet_cpu_policy, annotations)

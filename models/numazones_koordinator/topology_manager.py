@@ -88,8 +88,8 @@ class Merging:
     def __post_init__(self) -> None:
         if self.policy not in _MERGED_POLICIES:
             raise SchedulerCrash(
-                f"koord-scheduler crashes: {self.policy!r} is no NUMA topology policy; "
-                "use BestEffort, Restricted or SingleNUMANode"
+                f"koord-scheduler crashes: {self.policy!r} is not a NUMA topology policy; use BestEffort, "
+                "Restricted or SingleNUMANode"
             )
 
     @property

@@ -130,8 +130,8 @@ def _create(
 ) -> Admission:
     if pod.resources is not None and pod.resources.set:
         raise UnmodelledFeature(
-            f"pod {pod.name} has pod-level resources; what the kubelet asks the runtime for its containers, "
-            "and so what the policy sees of them, is not modelled; set resources per container"
+            f"pod {pod.name} has pod-level resources; what the kubelet then passes to the runtime, and so "
+            "what the policy sees, is not modelled; set resources per container"
         )
     _check_devices(node, pod, devices)
     after = node
@@ -249,9 +249,9 @@ def _check_devices(node: Node, pod: Pod, devices: Mapping[str, Iterable[PodDevic
         )
         if resource is not None and wants_device_hints(sandbox, container.name):
             raise UnmodelledFeature(
-                f"container {container.name} of pod {pod.name} gets devices ({resource}), whose places are "
-                "topology hints for the policy, and which ones it gets is not known; say so (devices=…), or "
-                'switch hints off with the annotation topologyhints.resource-policy.nri.io: "false"'
+                f"container {container.name} of pod {pod.name} gets devices ({resource}), whose NUMA "
+                "nodes are topology hints for the policy, but which ones it gets is unknown; pass devices=…, "
+                'or turn hints off with the annotation topologyhints.resource-policy.nri.io: "false"'
             )
 
 

@@ -142,7 +142,7 @@ def _full(document: Any, pod: str, weight: int) -> dict[str, list[Affinity]]:
     found: dict[str, list[Affinity]] = {}
     for name, items in go_yaml.mapping(document).items():
         if not isinstance(items, list | None):
-            raise InvalidDocument(f"the affinities of {name!r} are no list")
+            raise InvalidDocument(f"the affinities of {name!r} are not a list")
         found[name] = [_affinity(item, pod, weight) for item in items or ()]
     return found
 

@@ -108,7 +108,7 @@ class Configuration:
         for qos, name in self.qos_classes.items():
             where = f"{path}.podQoSSchedulingClasses.{qos}"
             if qos not in {one.value.lower() for one in QOSClass}:
-                raise _invalid(where, "there is no such QoS class; use Guaranteed, Burstable or BestEffort")
+                raise _invalid(where, "unknown QoS class; use Guaranteed, Burstable or BestEffort")
             _check_known(name, known, where, "scheduling class")
         for namespace, name in self.namespace_classes.items():
             _check_known(name, known, f"{path}.namespaceSchedulingClasses.{namespace}", "scheduling class")
@@ -210,7 +210,7 @@ class _Reader:
         return None if value is None else bool(value)
 
     def text(self, key: str) -> str:
-        return str(self._get(key, str, "text") or "")
+        return str(self._get(key, str, "string") or "")
 
     def mapping(self, key: str) -> Mapping[str, Any]:
         return dict(self._get(key, Mapping, "mapping") or {})
@@ -219,7 +219,7 @@ class _Reader:
         items = self._get(key, list, "list") or []
         for index, item in enumerate(items):
             if not isinstance(item, str):
-                raise _invalid(f"{self.path}.{key}[{index}]", f"{item!r:.80} is not a text")
+                raise _invalid(f"{self.path}.{key}[{index}]", f"{item!r:.80} is not a string")
         return tuple(items)
 
     def mappings(self, key: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -237,6 +237,6 @@ class _Reader:
         found = {}
         for name, value in self.mapping(key).items():
             if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise _invalid(f"{self.path}.{key}.{name}", f"{value!r:.80} is not a text")
+                raise _invalid(f"{self.path}.{key}.{name}", f"{value!r:.80} is not a string")
             found[str(name)] = str(value)
         return found

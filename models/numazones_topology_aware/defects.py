@@ -92,8 +92,8 @@ def _lost_prefer_isolated(case: _Case) -> str:
     ):
         return ""
     return (
-        "the bare annotation prefer-isolated-cpus is ignored while there is no require-isolated-cpus; "
-        f"write prefer-isolated-cpus.{DOMAIN}/pod"
+        "the bare annotation prefer-isolated-cpus is ignored without require-isolated-cpus; write "
+        f"prefer-isolated-cpus.{DOMAIN}/pod"
     )
 
 
@@ -103,8 +103,8 @@ def _contradictory(case: _Case) -> str:
         return ""
     best, next_best = (case.node.pools[pool].name for pool in ranking.order[:_FEWEST_TO_CHOOSE])
     return (
-        f"the policy's comparison puts both of {best} and {next_best} before the other; "
-        "which one is taken hangs on the sorting algorithm"
+        f"the policy's comparison ranks {best} and {next_best} each above the other, so the sorting "
+        "algorithm decides which one is taken"
     )
 
 
@@ -157,8 +157,9 @@ def _doubly_exclusive(case: _Case) -> str:
     for name, other in case.node.grants.items():
         if name != case.grant.container and (overlap := other.exclusive & case.grant.exclusive):
             return (
-                f"CPUs {cpuset.format(overlap)} are exclusive to container {name} already: a NUMA node that "
-                "lies in several dies is a pool of each, and these don't know of each other"
+                f"CPUs {cpuset.format(overlap)} are exclusive to container {name} already: a NUMA node "
+                "that lies in several dies is a pool of each, and these pools do not see each other's "
+                "containers"
             )
     return ""
 
@@ -189,14 +190,14 @@ def _strict_unchecked(case: _Case) -> str:
         near |= cpuset.parse(hint.numas)
     if near and case.grant.zone & ~near:
         nodes = cpuset.format(case.grant.zone & ~near)
-        return f"strict topology hints don't hold for memory: it may come from NUMA nodes {nodes}"
+        return f"strict topology hints are not enforced for memory: it may come from NUMA nodes {nodes}"
     return ""
 
 
 def _endless_cold_start(case: _Case) -> str:
     if case.grant is None or not case.grant.cold_start:
         return ""
-    return "the released daemon loses the end of a cold start: the container keeps to PMEM for good"
+    return "the released daemon misses the end of a cold start: the container stays on PMEM permanently"
 
 
 def _hinted_die(case: _Case) -> str:
@@ -204,7 +205,7 @@ def _hinted_die(case: _Case) -> str:
     ranked = case.assessment.ranking
     if ranked is None or pool is None or pool.kind is not PoolKind.DIE or not case.known.hints:
         return ""
-    return "topology hints are scored against a die's whole package, so they don't tell its dies apart"
+    return "topology hints are scored against a die's whole package, so they do not distinguish its dies"
 
 
 def _priority_high(case: _Case) -> str:

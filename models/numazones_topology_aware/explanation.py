@@ -46,7 +46,7 @@ class Explanation:
         for one in self.containers:
             owner = f"container {one.container}"
             if one.request:
-                lines.append(f"{owner}: asks for {one.request}")
+                lines.append(f"{owner}: requests {one.request}")
             lines.extend(
                 f"{owner}: {better} comes before {worse}: {reason}"
                 for (better, reason), (worse, _) in islice(pairwise(one.ranking), _MAX_LISTED)
@@ -130,7 +130,7 @@ def _others(admission: Admission) -> list[str]:
         owner = before.containers[name].full_name
         was, becomes = before.cpus_of(name), after.cpus_of(name)
         if update.cpus is not None and was != becomes:
-            shown = cpuset.format(becomes) or "any CPU: no shared ones are left"
+            shown = cpuset.format(becomes) or "any CPU: no shared CPUs are left"
             sentences.append(f"{owner} moves from CPUs {cpuset.format(was)} to {shown}")
         if update.mems is not None and update.mems != before.containers[name].mems:
             nodes = cpuset.format(update.mems)

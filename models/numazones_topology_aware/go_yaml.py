@@ -33,7 +33,7 @@ def _read(text: str, *, strict: bool) -> Any:
     try:
         return read_yaml(text, ANNOTATION, unique_keys=strict)
     except UnreadableDocument as error:
-        return InvalidDocument(f"no YAML: {error}")
+        return InvalidDocument(f"not YAML: {error}")
 
 
 def short_text(value: Any) -> str:
@@ -59,7 +59,7 @@ def text(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else f"{value!r}"
-    raise InvalidDocument(f"{short_text(value)} is not a text")
+    raise InvalidDocument(f"{short_text(value)} is not a string")
 
 
 def texts(value: Any) -> tuple[str, ...]:

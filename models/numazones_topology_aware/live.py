@@ -87,8 +87,8 @@ def published_pools(topology: Mapping[str, Any]) -> tuple[PublishedPool, ...]:
     policy = policy_of(topology)
     if policy == BALLOONS:
         raise UnmodelledFeature(
-            "the node's CPUs are placed by the balloons policy, which is not modelled yet: "
-            "what would happen to a pod here is not known"
+            "the balloons policy places CPUs on the node, but is not modelled, so decisions about pods "
+            "here are unknown"
         )
     if policy is None:
         raise InvalidTopology(
@@ -110,8 +110,8 @@ def configuration_of(
     chosen = select(resources, node=node, labels=labels)
     if chosen is None:
         raise UnmodelledFeature(
-            f"there is no {_CONFIGURATION_KIND} for node {node} (node.{node}, its group's, or default if it "
-            "has no group): what the plugin does there is not known"
+            f"there is no {_CONFIGURATION_KIND} for node {node} (node.{node}, its group's, or default if "
+            "it has no group): so what the plugin does there is unknown"
         )
     name = (chosen.get("metadata") or {}).get("name")
     return Configuration.from_spec(chosen.get("spec") or {}, path=f"{_CONFIGURATION_KIND} {name}: spec")
@@ -232,8 +232,8 @@ def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
     names = [pool.name for pool in node.pools]
     if names != [pool.name for pool in published]:
         raise UnmodelledFeature(
-            f"the policy publishes the pools {', '.join(pool.name for pool in published) or '(none)'}, the "
-            f"machine gives {', '.join(names)}: its dies, clusters or L3 caches are not known well enough"
+            f"the policy publishes the pools {', '.join(pool.name for pool in published) or '(none)'}, but "
+            f"the machine has {', '.join(names)}: too little is known about its dies, clusters or L3 caches"
         )
     for pool, zone in zip(node.pools, published, strict=True):
         capacity = _MILLI * (pool.sharable | pool.reserved).bit_count()
@@ -250,8 +250,8 @@ def _check_cold_starts(node: Node) -> None:
     for name, grant in node.grants.items():
         if grant.cold_start:
             raise UnmodelledFeature(
-                f"container {node.containers[name].full_name} has a cold start; whether that is going on, "
-                "and so where its memory is, can't be seen from outside"
+                f"container {node.containers[name].full_name} has a cold start; whether it is still under "
+                "way, and so where its memory is, is not visible from outside"
             )
 
 
@@ -259,8 +259,9 @@ def _check_pools(node: Node, published: tuple[PublishedPool, ...]) -> None:
     for pool, zone in zip(node.pools, published, strict=True):
         if (differing := _difference(node, pool, zone)) is not None:
             raise UnmodelledFeature(
-                f"{differing} as published, but not by the pods that run here, placed in the order of their "
-                "creation: containers came and went in another order, failed to be resized, or are not known"
+                f"{differing} as published, but not if the pods that run here are placed in the order of "
+                "their creation: containers came and went in another order, could not be resized, or are "
+                "unknown"
             )
 
 
@@ -281,7 +282,7 @@ def _pool(zone: Mapping[str, Any]) -> PublishedPool:
         kind = PoolKind(str(zone.get("type")))
     except ValueError as error:
         raise InvalidTopology(
-            f"zone {name!r} has the type {zone.get('type')!r}, which is no pool's"
+            f"zone {name!r} has the type {zone.get('type')!r}, which no pool has"
         ) from error
     attributes = _attributes(zone)
     amounts = {str(item.get("name")): item for item in _items(zone, "resources")}

@@ -133,14 +133,14 @@ def read(objects: NodeObjects) -> TopologyAwarePlacement:
     namespaces = sorted({str(metadata_of(one).get("namespace") or "") for one in configurations})
     if len(namespaces) > 1:
         raise UnreadableNode(
-            f"there are TopologyAwarePolicy resources in the namespaces {', '.join(namespaces)}, and which "
-            "one the policy's plugin runs in is not known; remove what is left of the others"
+            f"there are TopologyAwarePolicy resources in the namespaces {', '.join(namespaces)}, and it "
+            "is unknown in which of them the policy's plugin runs; remove the others"
         )
     config = configuration_of(configurations, node=metadata["name"], labels=metadata.get("labels") or {})
     if objects.kubelet is None:
         raise UnreadableNode(
-            "the topology-aware policy's pools depend on the machine, which only NUMAZones tell, and none "
-            "that can be read have been published for the node; see whether the exporter runs there"
+            "the topology-aware policy's pools depend on the machine, which only NUMAZones describe, and "
+            "no readable ones have been published for the node; check that the exporter runs there"
         )
     uncreated = {pod.kubelet_uid: pod.uncreated for pod in objects.pods if pod.uncreated}
     # Pods are Pending until their containers are created (``getPhase`` in ``pkg/kubelet/kubelet_pods.go``).

@@ -213,7 +213,7 @@ class PoolSelection:
             free = self.books.state.free(pool)
             if free < cpu.fraction:
                 raise Rejection(
-                    f"{pool.name} has {free}m of shared CPUs left, {cpu.fraction}m are wanted",
+                    f"{pool.name} has {free}m of shared CPUs left, {cpu.fraction}m are requested",
                     code="cpu-shared",
                 )
             self.books.account(pool, shared=cpu.fraction)
@@ -245,11 +245,12 @@ class PoolSelection:
         if free < _MILLI * count:
             if count:
                 raise Rejection(
-                    f"{pool.name} has {free}m of shared CPUs left, {count} CPUs are to be cut from it",
+                    f"{pool.name} has {free}m of shared CPUs left, {count} exclusive CPUs must come from it",
                     code="cpu-exclusive",
                 )
             raise Rejection(
-                f"{pool.name} has less than no shared CPU left ({free}m); nothing can be placed there",
+                f"{pool.name} has a negative amount of shared CPU left ({free}m); nothing can be placed "
+                "there",
                 code="cpu-negative",
             )
         if not count:
@@ -257,8 +258,8 @@ class PoolSelection:
         sliceable = self.sliceable(state, pool)
         if sliceable.bit_count() < count:
             raise Rejection(
-                f"{pool.name} has {free}m of shared CPUs left, but only {sliceable.bit_count()} CPUs can be "
-                f"cut without taking more than they have from the pools below; {count} are wanted",
+                f"{pool.name} has {free}m of shared CPUs left, but only {sliceable.bit_count()} CPUs can "
+                f"become exclusive without overcommitting the pools below; {count} are requested",
                 code="cpu-pick",
             )
         return self.pick(wanted, sliceable)
@@ -313,14 +314,14 @@ class PoolSelection:
                 for cpus in used:
                     if stray := hint.stray(cpus, self.policy.topology):
                         raise Rejection(
-                            f"CPUs {cpuset.format(stray)} are not where the strict hint of {provider} says",
+                            f"CPUs {cpuset.format(stray)} are outside the strict hint of {provider}",
                             code="strict-hint",
                         )
         isolated = (grant.exclusive & pool.isolated).bit_count()
         cpu = wanted.cpu
         if cpu.full and cpu.isolate and cpu.require_isolated and isolated < cpu.full:
             raise Rejection(
-                f"{cpu.full} isolated CPUs are required, {pool.name} has {isolated} for them",
+                f"{cpu.full} isolated CPUs are required, {pool.name} has {isolated}",
                 code="require-isolated",
             )
 

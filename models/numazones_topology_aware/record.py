@@ -110,7 +110,7 @@ def node_from_record(fresh: Node, record: Record, pods: Iterable[Pod]) -> Node:
     _check_fields(record, _RECORD_FIELDS, "it")
     names = [pool.name for pool in fresh.pools]
     if record.get("pools") != names:
-        raise _unreadable(f"its pools are not those that the machine gives, {', '.join(names)}")
+        raise _unreadable(f"its pools are not those of the machine, {', '.join(names)}")
     present = {pod.uid: pod for pod in pods}
     entries = list(_entries(fresh, _items(record, "pods")))
     _check_holdings(entries)
@@ -163,7 +163,9 @@ def _grant(fresh: Node, known: Known, entry: _Entry, pool: Pool) -> Grant:
         and not wanted.cold_start
     )
     if not suits:
-        raise _unreadable(f"container {known.full_name} asks for something else than it holds by the record")
+        raise _unreadable(
+            f"container {known.full_name} requests something other than what it holds according to the record"
+        )
     kind = CPUType.NORMAL if entry.shared else cpu.kind
     return Grant(
         container=known.spec.id,
@@ -201,7 +203,9 @@ def _entries(fresh: Node, pods: Iterable[Any]) -> Iterator[_Entry]:
 def _pool(fresh: Node, container: Record) -> Pool:
     found = container.get("pool")
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < len(fresh.pools):
-        raise _unreadable(f"container {container['name']:.100} is in pool {found!r:.100}, which is none")
+        raise _unreadable(
+            f"container {container['name']:.100} is in pool {found!r:.100}, which does not exist"
+        )
     return fresh.pools[found]
 
 
@@ -211,14 +215,14 @@ def _check_holdings(entries: Iterable[_Entry]) -> None:
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         if (entry.uid, entry.container) in seen:
-            raise _unreadable(f"container {entry.container:.100} of pod {entry.uid:.100} is there twice")
+            raise _unreadable(f"container {entry.container:.100} of pod {entry.uid:.100} appears twice")
         seen.add((entry.uid, entry.container))
         if entry.pool is None:
             continue
         if stray := entry.exclusive & ~(entry.pool.sharable | entry.pool.isolated):
             raise _unreadable(f"CPUs {cpuset.format(stray):.100} are not of {entry.pool.name}")
         if again := entry.exclusive & taken:
-            raise _unreadable(f"CPUs {cpuset.format(again):.100} are given out twice")
+            raise _unreadable(f"CPUs {cpuset.format(again):.100} are assigned twice")
         taken |= entry.exclusive
 
 
@@ -242,28 +246,28 @@ def _uids(record: Record) -> dict[str, None]:
 
 def _check_fields(found: Any, fields: frozenset[str], name: str) -> None:
     if not isinstance(found, Mapping):
-        raise _unreadable(f"{name} is no mapping: {found!r:.100}")
+        raise _unreadable(f"{name} is not a mapping: {found!r:.100}")
     if unknown := [str(key) for key in found if key not in fields]:
-        raise _unreadable(f"{name} has fields that are not known: {', '.join(unknown):.100}")
+        raise _unreadable(f"{name} has unknown fields: {', '.join(unknown):.100}")
 
 
 def _items(owner: Record, field: str) -> list[Any]:
     items = owner.get(field)
     if not isinstance(items, list):
-        raise _unreadable(f"{field} is no list: {items!r:.100}")
+        raise _unreadable(f"{field} is not a list: {items!r:.100}")
     return items
 
 
 def _text(owner: Record, field: str) -> str:
     text = owner.get(field)
     if not isinstance(text, str) or not text:
-        raise _unreadable(f"{field} is no text: {text!r:.100}")
+        raise _unreadable(f"{field} is not a string: {text!r:.100}")
     return text
 
 
 def _mask(text: Any) -> CPUSet:
     if not isinstance(text, str):
-        raise _unreadable(f"{text!r:.100} is no list of CPUs or NUMA nodes")
+        raise _unreadable(f"{text!r:.100} is not a list of CPUs or NUMA nodes")
     try:
         return cpuset.parse(text)
     except InvalidCPUSet as error:

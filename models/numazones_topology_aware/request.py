@@ -234,7 +234,7 @@ def _check_cpu_class(config: Configuration, sandbox: Sandbox, container: str, cp
     if name and name not in config.cpu_classes:
         raise Rejection(f"unknown CPU class {name!r}", code="cpu-class")
     if name and own and not cpu.full:
-        raise Rejection(f"CPU class {name!r} is of no use without exclusive CPUs", code="cpu-class")
+        raise Rejection(f"CPU class {name!r} has no effect without exclusive CPUs", code="cpu-class")
 
 
 def _check_interrupts(config: Configuration, sandbox: Sandbox, container: str, cpu: CPURequest) -> None:
@@ -258,4 +258,4 @@ def _check_interrupts(config: Configuration, sandbox: Sandbox, container: str, c
     if scope is Scope.CONTAINER and sandbox.qos is not QOSClass.GUARANTEED:
         raise Rejection("irq-affinity is for Guaranteed pods only", code="irq-affinity")
     if scope is Scope.CONTAINER and not cpu.full:
-        raise Rejection("irq-affinity is of no use without exclusive CPUs", code="irq-affinity")
+        raise Rejection("irq-affinity has no effect without exclusive CPUs", code="irq-affinity")

@@ -128,8 +128,8 @@ def _numa_score(hint: Hint, pool: Pool, tree: Tree, topology: Topology) -> float
     parent = tree.pools[pool.parent]
     if parent.kind is not PoolKind.NUMA:
         raise PluginCrash(
-            f"the plugin would recurse for ever scoring {pool.name} for a device on NUMA node {hint.numas}, "
-            "which has no CPUs"
+            f"the plugin would recurse forever when scoring {pool.name} for a device on NUMA node "
+            f"{hint.numas}, which has no CPUs"
         )
     return _OVERFIT * float(parent.hardware_id in wanted)
 

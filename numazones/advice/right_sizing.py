@@ -95,7 +95,7 @@ def right_sizing(
     ):
         node = nodes.get(use.node)
         if node is None:
-            unknown.append(UnknownUse(use, f"node {use.node} is not there"))
+            unknown.append(UnknownUse(use, f"node {use.node} does not exist"))
             continue
         found = _smaller(node, after.get(use.node, node), use, least.get(_key(use), fitting_cpus(use)))
         if isinstance(found, str):
@@ -189,7 +189,7 @@ def _why_unknown(node: ClusterNode, use: MeasuredUse) -> str:
         return f"the state of node {node.name} is unknown"
     pod = _pod_of(node, use)
     if pod is None or pod.admission is None:
-        return f"pod {use.namespace}/{use.pod} is not there, or cannot be read"
+        return f"pod {use.namespace}/{use.pod} does not exist or cannot be read"
     if not use.container:
         return "the pod as a whole holds its CPUs"
     if is_init(pod, use.container):

@@ -274,8 +274,8 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     if not zones:
         others = ", ".join(sorted({zone.type for zone in topology.zones})) or "none at all"
         raise InvalidResource(
-            f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; "
-            "whatever writes it does not say what the kubelet's NUMA nodes have"
+            f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; so it does "
+            "not describe the kubelet's NUMA nodes"
         )
     imagined = _ApproximateState(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())

@@ -20,7 +20,7 @@ _PATTERNS = {
 }
 _QUANTITY = "is not a quantity, such as 16, 500m or 32Gi"
 _TYPES = {
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",

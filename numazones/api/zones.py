@@ -117,8 +117,9 @@ def node_from_zones(
         config = _configuration(settings, statuses)
         for option in config.unknown_options:
             raise OptionUnknown(
-                f"its kubelet {settings.version} runs with the policy option {option}, which is not known of "
-                f"kubelet {config.release.unread or config.release}: what it decides is not known"
+                f"its kubelet {settings.version} runs with the policy option {option}, which kubelet "
+                f"{config.release.unread or config.release} is not known to have, so its decisions are "
+                "unknown"
             )
         return Started.start(config, machine, _devices(statuses))
 
@@ -225,25 +226,31 @@ def _statuses_by_numa(zones: Iterable[NUMAZone]) -> dict[int, NUMAZoneStatus]:
     """Return NUMA id → status, once all zones of one node and moment are there."""
     zones = sorted(zones, key=lambda zone: zone.spec.numa_id)
     if not zones:
-        raise IncompleteZones("there are no NUMAZones; does the exporter run on the node?")
+        raise IncompleteZones("there are no NUMAZones; check that the exporter runs on the node")
     name = zones[0].spec.node_name
     if any(zone.spec.node_name != name for zone in zones):
-        raise IncompleteZones(f"node {name}: zones of several nodes were given; select those of one node")
+        raise IncompleteZones(f"node {name}: these are NUMAZones of several nodes; select those of one node")
     statuses = {zone.spec.numa_id: zone.status for zone in zones}
     if len(statuses) != len(zones):
-        raise IncompleteZones(f"node {name}: a NUMA zone was given twice; list the zones again")
+        raise IncompleteZones(
+            f"node {name}: two NUMAZones describe the same NUMA node; list the NUMAZones again"
+        )
     known: dict[int, NUMAZoneStatus] = {}
     for numa, status in statuses.items():
         if status is None or not status.snapshot:
-            raise IncompleteZones(f"node {name}: zone {numa} has no status yet; wait for the exporter")
+            raise IncompleteZones(
+                f"node {name}: NUMAZone of NUMA node {numa} has no status yet; wait for the exporter"
+            )
         known[numa] = status
     first = known[zones[0].spec.numa_id]
     if any(status.snapshot != first.snapshot for status in known.values()):
-        raise IncompleteZones(f"node {name}: its zones were written at different moments; wait for the rest")
+        raise IncompleteZones(
+            f"node {name}: its NUMAZones were written at different times; wait for the rest"
+        )
     if first.zones != len(known):
         raise IncompleteZones(
-            f"node {name}: {len(known)} of {pluralize(first.zones, 'zone')} published so far; "
-            "wait for the rest"
+            f"node {name}: {len(known)} of {pluralize(first.zones, 'NUMAZone')} published so far; wait "
+            "for the rest"
         )
     return known
 
@@ -255,12 +262,17 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus], despite: Collection[str]) -> 
         ready = next((condition for condition in status.conditions if condition.type == READY), None)
         if ready is None or (ready.status != "True" and ready.reason not in despite):
             said = "it says nothing about it" if ready is None else f"{ready.reason}: {ready.message}"
-            raise ZonesNotReady(f"zone {numa} is not ready ({said}); see the exporter on the node")
+            raise ZonesNotReady(f"NUMA node {numa} is not ready ({said}); see the exporter on the node")
         if status.kubelet is None or status.topology is None:
-            raise ZonesNotReady(f"zone {numa} lacks the kubelet's settings or the topology; see the exporter")
+            raise ZonesNotReady(
+                f"NUMA node {numa}: the kubelet's settings or the topology are missing; see the exporter"
+            )
         kubelets.append(status.kubelet)
     if any(kubelet != kubelets[0] for kubelet in kubelets[1:]):
-        raise IncompleteZones("the zones give different settings for their kubelet; wait for the exporter")
+        raise IncompleteZones(
+            "the NUMAZones of the node contradict each other about the kubelet's settings; wait for the "
+            "exporter"
+        )
     return kubelets[0]
 
 
@@ -288,7 +300,9 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
         cpus += _cpus(numa, topology)
         distances = {entry.numa_id: entry.distance for entry in topology.distances}
         if distances and set(distances) != set(statuses):
-            raise ZonesNotReady(f"zone {numa} gives distances to other NUMA nodes than the node has")
+            raise ZonesNotReady(
+                f"NUMA node {numa}: the distances are not to the NUMA nodes of this machine; see the exporter"
+            )
         nodes.append(
             NUMANode(
                 id=numa,
@@ -325,7 +339,7 @@ def _cpus(numa: int, topology: Topology) -> list[CPU]:
             missing &= ~(1 << cpu)
     if missing:
         raise ZonesNotReady(
-            f"zone {numa}: CPUs {cpuset.format(missing)} are in no core; see the exporter on the node"
+            f"NUMA node {numa}: CPUs {cpuset.format(missing)} are in no core; see the exporter on the node"
         )
     return cpus
 
@@ -350,7 +364,7 @@ def _amount(numa: int, row: ZoneResource, which: str) -> int:
 def _amount_text(numa: int, row: ZoneResource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
-        raise ZonesNotReady(f"zone {numa} does not give the {which} of {row.name}; see the exporter")
+        raise ZonesNotReady(f"NUMA node {numa}: the {which} of {row.name} is missing; see the exporter")
     return text
 
 
@@ -385,7 +399,7 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettin
 
 def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
-        raise ZonesNotReady("the zones do not give the kubelet's version; see the exporter on the node")
+        raise ZonesNotReady("the NUMAZones do not have the kubelet's version; see the exporter on the node")
     static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
     reservations = tuple(_reservations(statuses)) if static_memory else ()
     return KubeletConfiguration(
@@ -410,7 +424,7 @@ def _reserved_cpus(statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
     reserved = 0
     for numa, status in statuses.items():
         if status.cpus is None:
-            raise ZonesNotReady(f"zone {numa} does not say how its CPUs are used; see the exporter")
+            raise ZonesNotReady(f"NUMA node {numa}: the use of its CPUs is missing; see the exporter")
         reserved |= cpuset.parse(status.cpus.reserved)
     return reserved
 
@@ -450,7 +464,7 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
     states = {}
     for numa, status in statuses.items():
         if status.memory_assignments is None or not status.memory_group:
-            raise ZonesNotReady(f"zone {numa} lacks the memory manager's state; see the exporter")
+            raise ZonesNotReady(f"NUMA node {numa}: the memory manager's state is missing; see the exporter")
         rows = [row for row in status.resources if is_memory(row.name)]
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
         tables = {
@@ -509,7 +523,7 @@ class _Holders:
     def _add(self, numa: int, assignment: Assignment, *, first_of: set[int]) -> None:
         uid, container = assignment.uid, assignment.container
         if not uid:
-            _reject(assignment, "its pod's uid is not known; let the exporter see the node's pods")
+            _reject(assignment, "its pod's UID is unknown; let the exporter read the node's pods")
         if assignment.cpus:
             parsed = cpuset.parse(assignment.cpus)
             if container:
@@ -541,7 +555,7 @@ class _Holders:
             if holder is None:
                 raise ZonesNotReady(
                     f"device {device.resource} {device.id} is assigned to {names.namespace}/{names.pod}, "
-                    "which holds nothing by the zone's assignments; see the exporter"
+                    "which holds nothing according to the NUMAZone's assignments; see the exporter"
                 )
             self._hold(holder, device.resource, listed[device.resource, device.id])
         for holder in status.assignments:

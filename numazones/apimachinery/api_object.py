@@ -42,13 +42,13 @@ def parts_of(body: Mapping[str, Any], kind: str) -> tuple[Part, Part, Part]:
     name = found[0].get("name")
     if not isinstance(name, str) or not name:
         missing = name is None or name == ""
-        problem = "it has no metadata.name" if missing else _wrong("metadata.name", "text", name)
+        problem = "it has no metadata.name" if missing else _wrong("metadata.name", "a string", name)
         raise invalid(body, kind, problem)
     for part, content in zip(_PARTS, found, strict=True):
         for field in _TEXTS[part]:
             value = content.get(field)
             if value is not None and not isinstance(value, str):
-                raise invalid(body, kind, _wrong(f"{part}.{field}", "text", value))
+                raise invalid(body, kind, _wrong(f"{part}.{field}", "a string", value))
         for field in _MAPPINGS[part]:
             _mapping(content, field, body, kind, within=f"{part}.")
         for field in _LISTS[part]:
@@ -66,7 +66,7 @@ def invalid(body: Mapping[str, Any], kind: str, problem: object) -> InvalidObjec
     metadata = body.get("metadata")
     parts = [metadata.get(key) for key in ("namespace", "name")] if isinstance(metadata, Mapping) else []
     name = "/".join(str(part) for part in parts if part) or "(unnamed)"
-    return InvalidObject(f"{kind} {name} has not the form that Kubernetes gives it: {problem}{CURE}")
+    return InvalidObject(f"{kind} {name} is malformed: {problem}{CURE}")
 
 
 def _mapping(parent: Part, field: str, body: Part, kind: str, *, within: str = "") -> Part:

@@ -65,7 +65,7 @@ class KeepEqual(Protocol):
 
 
 NO_ZONES = Unknown(
-    "NoZones", "no NUMAZones have been published for the node; see whether the exporter runs there"
+    "NoZones", "no NUMAZones have been published for the node; check that the exporter runs there"
 )
 
 
@@ -706,7 +706,7 @@ class Cluster:
             return replace(self, pending={**self.pending, pod.uid: pod})
         node = self.nodes.get(pod.node)
         if node is None:
-            raise NoSuchNode(f"pod {pod.full_name} names node {pod.node}, which is not there")
+            raise NoSuchNode(f"pod {pod.full_name} is bound to node {pod.node}, which does not exist")
         return self.with_node(node.with_pod(pod))
 
     def without_pod(self, pod: ClusterPod) -> "Cluster":

@@ -14,7 +14,7 @@ from numazones.dra.devices import PublishedDevice
 from numazones.kubelet.shortfall import name_numas
 from numazones.wording import enumeration
 
-NOT_GUARANTEED = "alignment is not guaranteed, since no policy of the kubelet sees such devices"
+NOT_GUARANTEED = "alignment is not guaranteed, because no policy of the kubelet sees such devices"
 
 
 def outlook(node: ClusterNode, zones: Collection[int], classes: Collection[str] = ()) -> str:
@@ -29,7 +29,7 @@ def outlook(node: ClusterNode, zones: Collection[int], classes: Collection[str] 
         return ""
     if node.dra.incomplete:
         drivers = enumeration(sorted(node.dra.incomplete))
-        free = f"which devices it has free is not known, as ResourceSlices of {drivers} are missing"
+        free = f"its free devices are unknown, because ResourceSlices of {drivers} are missing"
     else:
         free = _free([node.dra.devices[key] for key in sorted(node.dra.available)], node, classes)
     where = f"on {name_numas(cpuset.of(zones))}" if zones else "on no NUMA node in particular"

@@ -96,7 +96,7 @@ class Dump:
         """
         if "Node" not in self.others:
             raise InvalidDump(
-                "cluster or dump holds no nodes; kubectl get nodes,pods,numazones -A -o json has them"
+                "the cluster or dump has no nodes; dump them with kubectl get nodes,pods,numazones -A -o json"
             )
         return self.others["Node"]
 
@@ -283,13 +283,13 @@ def _check_published(
     missing = [kind for kind in published.objects if kind not in known]
     if missing:
         raise ObjectsMissing(
-            f"{decider} decides about the node's pods, and the objects that it decides from are missing: "
+            f"{decider} decides about the node's pods, but the objects that it reads are missing: "
             f"{enumeration(missing)}; dump {enumeration(map(models.resource_name, missing))}, too"
         )
     if models.is_kubelet(shown):
         raise UnreadableNode(
-            f"the node's zones say that {decider} decides about its pods, and nothing else shows it; where "
-            "that was removed, see whether the operator runs, which takes it back"
+            f"the node's NUMAZones say that {decider} decides about its pods, but nothing else shows it; "
+            "if it was removed from the node, check that the operator runs: it corrects the NUMAZones"
         )
 
 

@@ -238,7 +238,9 @@ def _checked(value: Any, path: str, field: str) -> int:
 def _product(counts: tuple[int, ...], path: str) -> int:
     number = prod(counts)
     if number > _MOST_PODS:
-        raise InvalidWorkload(f"{path} makes {number} pods; at most {_MOST_PODS} are answered")
+        raise InvalidWorkload(
+            f"{path} creates {number} pods, more than the {_MOST_PODS} that one command accepts"
+        )
     return number
 
 

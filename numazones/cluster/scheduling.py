@@ -150,6 +150,6 @@ def unallocated(requests: Mapping[str, int], node: ClusterNode) -> str:
         return ""
     classes = classes_asked(requests, node)
     return (
-        f"it asks for {enumeration(sorted(found))}, which dynamic resource allocation serves "
+        f"it requests {enumeration(sorted(found))}, which dynamic resource allocation provides "
         f"(DeviceClass {enumeration(sorted(classes))}): {ALLOCATOR_DECIDES}"
     )

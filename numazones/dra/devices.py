@@ -334,7 +334,7 @@ def _reach(body: Mapping[str, Any]) -> Reach:
             for term in fields.parts(fields.part(body, "nodeSelector"), "nodeSelectorTerms")
         )
         if not all(isinstance(text, str) for term in terms for text in term.texts):
-            raise TypeError("nodeSelector holds a key or operator that is not text")
+            raise TypeError("nodeSelector has a key or operator that is not a string")
     return Reach(fields.text(body, "nodeName"), body.get("allNodes") is True, terms)
 
 

@@ -14,7 +14,7 @@ def text(parent: Part, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is not text but {type(value).__name__}")
+        raise TypeError(f"{name} is not a string but {type(value).__name__}")
     return value
 
 
@@ -47,7 +47,7 @@ def parts(parent: Part, name: str) -> Iterator[Part]:
     """Yield the mappings of a list; raises TypeError where it is something else."""
     for item in items(parent, name):
         if not isinstance(item, Mapping):
-            raise TypeError(f"{name} holds no mapping but {type(item).__name__}")
+            raise TypeError(f"{name} has an item that is not a mapping but {type(item).__name__}")
         yield item
 
 
@@ -79,5 +79,5 @@ def texts(parent: Part, name: str) -> tuple[str, ...]:
     """Return a list of texts, an empty one where it is absent; raises TypeError for anything else."""
     found = items(parent, name)
     if not all(isinstance(one, str) for one in found):
-        raise TypeError(f"{name} is not a list of texts")
+        raise TypeError(f"{name} is not a list of strings")
     return tuple(found)

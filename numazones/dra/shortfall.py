@@ -23,7 +23,7 @@ _CAUSES = {
     "selector": "not what it selects",
     "tainted": "tainted",
     "capacity": "without enough capacity",
-    "counters": "of partitions that do not fit any more",
+    "counters": "of partitions that no longer fit",
     "elsewhere": "not for this node",
 }
 

@@ -47,7 +47,7 @@ STRICT_RESERVATION: Final = "if you do not want this, " + _on_drained_node(
 )
 REQUIRED_ALIGNMENT: Final = "set topologyManagerPolicy: restricted or single-numa-node for pods that must be"
 NOTHING_TO_ALIGN: Final = "leave it, or set topologyManagerPolicy: none"
-EFFECTIVE_DISTRIBUTION: Final = "take the option away, or set topologyManagerPolicy: restricted"
+EFFECTIVE_DISTRIBUTION: Final = "remove the option, or set topologyManagerPolicy: restricted"
 UNKNOWN_OPTION: Final = (
     "upgrade numazones if a newer version knows the option, or remove it from the kubelet's configuration"
 )

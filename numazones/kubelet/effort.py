@@ -78,8 +78,8 @@ def check_walk(resource: str, nodes: int, seconds: float, cure: str) -> None:
     """Raise ``KubeletHang`` where a walk over all sets of NUMA nodes takes too long."""
     if seconds > PATIENCE:
         raise KubeletHang(
-            f"the kubelet would hang: for {resource} it walks over all sets of {nodes} NUMA nodes, which "
-            f"takes {duration(seconds)} a container; {cure}"
+            f"the kubelet would hang: for {resource} it tries all sets of {nodes} NUMA nodes, which takes "
+            f"{duration(seconds)} per container; {cure}"
         )
 
 
@@ -173,8 +173,8 @@ def delays(
     found = [
         Delay(
             HANG if seconds > PATIENCE else SLOW,
-            f"a pod that asks for {resource} keeps the kubelet busy for {duration(seconds)}: it walks over "
-            f"all sets of {nodes} NUMA nodes",
+            f"a pod that requests {resource} keeps the kubelet busy for {duration(seconds)}: it tries all "
+            f"sets of {nodes} NUMA nodes",
             cure,
         )
         for resource, (nodes, seconds, cure) in lists.items()
@@ -216,7 +216,7 @@ def _slow_merge(lengths: Mapping[str, int]) -> Iterable[Delay]:
     if seconds > NOTICEABLE:
         yield Delay(
             SLOW,
-            f"a pod that asks for {', '.join(longest)} together can keep the kubelet busy for "
+            f"a pod that requests {', '.join(longest)} together can keep the kubelet busy for "
             f"{duration(seconds)}: it tries all combinations of their hints",
             cures.FEWER_COMBINATIONS,
         )

@@ -78,7 +78,7 @@ def masks_of_size(numa_mask: int, size: int) -> tuple[tuple[int, tuple[int, ...]
     """
     ids = tuple(cpuset.ids(numa_mask))
     if comb(len(ids), size) > _MAX_SETS:
-        raise KubeletHang(f"the kubelet would hang: it walks over all sets of {len(ids)} NUMA nodes")
+        raise KubeletHang(f"the kubelet would hang: it tries all sets of {len(ids)} NUMA nodes")
     return tuple(
         (sum(1 << ids[position] for position in positions), positions)
         for positions in combinations(range(len(ids)), size)

@@ -160,7 +160,7 @@ class Machine:
 
     def _check(self) -> None:
         if self.counted_cpus is not None and self.counted_cpus < len(self.cpus):
-            raise InvalidMachine(f"the machine lists {len(self.cpus)} CPUs, of {self.counted_cpus} counted")
+            raise InvalidMachine(f"the machine lists {len(self.cpus)} CPUs but counts {self.counted_cpus}")
         if any(item.id < 0 for items in (self.cpus[:1], self.numa_nodes[:1]) for item in items):
             raise InvalidMachine("ids of CPUs and NUMA nodes must not be negative")
         if self.all_cpus.bit_count() != len(self.cpus):

@@ -233,8 +233,8 @@ class MemoryManager:
         for kind, _ in requests:
             if kind not in self.allocatable:
                 raise KubeletCrash(
-                    f"the kubelet would crash: a Guaranteed pod asks for {kind}, which not every NUMA node "
-                    "of this machine has, under the static Memory Manager"
+                    "the kubelet would crash: under the static Memory Manager, a Guaranteed pod requests "
+                    f"{kind}, which some NUMA nodes of this machine lack"
                 )
 
     def allocate(

@@ -42,7 +42,7 @@ def empty_memory_pool(members: Members, total: Requests) -> EmptySharedPool | No
     if any(demand.memory is None for _, demand in members):
         return EmptySharedPool(
             "[memorymanager] failed to represent quantity as int64",
-            "a container asks for an amount of memory that is not a plain whole number of bytes",
+            "a container requests an amount of memory that is not a whole number of bytes",
         )
     amounts = [(container.kind, dict(demand.memory or ())) for container, demand in members]
     return _empty_pool(amounts, dict(total), plural="memory")

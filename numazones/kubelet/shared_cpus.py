@@ -80,14 +80,14 @@ def _sentence(
     oldest, *younger = map(name, pods)
     if not younger:
         return (
-            f"{oldest} holds {cpus}, and the kubelet takes {cpus} for free, as happens when {cause}: delete "
-            f"{oldest} when it can be spared; until then other containers run there, one more pod may be "
-            "given the same, and the kubelet would not start again on its state"
+            f"{oldest} holds {cpus}, but the kubelet considers {cpus} free, which happens when {cause}: "
+            f"delete {oldest} when it can be spared; until then other containers run there, one more pod "
+            "may be given the same, and the kubelet would not start again on its state"
         )
     times = [created(pod) for pod in pods]
     age = ", the younger," if all(times) and times[0] != times[1] else ""
     return (
         f"{enumeration([oldest, *younger])} {'all' if len(younger) > 1 else 'both'} hold {cpus}: delete "
-        f"{enumeration(younger)}{age} to end that, and {oldest} when it can be spared, since the kubelet "
-        f"takes {cpus} for free until then"
+        f"{enumeration(younger)}{age} to end that, and {oldest} when it can be spared, because the "
+        f"kubelet considers {cpus} free until then"
     )

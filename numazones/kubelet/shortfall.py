@@ -190,7 +190,7 @@ class _Inspection:
         """Return the shortfall where memory cannot be had around the affinity that was settled on."""
         attempt, manager = self.attempt, self.kubelet.memory
         if attempt.demand.memory is None:
-            return KubeletShortfall("requests an amount of memory that is not a plain whole number of bytes")
+            return KubeletShortfall("requests an amount of memory that is not a whole number of bytes")
         affinity = self._affinity()
         if not attempt.demand.memory:
             if affinity:
@@ -210,8 +210,8 @@ class _Inspection:
         needs_words = f"needs {amounts}"
         if affinity:
             needs_words = (
-                f"the Topology Manager chose {name_numas(affinity)} for it, and {amounts} cannot be had "
-                "there, even together with other NUMA nodes"
+                f"the Topology Manager chose {name_numas(affinity)} for it, and {amounts} are not "
+                "available there, even together with other NUMA nodes"
             )
         if not per_mask:
             return KubeletShortfall(f"{needs_words}; {self._groups_text()}")
@@ -361,7 +361,9 @@ class _Inspection:
         bound = enumeration(
             f"{name_numas(group)} {'by itself' if group.bit_count() == 1 else 'together'}" for group in groups
         )
-        return f"memory in use binds {bound}, and others may use memory there only in the same way"
+        return (
+            f"memory in use binds {bound}, and other pods can use memory there only in the same combination"
+        )
 
 
 def _gap(shortages: Sequence[Shortage]) -> float:

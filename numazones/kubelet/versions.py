@@ -297,11 +297,11 @@ class Release:
 
     def _doubts(self, switches: frozenset[str]) -> Iterator[str]:
         if self._is_patched:
-            yield f"{self.unread} is decided by the rules of {self}.0: what it changed is not known"
+            yield f"{self.unread} is predicted with the rules of {self}.0, because its changes are unknown"
         elif self.unread:
-            yield f"{self.unread} is decided by the rules of {self}, the newest known"
+            yield f"{self.unread} is predicted with the rules of {self}, the newest known"
         elif self.minor > RELEASED:
-            yield f"{self} is not released yet: it is decided by the rules of its second alpha"
+            yield f"{self} is not released yet: it is predicted with the rules of its second alpha"
         for rule in RULES:
             if not rule.reached_by or not rule.reached_by <= switches:
                 continue

@@ -63,7 +63,7 @@ _ENDS_WITH_ZONES = re.compile(r"(NUMA nodes? [0-9][-0-9, and]*)(\)?)$")
 
 def _read(objects: NodeObjects) -> "KubeletPlacement":
     if objects.kubelet is None:
-        raise UnreadableNode("no NUMAZones that can be read have been published for the node")
+        raise UnreadableNode("no readable NUMAZones have been published for the node")
     return KubeletPlacement(objects.kubelet)
 
 

@@ -50,8 +50,8 @@ def model_shown(node: Object, topology: Object | None) -> Model:
     if len(marks) > 1:
         shown = " and ".join(f"{one.decider} ({mark})" for one, mark in marks)
         raise UnreadableNode(
-            f"the node shows more than one placement model, {shown}: it is unknown which one places pods "
-            f"there; remove what is left of the old one"
+            f"the node shows signs of more than one placement model, {shown}, so it is unknown which one "
+            "places pods there; remove what is left of the old one"
         )
     return marks[0][0] if marks else KUBELET_MODEL
 
@@ -108,7 +108,7 @@ def with_setting(settings: Mapping[str, str], text: str) -> dict[str, str]:
     known = {f"{one.name}.{name}" for one in models().values() for name in one.settings}
     if not equals or not value or key not in known:
         raise NumazonesError(
-            f"{text!r} is no setting of a placement model; write one of these as NAME=VALUE: "
+            f"{text!r} is not a setting of a placement model; write one of these as NAME=VALUE: "
             f"{', '.join(sorted(known)) or 'none, as no model is installed'}"
         )
     return {**settings, key: value}

@@ -27,7 +27,7 @@ from numazones.kubelet.shortfall import name_numas
 from numazones.wording import enumeration
 
 CLAIMS_UNALLOCATED: Final = (
-    f"it claims devices by resourceClaims, which its kubelet does not look at: {scheduling.ALLOCATOR_DECIDES}"
+    f"it claims devices through resourceClaims, which its kubelet ignores: {scheduling.ALLOCATOR_DECIDES}"
 )
 ALIGNED, ALIGNMENT_UNKNOWN, NOT_ALIGNED = "aligned", "unknown", "notAligned"
 _WORDS: Final = {ALIGNED: "aligned", ALIGNMENT_UNKNOWN: "alignment not known", NOT_ALIGNED: "not aligned"}
@@ -317,7 +317,7 @@ class _Question:
             device = self._known.published.get(one.device)
             if device is None or not device.node:
                 raise _NotKnown(
-                    f"it is not known on which node {'/'.join(one.device)} of claim {claim.full_name} is"
+                    f"the node of device {'/'.join(one.device)} of claim {claim.full_name} is unknown"
                 )
             if device.node != self._node.name:
                 return device.node

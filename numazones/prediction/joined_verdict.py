@@ -41,7 +41,7 @@ def misspelled(kind: PodKind) -> str:
     """Return what is wrong with the annotation of a pod; empty if nothing is."""
     if kind.alignment in ("", REQUIRED):
         return ""
-    return f"annotation {ALIGNMENT}: {kind.alignment!r:.40} means nothing; the one value is {REQUIRED}"
+    return f"annotation {ALIGNMENT}: {kind.alignment!r:.40} has no effect; the only value is {REQUIRED}"
 
 
 def _allocating(kind: PodKind, node: ClusterNode, verdict: NodeVerdict) -> NodeVerdict:

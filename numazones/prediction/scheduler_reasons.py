@@ -32,7 +32,7 @@ def scheduler_reason(verdict: NodeVerdict) -> str:
     if verdict.standing is NodeAnswer.UNKNOWN:
         return f"node(s) whose NUMA state is not known ({reason}){_known_all_the_same(verdict)}"
     if reason == HELD_ROOM:
-        return "node(s) whose free NUMA room is held for pods on their way"
+        return "node(s) whose free NUMA room is held for pods on their way to them"
     return f"node(s) that would not admit the pod ({_decider(verdict.model)}: {reason})"
 
 

@@ -23,9 +23,9 @@ def policy_of(spec: RebalancePolicySpec, priority_classes: Mapping[str, int]) ->
         NumazonesError: settings contradict each other or are unknown; the message names them.
     """
     if spec.target not in set(ReplacementTarget):
-        raise InvalidPolicy(f"target {spec.target!r} is unknown; write {', '.join(ReplacementTarget)}")
+        raise InvalidPolicy(f"target {spec.target!r} is unknown; use one of {', '.join(ReplacementTarget)}")
     if spec.mode not in set(Mode):
-        raise InvalidPolicy(f"mode {spec.mode!r} is unknown; write {', '.join(Mode)}")
+        raise InvalidPolicy(f"mode {spec.mode!r} is unknown; use one of {', '.join(Mode)}")
     _duration("expiry", spec.expiry)
     _duration("searchTime", spec.search_time)
     _duration("schedule.interval", spec.schedule.interval)

@@ -77,7 +77,7 @@ def plan(goal: Goal, situation: Situation, policy: Policy, *, expired: Expired) 
         if waited and not waiting_pods(left):
             return PlanningResult(None, "no pod is left to make room for")
         if isinstance(goal, Vacate) and goal.node in nodes:
-            return PlanningResult(None, f"nothing can be decided about node {goal.node}: {nodes[goal.node]}")
+            return PlanningResult(None, f"the state of node {goal.node} is unknown: {nodes[goal.node]}")
         with About(*waiting_pods(left)[:1], otherwise=True):
             return _plan(left, sound, policy, expired)
 
@@ -164,7 +164,9 @@ class _Planning:
             return self._no_plan(self._reason_for_no_plan(), before), ""
         made = self._prove_with_fewest_affinities(self._draft(steps, before, minimal=minimal))
         if isinstance(made, Proof):
-            return self._no_plan(f"the plan found does not hold: {made.reason}", before), made.hopeless
+            return self._no_plan(
+                f"the plan that was found did not pass the proof: {made.reason}", before
+            ), made.hopeless
         if made.gain < self._policy.min_gain:
             reason = f"the best plan gains {made.gain}, less than minGain of {self._policy.min_gain}"
             return self._no_plan(reason, before), ""
@@ -184,18 +186,18 @@ class _Planning:
     def _reason_for_no_plan(self) -> str:
         spared = ""
         if self._spared:
-            spared = f"; spared: {pluralize(self._spared, 'pod')} more important than the pod that waits"
+            spared = f"; spared: {pluralize(self._spared, 'pod')} more important than the pending pod"
         if not self._movable:
             return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
         besides = (
-            f" besides {barred} of plans that failed or were rejected, barred for the cooldown"
+            f"; barred for the cooldown: {barred} of plans that failed or were rejected"
             if self._forbidden
             else ""
         )
-        return f"no plan was found within {within}{besides}{late}{spared}"
+        return f"no plan was found within {within}{late}{besides}{spared}"
 
     def _forget_moves(self) -> None:
         """Let go of what the last search has tried, node by node.

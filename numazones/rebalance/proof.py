@@ -110,14 +110,14 @@ class _Play:
         node = self._base.get(move.pod.node)
         pod = None if node is None else node.pods.get(move.pod.uid)
         if pod is None:
-            raise Disproved(f"pod {move.pod.full_name} is not on node {move.pod.node} any more")
+            raise Disproved(f"pod {move.pod.full_name} is no longer on node {move.pod.node}")
         objections = why_not(pod, self._situation, self._policy)
         if objections:
             raise Disproved(f"pod {pod.full_name} may not be moved: {objections[0].message}")
         if outranks(pod, highest):
             raise Disproved(
                 f"pod {pod.full_name} may not be moved: its priority {pod.priority} is above {highest}, "
-                "that of the pod that would get its room"
+                "the priority of the pod that would get its room"
             )
         rejection = allowance.rejection(pod)
         if rejection:
@@ -152,8 +152,8 @@ class _Play:
             placed = place(node, move.replacement)
             if placed.node is None:
                 raise Disproved(
-                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(placed.rejections)}"
+                    f"the replacement of {move.pod.full_name} may be put on node {node.name}, which would "
+                    f"not admit it: {'; '.join(placed.rejections)}"
                 )
             if isinstance(self._goal, Align) and self._worth(placed.node) < self._worth(node):
                 raise Disproved(
@@ -182,7 +182,7 @@ class _Play:
             if placed.node is None:
                 raise Disproved(
                     f"a pending pod may come before the replacement of {move.pod.full_name}, which node "
-                    f"{node.name} would not take then: {'; '.join(placed.rejections)}"
+                    f"{node.name} would then not admit: {'; '.join(placed.rejections)}"
                 )
 
     def _check_others(self, move: Move, cluster: Cluster) -> None:
@@ -195,8 +195,9 @@ class _Play:
             nodes = choices(move.replacement, cluster.with_node(taken), move.affinity)
             if not nodes or not all(self._ends_aligned(move.replacement, node) for node in nodes):
                 raise Disproved(
-                    f"pod {pod.full_name}, which waits, may take what the eviction of {move.pod.full_name} "
-                    f"frees on node {freed.name} before its replacement, which would not be aligned then",
+                    f"pending pod {pod.full_name} may take what the eviction of {move.pod.full_name} "
+                    f"frees on node {freed.name} before the replacement does, which would then not be "
+                    "aligned",
                     hopeless=move.pod.uid,
                 )
 
@@ -221,8 +222,8 @@ class _Play:
         if emptied is not None:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, where a plan of "
-                f"policy {emptied.policy} made room; before {timestamp.format(emptied.until)} only plans for "
-                "pods that wait fill it"
+                f"policy {emptied.policy} made room; before {timestamp.format(emptied.until)} only plans "
+                "for pending pods fill it"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:
@@ -233,8 +234,8 @@ class _Play:
         unknown = self._situation.left_out.nodes
         if unknown and not affinity:
             raise Disproved(
-                f"the scheduler could choose node {next(iter(unknown))} for {pod.full_name}, about which "
-                "nothing can be decided"
+                f"the scheduler could choose node {next(iter(unknown))} for {pod.full_name}, and the "
+                "state of that node is unknown"
             )
         options = choices(pod, cluster, affinity)
         if not options:
@@ -247,7 +248,7 @@ class _Play:
         options = self._options(placement.pod, cluster, (placement.node,))
         placed = place(options[0], placement.pod)
         if placed.node is None:
-            raise Disproved(f"node {placement.node} does not take pod {placement.pod.full_name}")
+            raise Disproved(f"node {placement.node} would not admit pod {placement.pod.full_name}")
         return cluster.with_node(placed.node)
 
     def _place(self, index: int, cluster: Cluster) -> None:
@@ -265,8 +266,8 @@ class _Play:
             placed = place(node, placement.pod)
             if placed.node is None:
                 raise Disproved(
-                    f"pod {placement.pod.full_name} may be put on node {node.name}, "
-                    f"which does not take it: {'; '.join(placed.rejections)}"
+                    f"pod {placement.pod.full_name} may be put on node {node.name}, which would not admit "
+                    f"it: {'; '.join(placed.rejections)}"
                 )
             self._place(index + 1, cluster.with_node(placed.node))
 

@@ -76,7 +76,7 @@ class Protections:
         policy = settings.no_eviction_policy or PREFERRED
         if policy not in {PREFERRED, MANDATORY}:
             raise InvalidProtections(
-                f"noEvictionPolicy {policy!r} is unknown; write {PREFERRED} or {MANDATORY}"
+                f"noEvictionPolicy {policy!r} is unknown; use {PREFERRED} or {MANDATORY}"
             )
         protections = settings.pod_protections or PodProtections()
         include, exclude = _namespaces(settings.namespaces or Namespaces())
@@ -125,7 +125,7 @@ def _check_names(setting: str, names: tuple[str, ...], valid: tuple[str, ...]) -
     for name in names:
         if name not in valid:
             raise InvalidProtections(
-                f"podProtections.{setting}: {name!r} is not known; known are {', '.join(valid)}"
+                f"podProtections.{setting}: {name!r} is unknown; use one of {', '.join(valid)}"
             )
         if names.count(name) > 1:
             raise InvalidProtections(f"podProtections.{setting}: {name} is listed twice")
@@ -147,7 +147,7 @@ def _threshold(threshold: PriorityThreshold | None, classes: Mapping[str, int]) 
         return None
     value, name = threshold.value, threshold.name
     if value is not None and name:
-        raise InvalidProtections("priorityThreshold: value and name exclude each other; write one of them")
+        raise InvalidProtections("priorityThreshold: set either value or name, not both")
     if name:
         if name not in classes:
             raise InvalidProtections(
@@ -156,12 +156,13 @@ def _threshold(threshold: PriorityThreshold | None, classes: Mapping[str, int]) 
         value = classes[name]
     if value is not None and value > HIGHEST_USER_PRIORITY:
         raise InvalidProtections(
-            f"priorityThreshold {value} is above {HIGHEST_USER_PRIORITY}; higher ones are the system's"
+            f"priorityThreshold {value} is above {HIGHEST_USER_PRIORITY}; higher values are reserved for "
+            "the system"
         )
     return value
 
 
 def _namespaces(chosen: Namespaces) -> tuple[frozenset[str], frozenset[str]]:
     if chosen.include and chosen.exclude:
-        raise InvalidProtections("namespaces: include and exclude exclude each other; write one of them")
+        raise InvalidProtections("namespaces: set either include or exclude, not both")
     return frozenset(chosen.include), frozenset(chosen.exclude)

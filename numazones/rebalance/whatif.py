@@ -64,7 +64,7 @@ def what_if(
     before = situation.isolated(lambda sound: measure(goal, sound.cluster))
     plans: list[PlanFound] = []
     settled = 0
-    reason = f"after {pluralize(max_plans, 'plan')} no more were sought"
+    reason = f"after {pluralize(max_plans, 'plan')} the search stopped"
     while len(plans) < max_plans:
         outcome = plan(goal, situation, policy, expired=Effort(effort))
         if outcome.plan is None:

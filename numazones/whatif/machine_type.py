@@ -89,9 +89,7 @@ def parse(text: str) -> tuple[Machine, Mapping[str, tuple[Device, ...]]]:
         elif "/" in resource and (not numa or numa.isdecimal()):
             wanted.setdefault(resource, []).append((int(numa) if numa else None, _count(text, part, amount)))
         else:
-            raise _invalid(
-                text, f"{part!r} is unknown; known are {', '.join((*_COUNTS, MEMORY))} and devices"
-            )
+            raise _invalid(text, f"{part!r} is unknown; use {', '.join((*_COUNTS, MEMORY))} or devices")
     machine = _machine(text, counts, memory)
     return machine, {resource: _devices(text, items, counts["numa"]) for resource, items in wanted.items()}
 
@@ -113,7 +111,7 @@ def _amount(text: str, part: str, value: str) -> Quantity:
 def _count(text: str, part: str, amount: Quantity) -> int:
     number = amount.as_int()
     if number is None or number < 1:
-        raise _invalid(text, f"{part!r} is no count")
+        raise _invalid(text, f"{part!r} is not a count")
     return number
 
 
@@ -123,7 +121,9 @@ def _machine(text: str, counts: Mapping[str, int], memory: int) -> Machine:
         raise _invalid(text, f"{' and '.join(missing)} {'is' if missing == [MEMORY] else 'are'} missing")
     sockets, numas, cores = counts["sockets"], counts["numa"], counts["cores"]
     if numas % sockets or cores % numas:
-        raise _invalid(text, f"{cores} cores and {numas} NUMA nodes are not even parts of {sockets} sockets")
+        raise _invalid(
+            text, f"{cores} cores and {numas} NUMA nodes cannot be divided evenly among {sockets} sockets"
+        )
     if cores * counts["threads"] > _MAX_CPUS:
         raise _invalid(text, f"it has more than {_MAX_CPUS} CPUs")
     return build(

@@ -91,7 +91,7 @@ def read(data: bytes) -> WrongPrediction:
         document = read_json(gunzip(data, OBJECT.size), OBJECT)
     except UnreadableDocument as error:
         raise InvalidRecord(
-            f"not a kept wrong prediction: {error}; give one as the operator's ConfigMap has it"
+            f"not a kept wrong prediction: {error}; use an entry of the operator's ConfigMap"
         ) from error
     found = document.get("format") if isinstance(document, Mapping) else None
     if found != FORMAT:

@@ -183,7 +183,7 @@ class Leadership:
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self._release()
         except (APIError, TimeoutError) as error:
-            _log.warning("the leader's Lease was not given back: %s", _reason(error))
+            _log.warning("the leader's Lease was not released: %s", _reason(error))
 
     async def _attempt(self) -> bool:
         """Renew or acquire; return whether this replica holds the Lease now."""
@@ -258,7 +258,9 @@ class Leadership:
         except Forbidden as error:
             self._may_watch = False
             seconds = self.term.retry_period
-            _log.warning("the leader's Lease is read every %g s, as it cannot be watched: %s", seconds, error)
+            _log.warning(
+                "the leader's Lease is read every %g s, because it cannot be watched: %s", seconds, error
+            )
         except APIError as error:
             _log.debug("the leader's Lease is not watched any more: %s", error)
         return False

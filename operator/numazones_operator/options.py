@@ -28,7 +28,7 @@ EXPORTERS = "exporters"
 
 
 class _Texts(SettingKind):
-    """Texts separated by blanks, or a list in the file."""
+    """Texts separated by spaces, or a list in the file."""
 
     def __init__(self, name: str, read: Callable[[Iterable[str]], Iterable[str]]) -> None:
         """``read`` returns the texts as they are kept; it raises where one is wrong."""
@@ -157,7 +157,7 @@ class OperatorOptions:
     candidates: int = setting(5, "Number of best nodes that a prediction names.")
     model_settings: tuple[str, ...] = setting(
         (),
-        "Settings of placement models other than the kubelet's, as MODEL.NAME=VALUE, separated by blanks. "
+        "Settings of placement models other than the kubelet's, as MODEL.NAME=VALUE, separated by spaces. "
         " " + _known_settings(),
         kind=_Texts("settings", _checked_settings),
         metavar="NAME=VALUE…",
@@ -235,7 +235,7 @@ class OperatorOptions:
     )
     shapes: tuple[str, ...] = setting(
         _SHAPES,
-        "Shapes of pods, such as cpu=16,memory=32Gi, separated by blanks: fragmentation is reported for "
+        "Shapes of pods, such as cpu=16,memory=32Gi, separated by spaces: fragmentation is reported for "
         "them, and --placement shapes keeps room for them.",
         kind=_Texts("shapes", _shapes),
         metavar="SHAPE…",
@@ -245,8 +245,10 @@ class OperatorOptions:
     watch_silence: float = setting(
         90.0, "Time without data after which a watch counts as dead.", kind=DURATION
     )
-    log_level: str = setting("info", "What to log.", kind=click.Choice(["debug", "info", "warning", "error"]))
-    log_format: str = setting("json", "How to log.", kind=click.Choice(["json", "text"]))
+    log_level: str = setting(
+        "info", "Least severe messages to log.", kind=click.Choice(["debug", "info", "warning", "error"])
+    )
+    log_format: str = setting("json", "Format of log messages.", kind=click.Choice(["json", "text"]))
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Field → ``default``, ``file PATH``, ``environment`` or ``flag``."""
 
@@ -264,7 +266,7 @@ class OperatorOptions:
                 raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
         if not self.lead and self.page_address:
             raise InvalidSetting(
-                "--page-address needs a replica that predicts: leave --no-lead or --page-address out"
+                "--page-address needs a replica that predicts: omit --no-lead or --page-address"
             )
         if self.page_usage not in ("", EXPORTERS) and not _is_url(self.page_usage):
             raise InvalidSetting(

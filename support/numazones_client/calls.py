@@ -164,7 +164,7 @@ async def _read_within(answer: Response, limit: int, request: Request) -> bytes:
     async for chunk in answer.chunks():
         body += chunk
         if len(body) > limit:
-            raise APIError(request, f"the answer has more than {limit:,} bytes")
+            raise APIError(request, f"the response has more than {limit:,} bytes")
     return bytes(body)
 
 
@@ -173,7 +173,7 @@ def decode_answer(decode: Callable[[bytes], T], body: bytes, request: Request) -
     try:
         return decode(body)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise errors.ServerError(request, f"the answer cannot be read: {error!r}") from error
+        raise errors.ServerError(request, f"the response cannot be read: {error!r}") from error
 
 
 def _can_be_repeated(error: APIError, *, repeatable: bool) -> bool:

@@ -20,6 +20,10 @@ class ConfigError(NumazonesError):
     """No usable configuration for an API server; the message names the file or variable and the cure."""
 
 
+class NoServer(ConfigError):
+    """Nothing names an API server."""
+
+
 class TokenSource(Protocol):
     """Gives the bearer token for the next request."""
 
@@ -116,7 +120,7 @@ def in_cluster(*, directory: Path = SERVICE_ACCOUNT) -> ClusterConfig:
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set; name a kubeconfig instead")
+        raise ConfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set; use a kubeconfig instead")
     if ":" in host:
         host = f"[{host}]"
     _ssl_context(directory / "ca.crt")  # without it the pod has no service account

@@ -90,7 +90,7 @@ class NamespaceTerminating(APIError):
 class NotFound(APIError):
     """404: the object does not exist."""
 
-    cure = "it does not exist, or no longer"
+    cure = "it does not exist, or was deleted"
 
 
 class UnknownResource(NotFound):
@@ -198,7 +198,7 @@ def from_status(
     causes = tuple(
         str(cause.get("reason") or "") for cause in details.get("causes") or () if isinstance(cause, Mapping)
     )
-    message = str(status.get("message") or reason or f"the server answered {code}")
+    message = str(status.get("message") or reason or f"the server returned {code}")
     kind = _kind(request, code, reason, details, causes)
     return (UndeclaredField if kind is ServerError and _UNDECLARED in message else kind)(
         request,

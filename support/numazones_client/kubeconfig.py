@@ -3,7 +3,14 @@
 import os
 from pathlib import Path
 
-from numazones_client.config import SERVICE_ACCOUNT, ClusterConfig, ConfigError, from_server, in_cluster
+from numazones_client.config import (
+    SERVICE_ACCOUNT,
+    ClusterConfig,
+    ConfigError,
+    NoServer,
+    from_server,
+    in_cluster,
+)
 
 
 async def load(
@@ -18,9 +25,7 @@ async def load(
         ConfigError: nothing usable was found.
     """
     if kubeconfig and server:
-        raise ConfigError(
-            f"both a kubeconfig ({kubeconfig}) and a server ({server}) are named; leave one out"
-        )
+        raise ConfigError(f"both a kubeconfig ({kubeconfig}) and a server ({server}) are given; omit one")
     if server:
         return from_server(server)
     if named := kubeconfig or os.environ.get("KUBECONFIG"):
@@ -31,9 +36,9 @@ async def load(
     default = Path.home() / ".kube" / "config"
     if default.exists():
         return await from_kubeconfig(default, context=context)
-    raise ConfigError(
+    raise NoServer(
         f"no API server is configured: this is not a pod, KUBECONFIG is not set, {default} does not exist; "
-        "name a kubeconfig"
+        "use --kubeconfig FILE, or set KUBECONFIG"
     )
 
 

@@ -35,11 +35,12 @@ async def read(path: str, context: str | None) -> ClusterConfig:
     await credentials.renew()
     found = credentials.found
     if not found.host.startswith(("http://", "https://")):
-        raise ConfigError(f"the kubeconfig {path} names no usable server URL, but {found.host!r}")
+        raise ConfigError(f"the kubeconfig {path} has no usable server URL, but {found.host!r}")
     namespace = loader.current_context["context"].get("namespace") or "default"
     if not isinstance(namespace, str):
         raise ConfigError(
-            f"the kubeconfig {path}: the context's namespace is {namespace!r:.50}, which is no text; quote it"
+            f"the kubeconfig {path}: the context's namespace is {namespace!r:.50}, which is not a string; "
+            "quote it"
         )
     return ClusterConfig(
         server=found.host,
@@ -62,7 +63,7 @@ class _Loader(KubeConfigLoader):
         if not loaded or not given:
             hint = plugin.get("installHint") or "is it installed?"
             raise ConfigError(
-                f"the credential plugin {plugin.get('command')} gave no credentials, as the log says; {hint}"
+                f"the credential plugin {plugin.get('command')} returned no credentials; see the log; {hint}"
             )
         return loaded
 
@@ -79,10 +80,10 @@ class _Loader(KubeConfigLoader):
 def _loader(path: str, context: str | None) -> _Loader:
     files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
     if not any(file.exists() for file in files):
-        raise ConfigError(f"the kubeconfig {path!r} does not exist; name another, or set KUBECONFIG")
+        raise ConfigError(f"the kubeconfig {path!r} does not exist; give another path, or set KUBECONFIG")
     files = [file for file in files if not _is_empty(file)]
     if not files:
-        raise ConfigError(f"the kubeconfig {path!r} is empty; name another, or set KUBECONFIG")
+        raise ConfigError(f"the kubeconfig {path!r} is empty; give another path, or set KUBECONFIG")
     try:
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         return _Loader(config_dict=merged, config_base_path=None, active_context=context)
@@ -167,5 +168,5 @@ def _unusable_error(path: str, error: Exception) -> ConfigError:
     # The official client names an entry by all that it holds, tokens included.
     what = re.sub(r"\{.*\}", "{…}", str(error) or type(error).__name__, flags=re.DOTALL)
     return ConfigError(
-        f"the kubeconfig {path} cannot be used: {what}; see whether kubectl config view reads it"
+        f"the kubeconfig {path} cannot be used: {what}; check that kubectl config view can read it"
     )

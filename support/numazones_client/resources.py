@@ -43,7 +43,7 @@ class Resource:
                 cluster-wide one with it.
         """
         if namespace and not self.namespaced:
-            raise ValueError(f"{self.full_name} have no namespace; leave namespace={namespace!r} out")
+            raise ValueError(f"{self.full_name} have no namespace; omit namespace={namespace!r}")
         if name and self.namespaced and not namespace:
             raise ValueError(f"{self.full_name} {name!r} needs a namespace; pass namespace=")
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]

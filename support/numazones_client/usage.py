@@ -52,8 +52,8 @@ _PATIENCE = 10.0
 """Seconds for one exporter."""
 _MOST_CPUS_OF_A_NODE = 1 << 16
 _RIGHTS = (
-    "pods/proxy in namespace {0}, through which exporters are asked, is forbidden; kubectl create role "
-    "-n {0} numazones-usage --verb=get --resource=pods/proxy, and a rolebinding; or name a Prometheus"
+    "you may not get pods/proxy in namespace {0}, which is needed to read the exporters; kubectl create "
+    "role -n {0} numazones-usage --verb=get --resource=pods/proxy, and a rolebinding; or use a Prometheus"
 )
 _NETWORK = (
     "the exporter's NetworkPolicy must admit the API server: docs/guides/monitoring.md#usage-in-the-terminal"
@@ -94,7 +94,7 @@ class ExporterUsage:
         pods = await self.client.list(PODS, namespace=self.namespace, label_selector=EXPORTERS)
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         if not running:
-            raise NoUsage(f"no pod with label {EXPORTERS} runs; install the exporter, or name a Prometheus")
+            raise NoUsage(f"no pod with label {EXPORTERS} runs; install the exporter, or use a Prometheus")
         unknown = _claimed_twice(running)
         turns, samples = asyncio.Semaphore(_AT_A_TIME), Samples()
 
@@ -115,7 +115,9 @@ class ExporterUsage:
         nodes = {dict(labels).get("node") for _, labels in samples}
         for node in map(_node_of, running):
             if node not in nodes:
-                unknown.setdefault(node, "its exporter does not measure use: it is older, or cannot read it")
+                unknown.setdefault(
+                    node, "its exporter does not measure usage: it is too old, or cannot read the data"
+                )
         before, self._last = self._last, samples
         return usage_of(_between(before, samples), unknown)
 
@@ -223,7 +225,9 @@ async def prometheus_usage(url: str, window: str, *, containers: bool = True) ->
     clusters = sorted({dict(labels).get("cluster", "") for _, labels in samples})
     if len(clusters) > 1:
         named = visible(", ".join(clusters[:3]) + ("" if len(clusters) <= 3 else ", …"))  # noqa: PLR2004
-        raise NoUsage(f"Prometheus at {shown} has several clusters ({named}); name one that has this alone")
+        raise NoUsage(
+            f"Prometheus at {shown} has several clusters ({named}); use one that has only this cluster"
+        )
     return usage_of(samples, {})
 
 
@@ -248,7 +252,7 @@ def _answered(body: bytes, name: str, url: str, status: int) -> Samples:
     except (AttributeError, KeyError, IndexError, TypeError, NumazonesError) as error:
         raise NoUsage(f"{url} responds (status {status}), but not as a Prometheus") from error
     if refusal:
-        raise NoUsage(f"Prometheus at {url} answers: {visible(refusal)}")
+        raise NoUsage(f"Prometheus at {url} returned an error: {visible(refusal)}")
     return found
 
 

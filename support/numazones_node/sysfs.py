@@ -270,8 +270,8 @@ class SysfsReader:
             Problem(
                 SYSFS,
                 NO_NUMA_NODES,
-                f"{self._node_dir} lists no NUMA node: the kernel was built without NUMA support; "
-                "each socket is shown as one zone",
+                f"{self._node_dir} lists no NUMA node: the kernel was built without NUMA support; each "
+                "socket is shown as one NUMA node",
             )
         )
         numas = sorted(members)
@@ -472,7 +472,9 @@ class SysfsReader:
             pages = _number(path)
             if pages is None:
                 problems.append(
-                    Problem(SYSFS, "HugepagesUnreadable", f"{path} holds no number; these pages are left out")
+                    Problem(
+                        SYSFS, "HugepagesUnreadable", f"{path} contains no number; these pages are left out"
+                    )
                 )
                 continue
             found.append((size, pages))

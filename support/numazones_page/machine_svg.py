@@ -82,7 +82,7 @@ def machine_svg(
 
 def _description(occupancy: Occupancy) -> str:
     if not occupancy.exclusive:
-        return "No CPU is given to containers exclusively."
+        return "No container has exclusive CPUs."
     zones = (f"NUMA node {zone.numa}: CPUs {_cpus(zone)}" for zone in occupancy.zones)
     return "; ".join(zones) + f"; {pluralize(len(occupancy.holders), 'pod')}"
 
@@ -292,7 +292,7 @@ def _amounts(
     for kind, held, whole in kinds:
         yield kind, f"{format_rounded(held)} of {format_rounded(whole)}", held / whole if whole else 0.0
     if zone["memory"] and not any(kind == MEMORY for kind, _, _ in kinds):
-        yield MEMORY, f"{format_rounded(zone['memory'])}, not bound to zones", 0.0
+        yield MEMORY, f"{format_rounded(zone['memory'])}, not bound to NUMA nodes", 0.0
 
 
 def _cpus(zone: ZoneUse) -> str:

@@ -243,7 +243,7 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
         param = known.get(str(key))
         if param is None:
             near = difflib.get_close_matches(str(key), known, n=1)
-            cure = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            cure = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
             raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}; {cure}")
         if value is None or value == "":
             continue  # an empty value leaves the default, so that a dumped configuration can be loaded

@@ -58,7 +58,7 @@ def test_a_hanging_step_fails_though_it_reported_no_error(health: Health, clock:
 
 def test_it_is_ready_after_the_first_publish_and_stays_so(health: Health) -> None:
     health.record_success(SCAN)
-    assert health.readiness_problems() == ["the zones have not been published yet"]
+    assert health.readiness_problems() == ["the NUMAZones have not been published yet"]
     health.record_success(PUBLISH)
     health.record_failure(PUBLISH, "503")
     assert health.readiness_problems() == []

@@ -84,7 +84,7 @@ def test_node_without_a_name_is_called_like_its_host(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("socket.gethostname", lambda: "my_laptop")
     result = run("--dump-config")
     assert result.exit_code == 2
-    assert "the host name 'my_laptop' is not a node name; give --node-name" in result.stderr
+    assert "the host name 'my_laptop' is not a node name; set --node-name" in result.stderr
 
 
 def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
@@ -104,9 +104,9 @@ def test_the_socket_is_looked_for_in_the_kubelets_directory() -> None:
             ("--publish", "zones"),
             "'zones' cannot be published; choose from numazones, noderesourcetopologies",
         ),
-        (("--podresources", "tcp:1"), "'tcp:1' is none of unix:PATH, replay:DIR, none"),
-        (("--kubelet-config", "file:"), "'file:' is none of configz, file:PATH, none"),
-        (("--pods", "all"), "'all' is none of api, file:PATH, none"),
+        (("--podresources", "tcp:1"), "'tcp:1' is not one of unix:PATH, replay:DIR, none"),
+        (("--kubelet-config", "file:"), "'file:' is not one of configz, file:PATH, none"),
+        (("--pods", "all"), "'all' is not one of api, file:PATH, none"),
         (
             ("--node-name", "No Node"),
             "'No Node' is not a node name; use the name that kubectl get nodes",
@@ -131,7 +131,7 @@ def test_a_wrong_environment_variable_is_named() -> None:
     ("text", "message"),
     [
         ("intervall: 3s\n", "unknown setting 'intervall'; did you mean interval?"),
-        ("colour: red\n", "unknown setting 'colour'; known are nodeName, sysfs,"),
+        ("colour: red\n", "unknown setting 'colour'; use one of nodeName, sysfs,"),
         ("interval: soon\n", "interval: 'soon' is not a duration"),
         ("publish: [zones]\n", "publish: 'zones' cannot be published"),
         ("- interval\n", "expected settings as 'key: value' lines"),

@@ -327,8 +327,8 @@ def test_reserved_cpus_that_contradict_podresources_are_used_and_reported() -> N
     status, _, message = condition(found, "Consistent")
     assert status == "False"
     assert message == (
-        "restart the kubelet: it takes its state files; "
-        "reservedSystemCPUs is 2,6, but podresources keep CPUs 0,4 from pods"
+        "restart the kubelet: it takes its state files; reservedSystemCPUs is 2,6, but according to "
+        "podresources, CPUs 0,4 are reserved"
     )
 
 
@@ -543,7 +543,8 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
                 "pods": (pod("a"),),
                 "podresources": offer(a=(container("c", "3,7"),)),
             },
-            "ns/pod-a container c holds CPUs 2,6 by cpu_manager_state and CPUs 3,7 by podresources",
+            "ns/pod-a container c holds CPUs 2,6 according to cpu_manager_state and CPUs 3,7 according "
+            "to podresources",
             id="CPUs of a container",
         ),
         pytest.param(
@@ -552,8 +553,8 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
                 "pods": (pod("a"),),
                 "podresources": offer(a=(container("c"),)),
             },
-            "ns/pod-a container c holds 1Gi of memory on NUMA node 1 by memory_manager_state "
-            "and nothing by podresources",
+            "ns/pod-a container c holds 1Gi of memory on NUMA node 1 according to memory_manager_state "
+            "and nothing according to podresources",
             id="memory of a container",
         ),
         pytest.param(
@@ -692,7 +693,7 @@ def test_returned_cpu_held_by_another_pod_counts_as_in_kubelet() -> None:
         assert condition(found, "Ready")[0] == "True"
         status, reason, text = condition(found, "CPUsExclusive")
         assert (status, reason) == ("False", "CPUsInSharedSet")
-        assert text.startswith("ns/pod-a holds CPU 2, and the kubelet takes CPU 2 for free")
+        assert text.startswith("ns/pod-a holds CPU 2, but the kubelet considers CPU 2 free")
         node = node_from_zones(build(found))
         assert node.cpus.default == cpuset.parse("0-5,7")
         assert node.cpus.assignments == {"a": {"c": cpuset.parse("2,6")}}

@@ -19,6 +19,18 @@ Run = Callable[..., Result]
 
 
 @pytest.mark.parametrize(
+    ("command", "dumps"), [("top", ", or read a dump (-f DUMP)"), ("approve x --yes", "")]
+)
+def test_without_a_cluster_the_error_names_the_options(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, dumps: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    cure = f"does not exist; use --kubeconfig FILE, or set KUBECONFIG{dumps}"
+    assert str(run(*command.split()).exception).endswith(cure)
+
+
+@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("cut.json", '{"kind": "List", "items": [{"ki', "is truncated or not JSON"),
@@ -29,10 +41,10 @@ Run = Callable[..., Result]
         (
             "forbidden.json",
             '{"kind": "Status", "status": "Failure", "message": "pods is forbidden"}',
-            "holds no objects but what the API server said: pods is forbidden",
+            "contains no objects, only an error of the API server: pods is forbidden",
         ),
         ("items.json", '{"kind": "List", "items": [3]}', "are not objects"),
-        ("empty.json", '{"kind": "List", "items": []}', "holds no nodes"),
+        ("empty.json", '{"kind": "List", "items": []}', "has no nodes"),
     ],
 )
 def test_a_dump_that_is_none_is_named(run: Run, tmp_path: Path, name: str, content: str, said: str) -> None:
@@ -63,7 +75,7 @@ def test_objects_that_are_there_several_times_count_once(run: Run, dump: Path, t
     later[0]["spec"] = {}  # uncordoned since
     result = run("fit", "cpu=7", "-f", dump, "-f", written(tmp_path / "later.json", later))
     assert result.stderr == (
-        "warning: Node worker-2 is there several times, with differences; the last one counts\n"
+        "warning: Node worker-2 appears several times, with differences; the last one counts\n"
     )
     assert "worker-2" in result.output
 
@@ -119,7 +131,7 @@ def test_missing_names_are_answered_with_the_existing_ones(
         (("fit",), 2, "give either a SHAPE"),
         (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=16"),
         (("fit", "--memory=4Gi"), 2, "write the amounts as one argument: kubectl numazones fit memory="),
-        (("wy", "pod"), 2, "there is no command 'wy'; did you mean why?"),
+        (("wy", "pod"), 2, "unknown command 'wy'; did you mean why?"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),
     ],
 )
@@ -172,11 +184,11 @@ CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"
         ),
         (
             "kind: Pod\nspec: {affinity: text, containers: [{name: c}]}\n",
-            "has not the form of a manifest (Pod default/pod has not the form",
+            "is not a valid manifest (Pod default/pod is malformed",
         ),
         (
             "kind: Pod\nspec: {schedulerName: [1], containers: [{name: c}]}\n",
-            "has not the form of a manifest",
+            "is not a valid manifest",
         ),
     ],
 )

@@ -132,16 +132,12 @@ def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, 
     result = run("fit", "cpu=1,memory=1Gi,gpu.example/large=1", "-f", dump)
     assert result.return_value == 2
     assert result.output == (
-        "0 of 1 fit; for 1 node that is not known\n"
-        "it asks for gpu.example/large, which dynamic resource allocation serves (DeviceClass gpus): "
-        "which nodes have such devices free is for the scheduler's allocator to say\n"
-        "\n"
-        "Not on 2 nodes:\n"
-        "NODES   NEAREST    VERDICT    WHY\n"
-        "    1   worker-1   Unknown    it asks for gpu.example/large, which dynamic resource allocation "
-        "serves (DeviceClass gpus): which nodes have such devices free is for the scheduler's allocator "
-        "to say\n"
-        "    1   worker-2   Excluded   node(s) were unschedulable\n"
+        "0 of 1 fit; for 1 node that is not known\nit requests gpu.example/large, which dynamic resource "
+        "allocation provides (DeviceClass gpus): which nodes have such devices free is for the "
+        "scheduler's allocator to say\n\nNot on 2 nodes:\nNODES   NEAREST    VERDICT    WHY\n    1   "
+        "worker-1   Unknown    it requests gpu.example/large, which dynamic resource allocation provides "
+        "(DeviceClass gpus): which nodes have such devices free is for the scheduler's allocator to "
+        "say\n    1   worker-2   Excluded   node(s) were unschedulable\n"
     )
     unmapped = run("fit", "cpu=1,memory=1Gi,gpu.example/small=1", "-f", dump)
     assert unmapped.return_value == 1
@@ -157,7 +153,7 @@ def upgraded(path: Path, *nodes: str) -> Path:
     return written(path, items)
 
 
-NEWER = f"kubelet 1.99 is decided by the rules of 1.{NEWEST}, the newest known (worker-1)"
+NEWER = f"kubelet 1.99 is predicted with the rules of 1.{NEWEST}, the newest known (worker-1)"
 
 
 @pytest.mark.parametrize(
@@ -231,8 +227,8 @@ def test_of_many_newer_kubelets_some_are_named(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("version", "doubt"),
     [
-        ("v1.37.1", "kubelet 1.37.1 is decided by the rules of 1.37.0: what it changed is not known"),
-        ("v1.38.0", "kubelet 1.38 is not released yet: it is decided by the rules of its second alpha"),
+        ("v1.37.1", "kubelet 1.37.1 is predicted with the rules of 1.37.0, because its changes are unknown"),
+        ("v1.38.0", "kubelet 1.38 is not released yet: it is predicted with the rules of its second alpha"),
     ],
 )
 def test_releases_that_are_not_certain_are_named(version: str, doubt: str, run: Run, tmp_path: Path) -> None:
@@ -301,7 +297,7 @@ def test_tree_draws_memory_without_cpus_next_to_the_sockets(run: Run, tmp_path: 
         "+ socket 1",
         "|  NUMA node 1  no memory",
         "|    .. .. .. ..",
-        "+ no socket: memory alone",
+        "+ no socket: memory only",
         "|  NUMA node 2  0 of 16Gi in use",
     ]
 
@@ -418,7 +414,7 @@ def test_nodes_of_koordinator_answer_with_their_own_model(run: Run, tmp_path: Pa
         ["worker-3", "1", "4-6,12-14"],
     ]
     said = run("why", "too-big", "-n", "d", "-f", dump).output
-    assert "What would help where koord-scheduler decides is not worked out yet." in said
+    assert "What would help where koord-scheduler decides is not computed yet." in said
     status = {"cpuset": "0-3", "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "2Gi"}}]}
     runs = koordinator.pod_object("runs", cpu="4", status=status)
     runs["spec"]["nodeName"] = "worker-3"
@@ -447,7 +443,7 @@ def test_dump_without_a_models_inputs_leaves_its_nodes_unknown(run: Run, tmp_pat
             }
     dump = written(tmp_path / "dump.json", items)
     said = (
-        "koord-scheduler decides about the node's pods, and the objects that it decides from are missing: "
+        "koord-scheduler decides about the node's pods, but the objects that it reads are missing: "
         "NodeResourceTopology and Device; dump noderesourcetopologies.topology.node.k8s.io and "
         "devices.scheduling.koordinator.sh, too"
     )
@@ -607,7 +603,7 @@ def test_why_on_a_node_says_where_its_free_devices_are(run: Run, tmp_path: Path)
     slices = resource_slice(device("gpu-0", 0), device("gpu-1", 1))
     dump = written(tmp_path / "dump.json", [*cluster(), waiting, slices])
     shown = run("why", "claims", "-n", "team", "--node", "worker-1", "-f", dump).output
-    assert "scheduler: it claims devices by resourceClaims" in shown
+    assert "scheduler: it claims devices through resourceClaims" in shown
     assert "has free gpu.example: 1 on NUMA node 0, 1 on NUMA node 1; alignment is not guaranteed" in shown
 
 

@@ -93,7 +93,7 @@ def test_what_the_kubelet_will_say_is_foreseen(
 
 
 def test_a_restart_is_advised_where_the_state_files_survive_it(run: Run, tmp_path: Path) -> None:
-    message = f"reservedSystemCPUs is 0, but podresources keep CPUs 0-1 from pods{_OLD}"
+    message = f"reservedSystemCPUs is 0, but according to podresources, CPUs 0-1 are reserved{_OLD}"
     path = contradicting(tmp_path / "dump.json", message)
     cures = {it["cure"] for it in findings(run, "-f", path) if it["check"] == "readings"}
     assert cures == {"restart the kubelet of worker-2: it takes its state files"}

@@ -116,7 +116,7 @@ def test_missing_zones_are_an_error_even_with_skipped_checks(run: Run, tmp_path:
     report, code = found(run, tmp_path, [it for it in healthy() if it["kind"] in {"Node", "Pod"}])
     (finding,) = (it for it in report["findings"] if it["check"] == "zones")
     assert (finding["severity"], finding["subjects"]) == ("error", ["NUMAZones"])
-    assert finding["message"] == "there are none, so nothing is known of any node"
+    assert finding["message"] == "there are none, so nothing is known about any node"
     assert "kubectl apply -k manifests/exporter" in finding["cure"]
     assert code == 1
 
@@ -307,7 +307,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a clock is ahead": (
         [*without("Lease", "worker-1"), lease("worker-1", TIME, written_at="2026-11-20T09:59:00Z")],
         *("clocks", "warning", ["worker-1"]),
-        *("its clock is 60 s ahead of the API server's", "synchronised"),
+        *("its clock is 60 s ahead of the API server's", "synchronise"),
     ),
     "there is no operator": (
         without("Pod", "numazones-operator"),
@@ -458,7 +458,7 @@ def test_a_kubelet_newer_than_what_is_modelled_is_named(
 
     items = changed("NUMAZone", "worker-1", upgrade)
     output = run("doctor", "-f", written(tmp_path / "dump.json", items)).output
-    assert output.count("kubelet 1.99 is decided by the rules of") == named
+    assert output.count("kubelet 1.99 is predicted with the rules of") == named
 
 
 def test_an_option_of_no_release_is_named(run: Run, tmp_path: Path) -> None:
@@ -493,11 +493,11 @@ def _of_extender(**fields: Any) -> Callable[[dict[str, Any]], object]:
 TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
     "sampling": (
         lambda settings: settings.pop("percentageOfNodesToScore"),
-        *("warning", "looks at a part of the nodes", "set percentageOfNodesToScore: 100"),
+        *("warning", "considers only part of the nodes", "set percentageOfNodesToScore: 100"),
     ),
     "sampling in the profile": (
         lambda settings: settings["profiles"][0].update(percentageOfNodesToScore=50),
-        *("warning", "looks at a part of the nodes", "set percentageOfNodesToScore: 100"),
+        *("warning", "considers only part of the nodes", "set percentageOfNodesToScore: 100"),
     ),
     "ignorable": (
         _of_extender(ignorable=True),

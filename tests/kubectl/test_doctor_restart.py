@@ -54,15 +54,12 @@ def test_changed_policy_names_the_file_and_each_pods_outcome(run: Run, dump: Pat
         "ERROR restart of worker-1: worker-1\n"
         '  its kubelet would not start: configured policy "none" differs from state checkpoint policy '
         '"static"\n'
-        "  cure: drain worker-1, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start it "
-        "again; if the pods stay there, the lines below show what happens to each\n"
-        "WARNING restart of worker-1: team/one on worker-1\n"
-        "  it would run in the shared pool, no longer on CPUs 1,8-9 of its own\n"
-        "  cure: drain the node first\n"
-        "WARNING restart of worker-1: team/two on worker-1\n"
-        "  it would run in the shared pool, no longer on CPUs 4-6,12-14 of its own\n"
-        "  cure: drain the node first\n"
-        "worker-1: 2 of 2 pods would be admitted again\n"
+        "  cure: drain worker-1, stop its kubelet, remove /var/lib/kubelet/cpu_manager_state and start "
+        "it again; if the pods stay there, the lines below show what happens to each\nWARNING restart of "
+        "worker-1: team/one on worker-1\n  it would run in the shared pool, no longer on its exclusive "
+        "CPUs 1,8-9\n  cure: drain the node first\nWARNING restart of worker-1: team/two on worker-1\n  "
+        "it would run in the shared pool, no longer on its exclusive CPUs 4-6,12-14\n  cure: drain the "
+        "node first\nworker-1: 2 of 2 pods would be admitted again\n"
     )
     assert result.return_value == 1
 
@@ -201,7 +198,7 @@ def test_node_of_unknown_state_is_not_said_to_be_safe(run: Run, tmp_path: Path) 
     items = [it for it in healthy() if it["kind"] != "NUMAZone" or it["spec"]["nodeName"] != "worker-2"]
     path = written(tmp_path / "dump.json", items)
     result = run("doctor", "--restart", "worker-2", "-f", path)
-    assert result.output.startswith("worker-2: not foreseen: ")
+    assert result.output.startswith("worker-2: cannot be predicted: ")
     assert result.return_value == 1
     assert list(found(run, "--restart", "worker-2", "-f", path)["notChecked"]) == ["restart of worker-2"]
 
@@ -243,9 +240,9 @@ def test_what_cannot_be_asked_is_said(run: Run, dump: Path, arguments: list[str]
 def test_a_file_that_is_no_configuration_is_refused(run: Run, dump: Path, tmp_path: Path) -> None:
     path = tmp_path / "kubelet.yaml"
     for text, message in (
-        ("", "holds 0 documents"),
+        ("", "contains 0 documents"),
         ("[]", "not a mapping but list"),
-        ("a: 1\n---\nb: 2\n", "holds 2 documents"),
+        ("a: 1\n---\nb: 2\n", "contains 2 documents"),
     ):
         path.write_text(text)
         result = run("doctor", "--all", "--kubelet-config", path, "-f", dump)

@@ -87,7 +87,7 @@ def test_replicas_of_one_template_can_be_overridden(run: Run, dump: Path, tmp_pa
     assert run("fit", "--pod", manifest, "--replicas", "1", "-f", dump).output.startswith("1 of 1 fit")
     several = write(tmp_path / "job.yaml", volcano(task("a", 1, 1), task("b", 1, 1), least=2))
     error = run("fit", "--pod", several, "--replicas", "3", "-f", dump).exception
-    assert "--replicas is about one template" in str(error)
+    assert "--replicas applies to one template" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -160,10 +160,10 @@ def program(*arguments: object) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("tpo",), "there is no command 'tpo'; did you mean top?"),
+        (("tpo",), "unknown command 'tpo'; did you mean top?"),
         (("top", "-o", "jsn"), "there is no form 'jsn'; did you mean json?"),
         (("top", "-o", "xml"), "there are text, wide, name, json, yaml and jsonpath=…"),
-        (("top", "-o", "jsonpath={.a"), "has a brace too many or too few"),
+        (("top", "-o", "jsonpath={.a"), "has unbalanced braces"),
         (("top", "-o", "jsonpath="), "jsonpath needs a template"),
         (("top", "--as-group", "admins"), "--as-group needs --as"),
     ],

@@ -36,7 +36,10 @@ from tests.numazones.kubelet.slow_merge import slow_merge
 
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _NUMAS = r"NUMA nodes? [\d,-]+"
-_BINDS = rf"memory in use binds (?P<groups>{_NUMAS}.*), and others may use memory there only in the same way"
+_BINDS = (
+    rf"memory in use binds (?P<groups>{_NUMAS}.*), "
+    "and other pods can use memory there only in the same combination"
+)
 
 
 @dataclass(frozen=True)
@@ -465,8 +468,8 @@ class Reader:
             ),
             (
                 (
-                    rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, and (?P<needed>.+?) cannot be "
-                    r"had there, even together with other NUMA nodes"
+                    rf"the Topology Manager chose (?P<chosen>{_NUMAS}) for it, and (?P<needed>.+?) are "
+                    r"not available there, even together with other NUMA nodes"
                     rf"(?:; at most (?P<most>.+?) (?:is|are) free, on (?P<where>{_NUMAS}))?"
                     rf"(?:(?:; | \(){_BINDS}\)?)?"
                 ),

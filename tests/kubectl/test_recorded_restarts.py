@@ -51,11 +51,11 @@ def read(findings: Iterable[dict[str, Any]]) -> Said:
         elif cpus := re.fullmatch(r"it would be moved from CPUs (\S+) to (\S+) while it runs", message):
             said.moved[pod] = list(cpus.groups())
         elif cpus := re.fullmatch(
-            r"it would run in the shared pool, no longer on CPUs (\S+) of its own", message
+            r"it would run in the shared pool, no longer on its exclusive CPUs (\S+)", message
         ):
             said.moved[pod] = [cpus[1], ""]
         elif cpus := re.fullmatch(
-            r"it would get CPUs (\S+) of its own; now it runs in the shared pool", message
+            r"it would get exclusive CPUs (\S+); now it runs in the shared pool", message
         ):
             said.moved[pod] = ["", cpus[1]]
         else:

@@ -130,10 +130,10 @@ def test_a_miss_is_found_in_the_operators_config_map(run: Run, tmp_path: Path) -
     data = {"one.json.gz": base64.b64encode(kept("Admitted")).decode(), "two.json.gz": "?"}
     dump = written(tmp_path / "dump.json", [{"kind": "ConfigMap", "metadata": metadata, "binaryData": data}])
     assert run("replay", "one.json.gz", "-f", dump).return_value == 1
-    assert "no base64" in str(run("replay", "two.json.gz", "-f", dump).exception)
+    assert "not base64" in str(run("replay", "two.json.gz", "-f", dump).exception)
     unknown = str(run("replay", "three.json.gz", "-f", dump).exception)
     assert "(there: one.json.gz, two.json.gz)" in unknown
-    assert "holds no ConfigMap" in str(run("replay", "one.json.gz", "-n", "other", "-f", dump).exception)
+    assert "contains no ConfigMap" in str(run("replay", "one.json.gz", "-n", "other", "-f", dump).exception)
 
 
 def test_a_file_that_is_no_miss_is_named(run: Run, tmp_path: Path) -> None:

@@ -112,9 +112,9 @@ def test_34_numa_nodes_hang_on_devices_despite_static_memory(
     answer = json.loads(run("fit", "cpu=4,memory=8Gi,nvidia.com/gpu=1", "-f", dump, "-o", "json").stdout)
     (reason,) = answer["reasons"]
     assert (answer["verdict"], reason["reason"], reason["source"]) == ("Unknown", "KubeletHang", "Unknown")
-    assert "for nvidia.com/gpu it walks over all sets of 34 NUMA nodes" in reason["message"]
+    assert "for nvidia.com/gpu it tries all sets of 34 NUMA nodes" in reason["message"]
     assert "node-1   0      1-4" in run("fit", "cpu=4,memory=8Gi", "-f", dump).stdout
     advice = run("doctor", "-f", dump).stdout
-    assert "KubeletHang: a pod that asks for nvidia.com/gpu keeps the kubelet busy for about 4 days" in advice
+    assert "KubeletHang: a pod that requests nvidia.com/gpu keeps the kubelet busy for about 4 days" in advice
     assert "memoryManagerPolicy" not in advice
     assert "see the log of the exporter" not in advice

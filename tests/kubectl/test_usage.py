@@ -165,7 +165,7 @@ def test_whatif_takes_the_clusters_pods_as_they_use_cpus(run: Run, dump: Path, p
 def test_dump_alone_says_nothing_of_use(run: Run, dump: Path) -> None:
     failed = run("top", "--usage", "-f", dump).exception
     assert isinstance(failed, NoUsage)
-    assert "leave -f away, or name a --prometheus" in str(failed)
+    assert "omit -f, or use --prometheus" in str(failed)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_is_no_prometheus_is_named(run: Run, dump: Path, prometheus: list[s
 
 def test_error_of_prometheus_is_shown(run: Run, dump: Path, prometheus: list[str]) -> None:
     FakePrometheus.instead = b'{"status": "error", "error": "too many samples"}'
-    assert "answers: too many samples" in str(run("top", *prometheus, "-f", dump).exception)
+    assert "returned an error: too many samples" in str(run("top", *prometheus, "-f", dump).exception)
 
 
 def test_report_carries_what_is_used_of_each_numa_node(run: Run, dump: Path, prometheus: list[str]) -> None:
@@ -205,7 +205,7 @@ def test_prometheus_that_does_not_answer_is_named(run: Run, dump: Path) -> None:
 def test_window_cannot_smuggle_a_query(run: Run, dump: Path) -> None:
     failed = run("top", "--prometheus", "http://x", "--window", "1d])) or (up", "-f", dump).exception
     assert isinstance(failed, click.BadParameter)
-    assert "no duration of Prometheus" in str(failed)
+    assert "not a Prometheus duration" in str(failed)
 
 
 def test_exporters_text_is_read_without_lies_about_other_nodes() -> None:

@@ -127,7 +127,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE),
             Exception,
-            "say which pods arrive at the machine: --pods",
+            "give pods that arrive at the machine: --pods",
         ),
         (
             ("--set", "topologyManagerScope=pod", "--machine", "cores=2", *PODS),
@@ -149,7 +149,11 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
             Exception,
             "invalid shape 'x'",
         ),
-        (("--set", "topologyManagerScope=pod", "-f", RECORDING, *PODS), Exception, "a recording has pods"),
+        (
+            ("--set", "topologyManagerScope=pod", "-f", RECORDING, *PODS),
+            Exception,
+            "a recording has its own pods",
+        ),
         (
             ("--set", "topologyManagerScope=pod", *MACHINE, *PODS, "--nodes", "a"),
             Exception,
@@ -230,7 +234,7 @@ def test_a_sweep_writes_table_and_plot(run: Invoke, tmp_path: Path) -> None:
         (("--plot", "p.gif"), "--plot p.gif: name a file that ends in .svg, .png, .pdf"),
         (
             ("--plot", "p.svg", "--measure", "speed"),
-            "there is no measure 'speed'; there are admitted, rejected",
+            "unknown measure 'speed'; use one of admitted, rejected",
         ),
         (("--table", "no/such/t.csv"), "no/such/t.csv: No such file or directory"),
     ],
@@ -348,7 +352,7 @@ def test_size_says_what_fits_nowhere(run: Invoke) -> None:
     [
         (("1xcpu=1",), "either --machine TYPE or --node NODE"),
         (("1xcpu=1", *SMALL, "--node", "x"), "either --machine TYPE or --node NODE"),
-        (("2xcpu=1-4", *SMALL), "2xcpu=1-4 is not one size"),
+        (("2xcpu=1-4", *SMALL), "2xcpu=1-4 is a range"),
         (("x", *SMALL), "is not a group of pods"),
         (
             ("1xcpu=1", "--node", "nowhere", "-f", RECORDING),
@@ -438,11 +442,11 @@ def test_placements_are_swept(run: Invoke) -> None:
     [
         (
             ("whatif", "--set", "placement=best", *MACHINE, *PODS),
-            "there are default, nrt, exact, pack, best-fit, scarce, shapes",
+            "use one of default, nrt, exact, pack, best-fit, scarce, shapes",
         ),
         (
             ("sweep", "--vary", "placement=best", *MACHINE, *PODS),
-            "there are default, nrt, exact, pack, best-fit, scarce, shapes",
+            "use one of default, nrt, exact, pack, best-fit, scarce, shapes",
         ),
     ],
 )

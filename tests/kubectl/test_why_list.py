@@ -158,7 +158,7 @@ def test_a_document_of_several_holds_those_of_each(run: Run, dump: Path) -> None
     ("arguments", "said"),
     [
         (("web", "-l", "app=web"), "use either names or -l"),
-        (("web", "-A"), "-A goes without names"),
+        (("web", "-A"), "-A cannot be combined with names"),
         (("a", "b", "--node", "worker-1"), "--node explains one pod"),
     ],
 )

@@ -63,10 +63,13 @@ def policy(**settings: object) -> Callable[[], object]:
     [
         (
             policy(topologyManagerPolicy="sngle"),
-            r"topologyManagerPolicy .* is 'sngle', which is none of .*; did you mean single-numa-node\?",
+            r"topologyManagerPolicy .* is 'sngle', which is not one of .*; did you mean single-numa-node\?",
         ),
         (policy(topologyManagerPolicy="bestEffort"), r"did you mean best-effort\?"),
-        (policy(topologyManagerScope="pods"), r"'pods', which is none of container, pod; did you mean pod\?"),
+        (
+            policy(topologyManagerScope="pods"),
+            r"'pods', which is not one of container, pod; did you mean pod\?",
+        ),
         (policy(memoryManagerPolicy="static"), r"did you mean Static\?"),
         (
             policy(cpuManagerPolicy=True),
@@ -79,12 +82,12 @@ def policy(**settings: object) -> Callable[[], object]:
         (lambda: build.node(MACHINE, {"cpuManagerPolicy": "static"}), "reserve"),
         (lambda: build.node(Machine((), ())), "a node needs a machine with CPUs and NUMA nodes"),
         (lambda: build.node(None), "a node needs a Machine, not NoneType; see build.machine"),  # type: ignore[arg-type]
-        (lambda: build.node(MACHINE, devices={"nic": 1}), "'nic' is no device's resource"),
+        (lambda: build.node(MACHINE, devices={"nic": 1}), "'nic' is not a device resource"),
         (lambda: build.machine(cores=0, memory="1Gi"), "cores of a machine must be a whole number"),
         (lambda: build.machine(cores=None, memory="1Gi"), "not None"),  # type: ignore[arg-type]
-        (lambda: build.machine(numa=3, cores=4, memory="1Gi"), "not even parts"),
+        (lambda: build.machine(numa=3, cores=4, memory="1Gi"), "cannot be divided evenly"),
         (lambda: build.machine(cores=4, memory="lots"), "'memory=lots' has no amount"),
-        (lambda: build.pod(cpu="4 cores"), "cpu of a pod is '4 cores', which is no quantity"),
+        (lambda: build.pod(cpu="4 cores"), "cpu of a pod is '4 cores', which is not a quantity"),
         (lambda: build.pod(containers=0), "a pod needs containers, not 0 of them"),
         (lambda: Pod.from_api(None), "a pod is not a mapping but NoneType"),  # type: ignore[arg-type]
         (lambda: KubeletConfiguration.from_api(None), "not a mapping but NoneType"),  # type: ignore[arg-type]

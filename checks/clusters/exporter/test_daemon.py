@@ -414,9 +414,9 @@ async def test_missing_definitions_are_named_with_the_cure_and_waited_for(
     await node.client.delete(DEFINITIONS, "numazones.numazones.io")
     async with node.exporting(interval=0.3) as url:
         cure = "install the definition of numazones.numazones.io (kubectl apply -k crds)"
-        await unhealthy(url, "publishing the zones has not succeeded for", cure)
+        await unhealthy(url, "publishing the NUMAZones has not succeeded for", cure)
         assert (await status_of(f"{url}/readyz"))[0] == 503
-        assert "publishing failed and is tried again in" in caplog.text
+        assert "publishing failed; trying again in" in caplog.text
         await node.install("numazones.yaml")
         await ready(url)
         await healthy(url)
@@ -447,7 +447,7 @@ async def test_zones_deleted_with_their_definition_are_back_soon_after_it(
     async with node.exporting(interval=3600.0) as url:
         await ready(url)
         await node.client.delete(DEFINITIONS, "numazones.numazones.io")
-        await until(lambda: caplog.text.count("publishing failed and is tried again in 0 s") > 10)
+        await until(lambda: caplog.text.count("publishing failed; trying again in 0 s") > 10)
         await node.install("numazones.yaml")
 
         async def back() -> bool:
@@ -464,7 +464,7 @@ async def test_zones_deleted_with_their_definition_return_within_ten_seconds(
     async with node.exporting(interval=3600.0) as url:
         await ready(url)
         await node.client.delete(DEFINITIONS, "numazones.numazones.io")
-        told = re.compile(r"publishing failed and is tried again in (\d+) s")
+        told = re.compile(r"publishing failed; trying again in (\d+) s")
         await until(lambda: told.search(caplog.text))
         await node.install("numazones.yaml")
 
@@ -514,7 +514,7 @@ async def test_token_of_the_former_node_is_reported_and_replaced_immediately(
 async def test_unknown_node_is_named_with_the_cure(node: SimulatedNode) -> None:
     async with node.exporting(interval=0.3, node_name="mistyped") as url:
         cure = 'nodes "mistyped" not found; check --node-name against kubectl get nodes'
-        await unhealthy(url, "did not give the uid of Node mistyped", cure)
+        await unhealthy(url, "did not return the UID of Node mistyped", cure)
     assert await node.client.list(NUMAZONES) == []
 
 

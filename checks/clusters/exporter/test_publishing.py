@@ -320,7 +320,7 @@ async def test_zone_deleted_during_publishing_is_created_again(
 ) -> None:
     await publisher.publish([zone(0)])
     fake.remove("worker-3-numa-0")
-    with pytest.raises(APIError, match="it does not exist, or no longer"):
+    with pytest.raises(APIError, match="it does not exist, or was deleted"):
         await publisher.publish([zone(0, snapshot="s2")])
     assert await publisher.publish([zone(0, snapshot="s2")]) == 2
 
@@ -328,7 +328,7 @@ async def test_zone_deleted_during_publishing_is_created_again(
 async def test_without_owner_nothing_is_published_and_the_cure_is_named(
     publisher: ZonePublisher, fake: FakeAPI
 ) -> None:
-    with pytest.raises(MissingOwner, match=r"worker-3-numa-0: .* uid of Node worker-3, which owns it"):
+    with pytest.raises(MissingOwner, match=r"worker-3-numa-0: .* UID of Node worker-3, which owns it"):
         await publisher.publish([zone(0, owners=())])
     assert fake.writes_asked == []
 

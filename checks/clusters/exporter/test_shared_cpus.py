@@ -139,7 +139,7 @@ async def test_cpu_of_two_pods_is_reported_everywhere_and_predictions_continue(
         # The advice is followed, and ends what it is given for.
         await client.delete(PODS, "p3", namespace="default")
         condition = await eventually(lambda: told("CPUsInSharedSet"))
-        assert condition["message"].startswith("default/p2 holds CPU 2, and the kubelet takes CPU 2 for free")
+        assert condition["message"].startswith("default/p2 holds CPU 2, but the kubelet considers CPU 2 free")
         await client.delete(PODS, "p2", namespace="default")
 
         async def nobody_shares() -> bool:

@@ -104,7 +104,7 @@ async def test_commands_read_the_live_cluster_and_name_omissions(
     assert code == 0
 
 
-COUNTED = """# HELP numazones_extender_sampled_requests_total Those of them in which …
+COUNTED = """# HELP numazones_extender_sampled_requests_total Filter requests in which …
 numazones_extender_sampled_requests_total {sampled}
 numazones_extender_repeated_requests_total {repeated}
 numazones_extender_unread_answers_total{{verb="filter"}} {unread}

@@ -190,7 +190,7 @@ async def test_pods_are_released_by_name_or_namespace(cluster: Cluster) -> None:
     ("arguments", "said"),
     [
         (("release",), "name PODs, or use"),
-        (("release", "--all", "a"), "-A goes without names"),
+        (("release", "--all", "a"), "-A cannot be combined with names"),
         (("release", "--all", "-n", "team"), "name PODs, or use"),
         (("release", "absent"), "there is no pod absent in namespace default"),
         (("release", "team/free"), "pod team/free does not carry the gate"),

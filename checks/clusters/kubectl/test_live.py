@@ -67,7 +67,7 @@ async def test_digits_and_arrows_turn_between_the_lists() -> None:
         await press(pilot, "right")
         await until(pilot, r"pod team/trainer-2 +0 +1 +1 +found here +team/web-1")
         await press(pilot, "right")
-        await until(pilot, "the operator has written no events")
+        await until(pilot, "there are no events of the operator")
         await press(pilot, "right")
         await until(pilot, "MEMORY")
         await press(pilot, "left", "left", "left")
@@ -232,11 +232,11 @@ async def test_why_a_cluster_cannot_be_shown_stays_on_the_screen(tmp_path: Path)
         denied = loop.server.faults.add(Fault(verb="list", resource="jobs", count=None, error=refused))
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
         async with app.run_test(size=(160, 30)) as pilot:
-            await until(pilot, "holds no nodes")
+            await until(pilot, "has no nodes")
             await until(pilot, "may not list Job")
             loop.server.faults.remove(denied)
             await until_gone(pilot, "may not list")  # how the watches fare is looked at again
-            assert "holds no nodes" in shown(app)
+            assert "has no nodes" in shown(app)
             await pilot.press("q")
 
 

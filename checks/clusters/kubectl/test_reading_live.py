@@ -40,7 +40,7 @@ async def test_zones_that_stay_half_written_are_told(tmp_path: Path) -> None:
         code, output = await who("worker-1", kubeconfig)
         assert code == 2
         assert "the state of node worker-1 is unknown" in output
-        assert "its zones were written at different moments" in output
+        assert "its NUMAZones were written at different times" in output
         assert (await who("worker-2", kubeconfig))[0] == 0
 
 

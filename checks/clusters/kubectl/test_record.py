@@ -182,10 +182,7 @@ async def test_a_node_is_recorded_replays_and_under_pseudonyms_names_nobody(
         assert code == 1
 
         code, said, errors = await setting.record(NODE, "-o", plain)
-        assert (
-            errors
-            == f"error: {plain} exists, and nothing is overwritten; name another directory, or remove it\n"
-        )
+        assert errors == f"error: {plain} already exists; use another directory, or remove it\n"
         code, said, errors = await setting.record("nobody", "-o", tmp_path / "x")
         assert errors == f"error: there is no node nobody; there are: {NODE}\n"
         for status, told, cure in (
@@ -255,7 +252,7 @@ def test_recording_overwrites_no_empty_directory_or_dangling_link(tmp_path: Path
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("empty", "link"):
-        with pytest.raises(BadDump, match="exists, and nothing is overwritten"):
+        with pytest.raises(BadDump, match="already exists"):
             directory.write(found(), tmp_path / name)
     with pytest.raises(BadDump, match="No such file or directory"):
         directory.write(found(), tmp_path / "none" / "recording")

@@ -66,7 +66,7 @@ async def test_an_operator_is_ready_when_it_knows_every_node(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("status", "text", "metrics", "told"),
     [
-        (503, "pods: forbidden", "", r"http://[\d.:]+/readyz answered with status 503: pods: forbidden"),
+        (503, "pods: forbidden", "", r"http://[\d.:]+/readyz returned status 503: pods: forbidden"),
         (200, "ok", METRICS.format(nodes=3, without_lease=1), "it knows the state of 1 of 3 nodes"),
         (200, "ok", "", "it knows the state of 0 of 3 nodes"),
     ],

@@ -25,7 +25,7 @@ async def test_programs_end_with_the_context(tmp_path: Path) -> None:
 async def test_ended_program_is_reported_with_its_last_log_lines(tmp_path: Path) -> None:
     async with Programs(tmp_path) as programs:
         await programs.start("talker", [PYTHON, "-c", "import sys; print('no such zone'); sys.exit(3)"])
-        with pytest.raises(ProgramFailed, match="ended with status 3; its last words:\n  no such zone"):
+        with pytest.raises(ProgramFailed, match="ended with status 3; the end of its log:\n  no such zone"):
             await _checked_until_one_fails(programs)
 
 

@@ -89,7 +89,7 @@ CASES = {
         without("sys/devices/system/node"),
         config=bystander(),
         reason="NoNUMANodes",
-        says="each socket is shown as one zone",
+        says="each socket is shown as one NUMA node",
         free="8",
     ),
     "state files are missing": Case(
@@ -225,7 +225,7 @@ async def test_working_sources_are_shown_and_failures_name_the_cure(case: Case, 
     [
         ("list", "pods", "; grant list on pods to the service account (see manifests/)"),
         ("list", "numazones", "; grant list on numazones.numazones.io to the service account"),
-        ("get", "nodes", f"did not give the uid of Node {NODE}, which owns it; get nodes {NODE}: "),
+        ("get", "nodes", f"did not return the UID of Node {NODE}, which owns it; get nodes {NODE}: "),
         ("patch", "leases", "the node's Lease was not renewed: patch leases.coordination.k8s.io"),
     ],
 )

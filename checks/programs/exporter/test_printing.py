@@ -118,10 +118,10 @@ def test_value_that_fits_no_zone_is_named_without_crash(sample: Recorded, tmp_pa
     result = run(*sample.flags(kubelet_config=f"file:{config}"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert (
-        f"numazones-exporter: the zones of node {sample.name} cannot be described: "
+        f"numazones-exporter: the NUMAZones of node {sample.name} cannot be built: "
         "KubeletSettings.topology_manager_policy: String should have at most 128 characters, not 'xxx"
     ) in result.stderr
-    assert "correct what the node's files or the kubelet say" in result.stderr
+    assert "correct the node's files or the kubelet's settings" in result.stderr
 
 
 def test_each_problem_is_on_stderr_and_in_the_zones_conditions(sample: Recorded, tmp_path: Path) -> None:

@@ -401,7 +401,7 @@ def test_unreadable_recommendation_is_left_out_and_named(open_page: Open, tmp_pa
 def test_a_file_without_a_comparison_is_named(dump_path: Path) -> None:
     result = CliRunner().invoke(commands, ["report", "-f", str(dump_path), "--whatif", str(dump_path)])
     assert isinstance(result.exception, NumazonesError)
-    assert "holds no comparison of settings; kubectl numazones whatif -o json writes one" in str(
+    assert "contains no comparison of settings; kubectl numazones whatif -o json writes one" in str(
         result.exception
     )
 

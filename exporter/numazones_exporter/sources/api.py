@@ -170,8 +170,8 @@ class KubeletConfigzReader:
         except aiohttp.ClientConnectorCertificateError as error:
             raise SourceError(
                 "UntrustedCertificate",
-                f"{self._url}: the kubelet's certificate is not trusted: {error.certificate_error}; "
-                "name its authority with --kubelet-certificate-authority",
+                f"{self._url}: the kubelet's certificate is not trusted: {error.certificate_error}; give "
+                "its CA with --kubelet-certificate-authority",
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise SourceError("Unreachable", f"{self._url}: {error}; is this the node's address?") from error
@@ -180,11 +180,11 @@ class KubeletConfigzReader:
         if status in (_UNAUTHORIZED, _FORBIDDEN):
             raise SourceError(
                 "Forbidden",
-                f"{self._url}: the kubelet answered {status}; allow get on nodes/configz (kubelet 1.33 and "
-                "newer) or nodes/proxy, and enable webhook authentication in the kubelet",
+                f"{self._url}: the kubelet returned status {status}; allow get on nodes/configz (kubelet "
+                "1.33 and newer) or nodes/proxy, and enable webhook authentication in the kubelet",
             )
         if status != _OK:
-            raise SourceError("Unreachable", f"{self._url}: the kubelet answered {status}")
+            raise SourceError("Unreachable", f"{self._url}: the kubelet returned status {status}")
         return _json_object(body, self._url)
 
     def _ssl_context(self) -> ssl.SSLContext:
@@ -196,12 +196,14 @@ class KubeletConfigzReader:
             except FileNotFoundError:
                 continue
             except (OSError, ssl.SSLError) as error:
-                raise SourceError("UntrustedCertificate", f"{path} holds no certificates: {error}") from error
+                raise SourceError(
+                    "UntrustedCertificate", f"{path} contains no certificates: {error}"
+                ) from error
         if not context.cert_store_stats()["x509"]:
             raise SourceError(
                 "UntrustedCertificate",
-                f"{self._url}: there is nothing to check the kubelet's certificate against; "
-                f"missing: {', '.join(map(str, self._trust))}; name its authority with "
+                f"{self._url}: the kubelet's certificate cannot be verified, because there is no CA "
+                f"certificate; missing: {', '.join(map(str, self._trust))}; give its CA with "
                 "--kubelet-certificate-authority",
             )
         return context
@@ -227,7 +229,7 @@ def _json_object(body: bytes, where: str) -> Mapping[str, Any]:
     try:
         document = read_json(body, CONFIGURATION)
     except UnreadableDocument as error:
-        raise SourceError("InvalidConfiguration", f"{where}: the answer is not JSON: {error}") from error
+        raise SourceError("InvalidConfiguration", f"{where}: the response is not JSON: {error}") from error
     if not isinstance(document, Mapping):
-        raise SourceError("InvalidConfiguration", f"{where}: the answer is not a JSON object")
+        raise SourceError("InvalidConfiguration", f"{where}: the response is not a JSON object")
     return document

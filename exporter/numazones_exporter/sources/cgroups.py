@@ -153,15 +153,15 @@ class CgroupReader:
         else:
             raise SourceError(
                 "NotMounted",
-                f"{self._root} is not a mount of control groups: mount the host's /sys/fs/cgroup there, "
-                "read-only, or leave --cgroups out",
+                f"{self._root} is not a cgroup mount: mount the host's /sys/fs/cgroup there, read-only, "
+                "or omit --cgroups",
             )
         found = list(_below(top, _DEPTH))
         if not found:
             raise SourceError(
                 NOT_FOUND,
-                f"no control group of the kubelet's (kubepods) is within {_DEPTH} levels of {top}: mount all "
-                "of the host's /sys/fs/cgroup, not this container's own, or leave --cgroups out",
+                f"no cgroup of the kubelet (kubepods) is within {_DEPTH} levels of {top}: mount all of "
+                "the host's /sys/fs/cgroup, not this container's own, or omit --cgroups",
             )
         return found
 

@@ -136,7 +136,7 @@ class InterruptsReader:
                         break
                     size += len(text)
                     if size > _LARGEST_FILE or not text.endswith(b"\n"):
-                        raise SourceError("Malformed", f"{self._file} is too large, or cut off")
+                        raise SourceError("Malformed", f"{self._file} is too large, or truncated")
                     self._take(text, before, lines, found)
         except OSError as error:
             raise SourceError("Unreadable", f"{self._file}: {error.strerror or error}") from error
@@ -194,8 +194,8 @@ class InterruptsReader:
         if not text.strip():
             raise SourceError(
                 "Masked",
-                f"{self._file} is empty, as container runtimes mask it; mount the host's /proc/interrupts "
-                "there, and name the directory by --procfs",
+                f"{self._file} is empty because container runtimes mask it; mount the host's "
+                "/proc/interrupts there, and give the directory with --procfs",
             )
         if _HEAD.fullmatch(text) is None:
             raise SourceError("Malformed", f"{self._file} does not begin with the CPUs' names: {text[:80]!r}")

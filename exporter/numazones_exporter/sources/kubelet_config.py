@@ -59,7 +59,7 @@ def parse_configuration(document: Mapping[str, Any], *, version: str | None) -> 
     ):
         raise SourceError(
             "InvalidConfiguration",
-            "the kubelet configuration is neither a KubeletConfiguration nor an answer of /configz",
+            "the kubelet configuration is neither a KubeletConfiguration nor a response of /configz",
         )
     try:
         if version is None:

@@ -72,6 +72,6 @@ def pod_of(item: Mapping[str, Any]) -> NodePod:
     )
     created = metadata.get("creationTimestamp") or ""
     if not all(isinstance(text, str) for text in (*texts, created)):
-        raise TypeError(f"namespace, name, uid, phase and QoS class must be texts, not {texts}")
+        raise TypeError(f"namespace, name, uid, phase and QoS class must be strings, not {texts}")
     deleting = metadata.get("deletionTimestamp") is not None
     return NodePod(*texts, deleting=deleting, static=static, created=created)

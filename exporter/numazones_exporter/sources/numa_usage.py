@@ -61,7 +61,7 @@ def read(sysfs: Path, numas: Iterable[int]) -> NUMAUsage:
         }
     found.problems = tuple(
         Problem(
-            NUMA_MEMORY, NOT_FOUND, f"{paths[0]}{_others(paths)} cannot be read; {metric} of it is absent"
+            NUMA_MEMORY, NOT_FOUND, f"{paths[0]}{_others(paths)} cannot be read, so its {metric} is missing"
         )
         for metric, paths in missing.items()
     )

@@ -121,9 +121,9 @@ class SocketReader:
 def _source_error(path: Path, error: Exception) -> SourceError:
     if isinstance(error, GRPCError):
         detail = error.message or "no details"
-        return SourceError("KubeletRejected", f"{path}: the kubelet answered {error.status.name}: {detail}")
+        return SourceError("KubeletRejected", f"{path}: the kubelet returned {error.status.name}: {detail}")
     if isinstance(error, DecodeError):
-        return SourceError("InvalidAnswer", f"{path}: the answer is not a podresources v1 message")
+        return SourceError("InvalidAnswer", f"{path}: the response is not a podresources v1 message")
     if isinstance(error, OSError):
         cure = cure_of_denial() if isinstance(error, PermissionError) else "is the kubelet running?"
         return SourceError("CannotConnect", f"{path}: {error.strerror or error}; {cure}")
@@ -137,7 +137,8 @@ class _LimitedCodec(ProtoCodec):
     def decode(self, data: bytes, message_type: Any) -> Any:
         if len(data) > MAX_MESSAGE_BYTES:
             raise SourceError(
-                "AnswerTooLarge", f"the kubelet's answer has {len(data)} bytes, more than {MAX_MESSAGE_BYTES}"
+                "AnswerTooLarge",
+                f"the kubelet's response has {len(data)} bytes, more than {MAX_MESSAGE_BYTES}",
             )
         return super().decode(data, message_type)
 
@@ -223,7 +224,7 @@ def parse_answers(
             allocatable_devices=_devices(allocatable.devices),
         )
     except (ValueError, OverflowError) as error:
-        raise SourceError("InvalidAnswer", f"podresources answered with {error}") from error
+        raise SourceError("InvalidAnswer", f"podresources returned {error}") from error
 
 
 def _pod(pod: pb.PodResources) -> PodResources:

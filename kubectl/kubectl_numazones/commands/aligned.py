@@ -27,11 +27,11 @@ _POD = "Pod"
 _EPILOG = """
 \b
 Examples:
-  kubectl numazones aligned            # of this namespace, those that are not
-  kubectl numazones aligned -A         # of all namespaces
-  kubectl numazones aligned -A -o wide # the aligned ones, too
+  kubectl numazones aligned            # pods of this namespace that are not aligned
+  kubectl numazones aligned -A         # pods of all namespaces
+  kubectl numazones aligned -A -o wide # include aligned pods
   kubectl numazones aligned -l app=db
-  kubectl numazones aligned -A --by owner  # a line for each Deployment, StatefulSet, Job, ...
+  kubectl numazones aligned -A --by owner  # one line per Deployment, StatefulSet, Job, ...
   kubectl get nodes,numazones,pods -A -o json > dump.json && kubectl numazones aligned -A -f dump.json
 """
 
@@ -73,13 +73,17 @@ class AlignedPod:
     alignment: Annotated[Alignment, "aligned, remote or spanning: that of the worst of its containers."]
     numas: Annotated[tuple[int, ...], "NUMA nodes that it uses."]
     distance: Annotated[
-        int | None, "The largest between two of them in one container; null: one, or not known."
+        int | None, "The largest distance between two of them in one container; null: only one, or unknown."
     ]
     remote_cpus: Annotated[
         int, "Exclusive CPUs that are not on the NUMA node that has most of their container."
     ]
-    remote_memory: Annotated[int, "The same of memory promised.", format_bytes]
-    remote: Annotated[tuple[str, ...], "Resources that are not all there: cpu, memory, names of devices."]
+    remote_memory: Annotated[
+        int, "Promised memory that is not on the NUMA node that has most of its container.", format_bytes
+    ]
+    remote: Annotated[
+        tuple[str, ...], "Resources that are not all on that NUMA node: cpu, memory, names of devices."
+    ]
     held: Annotated[list[HeldOfNuma], "What it holds, by NUMA node."]
     devices: Annotated[list[NearDevices], "Devices that it holds, by container."]
     alignable: Annotated[
@@ -94,10 +98,10 @@ class AlignedOwner:
     """Alignment of what the pods of an owner hold."""
 
     namespace: Annotated[str, "Its namespace."]
-    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for one that nobody owns."]
+    kind: Annotated[str, "Deployment, not ReplicaSet; Pod for a pod without an owner."]
     name: Annotated[str, "Its name."]
     pods: Annotated[
-        Mapping[Alignment, int], "Pods that hold something of NUMA nodes: aligned, remote, spanning."
+        Mapping[Alignment, int], "Pods that hold resources of NUMA nodes: aligned, remote, spanning."
     ]
     alignable: Annotated[
         Mapping[Alignable, int],
@@ -109,7 +113,9 @@ class AlignedOwner:
         int, "Those of them that are not on the NUMA node that has most of their container."
     ]
     memory: Annotated[int, "Promised, hugepages included.", format_bytes]
-    remote_memory: Annotated[int, "That of it which is not there.", format_bytes]
+    remote_memory: Annotated[
+        int, "Promised memory that is not on the NUMA node that has most of its container.", format_bytes
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +268,7 @@ def _roots(roots: Mapping[tuple[str, str], tuple[str, ...]]) -> str:
 def _summary(rows: list[_Row], namespace: str) -> str:
     where = f" in namespace {namespace}" if namespace else ""
     if not rows:
-        return f"no running pod{where} holds anything of NUMA nodes"
+        return f"no running pod{where} holds resources of NUMA nodes"
     bad = [row.found for row in rows if not row.found.aligned]
     if not bad:
         return (

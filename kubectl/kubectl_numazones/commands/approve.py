@@ -3,7 +3,7 @@
 import click
 
 from kubectl_numazones.commands.decide import decide_on, decision_options
-from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.cluster import live_options
 from kubectl_numazones.reading.source import Source
 from numazones.apimachinery import duration
 
@@ -33,7 +33,7 @@ Examples:
     metavar="DURATION",
     help="Longest time for --wait, such as 30s.",
 )
-@source_options
+@live_options
 def command(
     source: Source, names: tuple[str, ...], *, wait: bool, timeout: str, dry_run: bool, yes: bool
 ) -> int:

@@ -20,5 +20,5 @@ def command(shell: str) -> None:
     """
     found = get_completion_class(shell)
     if found is None:
-        raise click.UsageError(f"click knows no completion for {shell}")
+        raise click.UsageError(f"there is no completion for {shell}")
     click.echo(found(commands, {}, PROGRAM, _VARIABLE).source())

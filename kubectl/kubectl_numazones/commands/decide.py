@@ -11,7 +11,6 @@ from click.shell_completion import CompletionItem
 from kubectl_numazones import plan_decisions, plan_progress
 from kubectl_numazones.plan_decisions import PendingPlan, PlanDecision
 from kubectl_numazones.printing import screen
-from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.names import completions, joined
 from kubectl_numazones.reading.source import Source, connect
@@ -51,10 +50,8 @@ def decide_on(
     Raises:
         NumazonesError: something speaks against one of them; nothing was written.
     """
-    if source.files:
-        raise BadDump(f"{verb} needs a live cluster and cannot use a dump (-f)")
     if not (dry_run or yes or sys.stdin.isatty()):
-        raise click.UsageError(f"there is no terminal for the question; use --yes: {verb} does not ask")
+        raise click.UsageError(f"there is no terminal to ask on; use {verb} --yes")
     decision = PlanDecision(verb)
     plans = run_until_complete(_plans(source, names, decision))
     fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]

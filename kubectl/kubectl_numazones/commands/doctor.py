@@ -155,7 +155,7 @@ def _configuration(path: Path | None) -> object | None:
         return None
     found: list[object] = [document for document in documents(path) if document is not None]
     if len(found) != 1:
-        raise BadDump(f"{path} holds {len(found)} documents; give one KubeletConfiguration")
+        raise BadDump(f"{path} contains {len(found)} documents; give one KubeletConfiguration")
     return found[0]
 
 

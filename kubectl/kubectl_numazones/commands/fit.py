@@ -187,7 +187,7 @@ def _asked(shape: str | None, path: Path | None, replicas: int | None) -> Manife
         return manifest
     if len(manifest.templates) > 1:
         raise click.UsageError(
-            f"--replicas is about one template, and {path} has {len(manifest.templates)}: leave it away"
+            f"--replicas applies to one template, but {path} has {len(manifest.templates)}: omit it"
         )
     return replace(manifest, templates=(replace(manifest.templates[0], replicas=replicas),))
 

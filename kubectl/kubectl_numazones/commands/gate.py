@@ -9,8 +9,7 @@ import click
 
 from kubectl_numazones.printing import screen
 from kubectl_numazones.printing.output import Output, output_option
-from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.cluster import live_options
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.names import POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import (
@@ -56,7 +55,7 @@ class _Options(click.Group):
 @selector_option("pods")
 @all_namespaces_option
 @output_option("text", "name")
-@source_options
+@live_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -116,7 +115,7 @@ def command(
     help="Release the pods of all namespaces.",
 )
 @_dry_run
-@source_options
+@live_options
 def release(
     source: Source,
     *,
@@ -127,11 +126,11 @@ def release(
 ) -> int:
     """Remove the gate from PODs, from those of a namespace (-n), or from all (-A).
 
-    With -l only from those that have some labels.
+    With -l, only from pods with these labels.
 
-    The scheduler then puts them where it likes, and a kubelet may reject them. Gates of others stay. Pods
-    that are made later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not be
-    released.
+    The scheduler then places them on any node, and a kubelet may reject them. Gates of others stay. Pods
+    that are created later are gated as before; `gate off` stops that. The exit code is 1 if a pod could not
+    be released.
     """
     pods = joined(pods, POD_TYPES)
     check_names(pods, everywhere=everywhere, selector=selector)
@@ -151,13 +150,13 @@ def release(
 
 @command.command("off")
 @_dry_run
-@source_options
+@live_options
 def off(source: Source, *, dry_run: bool) -> int:
     """Stop the injection, and remove the gate from all pods that wait at it.
 
-    The injection stops because the binding of its policy is deleted; if something applies that again,
-    such as Argo CD or Flux, stop it there, too. `kubectl apply -k manifests/gate-injection` switches it on
-    again. Pods whose own template carries the gate go on being made with it.
+    The injection stops because the binding of its policy is deleted; if something such as Argo CD or Flux
+    applies it again, stop it there, too. `kubectl apply -k manifests/gate-injection` turns it on again. Pods
+    whose own template carries the gate are still created with it.
     """
     if source.namespace:
         raise click.UsageError("gate off affects the whole cluster; use gate release -n for one namespace")
@@ -180,8 +179,6 @@ def off(source: Source, *, dry_run: bool) -> int:
 
 def _on_cluster(source: Source, act: Callable[[Client, Source], Awaitable[_T]]) -> _T:
     """Do something with a client of the live cluster."""
-    if source.files:
-        raise BadDump("gate needs a live cluster and cannot read a dump (-f)")
 
     async def connected() -> _T:
         async with await connect(source) as client:
@@ -204,7 +201,7 @@ async def _release(client: Client, pods: Sequence[dict[str, Any]], *, dry_run: b
         found = await gate_control.release(client, pods, lambda through: bar.update(through - bar.pos))
     screen.echo(f"released {pluralize(found.done, 'pod')}")
     if found.gone:
-        screen.echo(f"{pluralize(found.gone, 'pod')} had gone meanwhile")
+        screen.echo(f"{pluralize(found.gone, 'pod')} had already gone")
     for name, why in sorted(found.failed.items()):
         screen.echo(f"error: {name} still waits: {why}", err=True)
     return int(bool(found.failed))

@@ -193,7 +193,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
         said = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise BadDump(f"{path}: {said}") from error
     if not isinstance(body, dict):
-        raise BadDump(f"{path} holds no RebalancePolicy")
+        raise BadDump(f"{path} contains no RebalancePolicy")
     return body
 
 
@@ -229,9 +229,7 @@ def _script(goal: Goal, item: PolicyReport) -> None:
                 "deleteOptions": {"preconditions": {"uid": move.pod.uid}},
             }
             path = f"/api/v1/namespaces/{move.pod.namespace}/pods/{move.pod.name}/eviction"
-            screen.echo(
-                f"# to {move.node}{' (its replacement must go nowhere else)' if move.affinity else ''}"
-            )
+            screen.echo(f"# to {move.node}{' (its replacement must run there)' if move.affinity else ''}")
             screen.echo(
                 f"echo {shlex.quote(json.dumps(body))} | kubectl create --raw {shlex.quote(path)} -f -"
             )

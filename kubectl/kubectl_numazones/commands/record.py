@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.reading.bad_dump import BadDump
-from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.cluster import live_options
 from kubectl_numazones.reading.event_loop import run_until_complete
 from kubectl_numazones.reading.names import NodeCommand, complete_nodes
 from kubectl_numazones.reading.source import Source
@@ -41,7 +40,7 @@ Examples:
     help="Replace all names that people chose (node, namespaces, pods, containers, owners, images, "
     "labels); drop annotations and messages.",
 )
-@source_options
+@live_options
 def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     """Record a live NODE for a bug report: hardware, kubelet settings and state, and who holds what.
 
@@ -49,8 +48,6 @@ def command(source: Source, node: str, output: Path, *, renames: bool) -> int:
     files come through the API server from the exporter's pod there, which must serve recordings (component
     exporter-recordings). You need get on pods/proxy in its namespace.
     """
-    if source.files:
-        raise BadDump("record reads a live node; -f names a dump, which is a recording of its own")
     directory.refuse_existing(output)
     found = run_until_complete(fetch(node.removeprefix("node/").removeprefix("no/"), source))
     for problem in found.problems:

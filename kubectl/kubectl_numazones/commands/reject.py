@@ -3,7 +3,7 @@
 import click
 
 from kubectl_numazones.commands.decide import decide_on, decision_options
-from kubectl_numazones.reading.cluster import source_options
+from kubectl_numazones.reading.cluster import live_options
 from kubectl_numazones.reading.source import Source
 
 _EPILOG = """
@@ -17,7 +17,7 @@ Examples:
 
 @click.command("reject", epilog=_EPILOG)
 @decision_options
-@source_options
+@live_options
 def command(source: Source, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
     """Reject RECOMMENDATIONs: no pod is evicted for them. A plan that is running evicts no further pod.
 

@@ -94,8 +94,8 @@ def command(source: Source, name: str, output: Output) -> int:
             screen.say(f"{outcome.name} on {node}: {line}")
     for node, outcome in report.at_restart:
         screen.say(
-            f"{outcome.name} on {node} runs, but a restart of the kubelet would reject it, as its init "
-            f"containers need again what they gave back: {outcome.at_restart}"
+            f"{outcome.name} on {node} runs, but a restart of the kubelet would reject it, because its "
+            f"init containers would need again what they gave back: {outcome.at_restart}"
         )
     when = " while it was recorded" if report.begins_with_pods else ""
     screen.say(
@@ -160,7 +160,7 @@ def find_miss(name: str, source: Source) -> WrongPrediction:
     try:
         return read(base64.b64decode(str(kept[name]), validate=True))
     except binascii.Error as error:
-        raise BadDump(f"ConfigMap {namespace}/{_NAME}, {name}: no base64: {error}") from error
+        raise BadDump(f"ConfigMap {namespace}/{_NAME}, {name}: not base64: {error}") from error
 
 
 def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
@@ -171,7 +171,7 @@ def _in_files(source: Source, namespace: str) -> Mapping[str, Any]:
             _NAME,
         ):
             return item.get("binaryData") or {}
-    raise NotThere(f"the dump holds no ConfigMap {namespace}/{_NAME}; add configmaps to kubectl get")
+    raise NotThere(f"the dump contains no ConfigMap {namespace}/{_NAME}; add configmaps to kubectl get")
 
 
 async def _live(source: Source, namespace: str) -> Mapping[str, Any]:

@@ -240,7 +240,7 @@ def _tables(paths: Iterable[Path]) -> Documents:
                 tables |= _table(f"{len(tables) + 1}", document)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 cure = "kubectl numazones whatif -o json writes one"
-                raise BadDump(f"{path} holds no comparison of settings; {cure}") from error
+                raise BadDump(f"{path} contains no comparison of settings; {cure}") from error
     return tables
 
 

@@ -113,7 +113,7 @@ def command(
         raise click.UsageError("name the pods: GROUP such as 40xcpu=6,memory=24Gi, or --usage")
     drawn = next((group for group in wanted if group.is_drawn), None)
     if drawn is not None:
-        raise click.UsageError(f"{drawn} is not one size; give a group for each size that there is")
+        raise click.UsageError(f"{drawn} is a range; give one group for each size")
     sizes = [size(base, wanted, settings) for settings in choices(base, reserve or _reserved_cpus(base))]
     found = best(sizes)
     uncertain = doubts.of_configurations([(base.node.name, base.config)])

@@ -129,7 +129,7 @@ Examples:
 class TopDocument:
     """``top``: the NUMA zones, in the order that was asked for."""
 
-    items: Annotated[list[ZoneFigures], "One for each zone."]
+    items: Annotated[list[ZoneFigures], "One for each NUMA node."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
     held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
@@ -166,9 +166,9 @@ def command(
 ) -> int:
     """Show what is in use and free on each NUMA node of NODEs, or of all: exclusive CPUs, memory, devices.
 
-    On a live cluster, it also shows the room held for pods on their way: released from the gate, or nominated
-    by a scheduler. -o wide, json and yaml include the number of pods that are not aligned; this reads all
-    pods.
+    On a live cluster, it also shows the room held for pods on their way to a node: released from the gate, or
+    nominated by a scheduler. -o wide, json and yaml include the number of pods that are not aligned; this
+    reads all pods.
 
     --usage reads the exporters twice within three seconds, through the API server (you need get on
     pods/proxy), or a Prometheus.

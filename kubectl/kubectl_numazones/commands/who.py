@@ -22,7 +22,7 @@ from numazones_program.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class WhoDocument:
-    """``who``: what each NUMA zone of a node holds exclusively, and for whom."""
+    """``who``: what each NUMA node of a node holds exclusively, and for whom."""
 
     node: Annotated[str, "Its name."]
     items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
@@ -33,7 +33,7 @@ class WhoDocument:
 
 @click.command("who", cls=NodeCommand)
 @click.argument("node", shell_complete=complete_nodes)
-@click.argument("zone", required=False, type=int)
+@click.argument("zone", metavar="[NUMA]", required=False, type=int)
 @click.option("--usage", is_flag=True, help="Show how much of each pod's exclusive CPUs is used.")
 @prometheus_options("5m")
 @output_option("text", "name")
@@ -48,7 +48,7 @@ def command(
     window: str,
     output: Output,
 ) -> int:
-    """List which pods hold CPUs, memory and devices of each NUMA node of NODE, or of one (ZONE, its id).
+    """List which pods hold CPUs, memory and devices of each NUMA node of NODE, or of the one with id NUMA.
 
     ALIGNMENT describes the whole pod, over all NUMA nodes: aligned, remote or spanning. With --usage (see
     top), USED and IDLE count all its exclusive CPUs.

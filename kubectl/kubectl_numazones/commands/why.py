@@ -96,7 +96,7 @@ def command(
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, everywhere=everywhere, selector=selector)
     if node_name is not None and len(names) != 1:
-        raise click.UsageError("--node explains one pod: name it")
+        raise click.UsageError("--node explains one pod: give its name")
     seen = read(source)
     if len(names) == 1:
         return _explain(names[0], seen, source, node_name, output)

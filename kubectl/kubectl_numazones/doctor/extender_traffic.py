@@ -34,7 +34,7 @@ COUNTS = (
         "numazones_extender_sampled_requests_total",
         0,
         "{} times since it started, no node passed although one outside the request would have: its "
-        "scheduler looks at a part of the nodes",
+        "scheduler considers only part of the nodes",
         "set percentageOfNodesToScore: 100 in the scheduler's configuration, and restart it",
     ),
     Count(

@@ -74,13 +74,13 @@ def access(evidence: Evidence) -> Iterator[Finding]:
         yield warning(
             f"{verb} {resource}",
             f"you lack this right, so all answers lack what it would show (kubectl auth can-i {right})",
-            f"have a ClusterRole with {verb} on {resource} bound to you",
+            f"get a ClusterRole with {verb} on {resource} bound to you",
         )
     for namespace in evidence.unrecordable:
         yield hint(
             "get pods/proxy",
-            f"you may not in namespace {namespace}, whose exporters serve recordings: record asks them this "
-            f"way (kubectl auth can-i get pods --subresource=proxy -n {namespace})",
+            f"you lack this right in namespace {namespace}, where exporters serve recordings: record "
+            f"needs it to reach them (kubectl auth can-i get pods --subresource=proxy -n {namespace})",
             f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders",
         )
 
@@ -97,7 +97,7 @@ def zones(evidence: Evidence) -> Iterator[Finding]:
         return
     yield error(
         "NUMAZones",
-        "there are none, so nothing is known of any node",
+        "there are none, so nothing is known about any node",
         "install the exporter: kubectl apply -k crds; kubectl apply -k manifests/exporter; "
         "dump numazones, too: kubectl get nodes,pods,numazones -A -o json",
     )
@@ -241,9 +241,9 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
             off = f"{_seconds(abs(skew))} {'ahead of' if skew > timedelta() else 'behind'}"
             yield warning(
                 _node_of(lease),
-                f"its clock is {off} the API server's: whoever sees its Lease for the first time misjudges "
-                "how old it is",
-                "have the node's clock synchronised (chrony, systemd-timesyncd)",
+                f"its clock is {off} the API server's: programs that see its Lease for the first time "
+                "misjudge its age",
+                "synchronise the node's clock (chrony, systemd-timesyncd)",
             )
     if not compared and evidence.of("Lease"):
         raise NotChecked("the Leases carry no managed fields; dump with --show-managed-fields")
@@ -298,7 +298,7 @@ def _loops(evidence: Evidence, opted_in: set[str]) -> Iterator[Finding]:
             pods = pluralize(count, "pod")
             yield warning(
                 f"{namespace}/{name}",
-                f"kubelets have rejected {pods} of this {kind}, which makes one more each time",
+                f"kubelets have rejected {pods} of this {kind}, which creates another one each time",
                 f"let its pods wait at the gate: kubectl label namespace {namespace} {'='.join(OPT_IN)}, and "
                 f"schedulingGates [{{name: {GATE}}}] in its template",
             )
@@ -321,7 +321,7 @@ def writers(evidence: Evidence) -> Iterator[Finding]:
             yield error(
                 item["metadata"]["name"],
                 f"the NodeResourceTopology is written by {' and '.join(managers)}, which overwrite each "
-                f"other's",
+                "other's values",
                 "let one program write it: take noderesourcetopologies out of the exporter's --publish, or "
                 "stop the other",
             )

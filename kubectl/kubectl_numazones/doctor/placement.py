@@ -24,12 +24,12 @@ from numazones.wording import pluralize, some_of
 
 _DISTRIBUTE = "distribute-cpus-across-numa"
 _NOTHING_TO_ALIGN = (
-    "has one NUMA node and cpuManagerPolicy none, as on kind and minikube: no pod gets CPUs of its own, so "
-    "nothing can be misplaced, and zones show nothing assigned or free"
+    "has one NUMA node and cpuManagerPolicy none, as on kind and minikube: no pod gets exclusive CPUs, "
+    "so nothing can be misplaced, and NUMAZones show nothing assigned or free"
 )
 _WHERE_THERE_IS = (
-    "numazones-simulator demo shows what numazones does on machines with several NUMA nodes; for CPUs of "
-    f"their own {cures.STATIC_CPUS}"
+    "numazones-simulator demo shows what numazones does on machines with several NUMA nodes; for "
+    f"exclusive CPUs {cures.STATIC_CPUS}"
 )
 
 
@@ -54,7 +54,7 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
             for option in node.state.config.unreleased_options:
                 yield warning(
                     node.name,
-                    f"its kubelet is a build of its own: {option}",
+                    f"its kubelet is not a released build: {option}",
                     cures.RELEASED_OPTIONS,
                 )
             yield from _next_restart(node.name, node.state)
@@ -108,13 +108,13 @@ def _settings_of(node: Node) -> Iterator[tuple[Severity, str, str]]:
     elif policy == BEST_EFFORT:
         yield (
             Severity.HINT,
-            "topologyManagerPolicy is best-effort: pods are admitted also where they cannot be aligned",
+            "topologyManagerPolicy is best-effort: pods are admitted even if they cannot be aligned",
             cures.REQUIRED_ALIGNMENT,
         )
     if not node.kubelet.cpus.static:
         yield (
             Severity.WARNING,
-            "cpuManagerPolicy is none: no pod gets CPUs of its own, so only devices and memory are aligned",
+            "cpuManagerPolicy is none: no pod gets exclusive CPUs, so only devices and memory are aligned",
             cures.STATIC_CPUS,
         )
     has_memory = any(numa.memory for numa in node.machine.numa_nodes)
@@ -183,8 +183,8 @@ def pods_without_own_cpus(evidence: Evidence) -> Iterator[Finding]:
         if floating:
             yield hint(
                 _owner(pod),
-                "is Guaranteed, but requests a fraction of a CPU in container "
-                f"{some_of(floating)}: it gets no CPUs of its own",
+                f"is Guaranteed, but requests a fraction of a CPU in container {some_of(floating)}: it "
+                "gets no exclusive CPUs",
                 "request whole CPUs, or set no limits where pinning is not needed",
             )
 

@@ -74,7 +74,7 @@ class NodeRestart:
     def summary(self) -> str:
         """One line for people."""
         if self.unknown:
-            return f"{self.node}: not foreseen: {self.unknown}"
+            return f"{self.node}: cannot be predicted: {self.unknown}"
         if not self.starts:
             return f"{self.node}: no kubelet would start with this configuration"
         return f"{self.node}: {self.admitted} of {pluralize(self.pods, 'pod')} would be admitted again"
@@ -202,8 +202,8 @@ def _findings(node: str, said: Restart, *, reboot: bool) -> Iterator[Finding]:
 
 _RECREATE = "delete the pod first, so that its owner recreates it while the node's kubelet still runs"
 _CHANCE = {
-    Uncertainty.ORDER: "by the order in which it takes pods created in the same second",
-    Uncertainty.PLUGINS: "by when device plugins register again",
+    Uncertainty.ORDER: "depending on the order in which it takes pods created in the same second",
+    Uncertainty.PLUGINS: "depending on when device plugins register again",
 }
 
 
@@ -224,15 +224,15 @@ def _moved(one: Readmission) -> str:
             f"its kubelet may move it from CPUs {cpuset.format(before)} while it runs, {_CHANCE[one.chance]}"
         )
     if not after:
-        return f"it would run in the shared pool, no longer on CPUs {cpuset.format(before)} of its own"
+        return f"it would run in the shared pool, no longer on its exclusive CPUs {cpuset.format(before)}"
     if not before:
-        return f"it would get CPUs {cpuset.format(after)} of its own; now it runs in the shared pool"
+        return f"it would get exclusive CPUs {cpuset.format(after)}; now it runs in the shared pool"
     return f"it would be moved from CPUs {cpuset.format(before)} to {cpuset.format(after)} while it runs"
 
 
 def _unread(node: str, pod: ClusterPod) -> Finding:
     return warning(
         f"{pod.full_name} on {node}",
-        f"what becomes of it cannot be foreseen: {pod.problem}",
+        f"what happens to it cannot be predicted: {pod.problem}",
         "correct the pod's description, and try again",
     )

@@ -69,8 +69,8 @@ def _traps(item: Object, configuration: Mapping[str, Any]) -> Iterator[Finding]:
     if any(it.get("percentageOfNodesToScore", of_all) != _ALL for it in _profiles(configuration)):
         yield warning(
             name,
-            "the scheduler looks at a part of the nodes: the extender may reject all of those though another "
-            "one fits",
+            "the scheduler considers only part of the nodes: the extender may reject all of them "
+            "although another node fits",
             f"set percentageOfNodesToScore: 100, {restart}",
         )
     for one in ours:
@@ -85,7 +85,7 @@ def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[
             f"set ignorable: false, {restart}",
         )
     for verb, severity, why in (
-        ("filter", error, "nodes that would reject a pod are not taken away"),
+        ("filter", error, "nodes that would reject a pod are not ruled out"),
         (
             "bind",
             error,
@@ -105,7 +105,7 @@ def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[
         yield warning(
             name,
             f"weight {weight} lets the scheduler's own preferences outweigh the extender's",
-            f"set weight: 125, unless that is meant, {restart}",
+            f"set weight: 125, unless this is intended, {restart}",
         )
     if not extender.get("nodeCacheCapable"):
         yield warning(

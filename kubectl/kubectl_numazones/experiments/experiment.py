@@ -251,7 +251,9 @@ def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
         here = sized_to_use(here, cluster.nodes, asked.source, UsageSource(asked.prometheus, asked.window, 0))
     pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
-        raise NotThere("no pod is on these nodes or waits; say which ones arrive: --pods 20xcpu=4,memory=8Gi")
+        raise NotThere(
+            "no pod runs on these nodes or waits; give pods that arrive: --pods 20xcpu=4,memory=8Gi"
+        )
     recipe = _recipe(asked, (pods,))
     words = _words(asked, pluralize(len(pods), "pod"))
     return _Scene(nodes, recipe, recipe.examples(), words, random=True, goals=goals)
@@ -274,9 +276,9 @@ def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Sce
     if asked.source.files or asked.selector:
         raise click.UsageError("--machine replaces the nodes; do not use it with -f or --nodes")
     if asked.usage or asked.prometheus:
-        raise click.UsageError("--machine has no pods whose use was measured; leave --usage away")
+        raise click.UsageError("--machine has no pods whose usage was measured; omit --usage")
     if not asked.groups:
-        raise click.UsageError("say which pods arrive at the machine: --pods 20xcpu=4,memory=8Gi")
+        raise click.UsageError("give pods that arrive at the machine: --pods 20xcpu=4,memory=8Gi")
     made = with_settings(node_template(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
@@ -307,7 +309,9 @@ def _words(asked: ExperimentOptions, arriving: str) -> str:
 def _of_recording(asked: ExperimentOptions, directory: Path, given: Settings) -> _Scene:
     """Pods as they came and went."""
     if asked.groups or asked.churn or asked.last or asked.reschedule:
-        raise click.UsageError("a recording has pods and order of its own: leave --pods and the like away")
+        raise click.UsageError(
+            "a recording has its own pods in their own order: omit --pods and related options"
+        )
     nodes, events = recording.history(directory)
     pods = [event for event in events if isinstance(event, ClusterPod)]
     words = f"{pluralize(len(pods), 'pod')} as recorded"
@@ -326,7 +330,7 @@ def _known_kubelets(nodes: Sequence[ClusterNode], given: Settings) -> tuple[Node
         more = f", and {pluralize(len(left_out) - 1, 'other')}" if len(left_out) > 1 else ""
         screen.warn(f"left out: {left_out[0]}{more}")
     if not found:
-        raise NotThere("there is no node whose state is known, and on which the kubelet places pods")
+        raise NotThere("there is no node with a known state on which the kubelet places pods")
     return tuple(found)
 
 

@@ -89,7 +89,7 @@ def _chosen_measures(comparison: Comparison, measures: Sequence[str]) -> list[st
     known = comparison.variants[0].measures
     unknown = [name for name in measures if name not in known]
     if unknown:
-        raise NotThere(f"there is no measure {unknown[0]!r}; there are {', '.join(known)}")
+        raise NotThere(f"unknown measure {unknown[0]!r}; use one of {', '.join(known)}")
     return list(measures) or [name for name in _DEFAULT if name in known]
 
 

@@ -59,7 +59,7 @@ _NOTHING = {
     ZONES: "no NUMAZones: kubectl numazones doctor says why",
     STUCK: "no pod waits, and none was rejected",
     PLANS: "no pod waits, so there is nothing to plan",
-    EVENTS: "the operator has written no events that are still there",
+    EVENTS: "there are no events of the operator",
 }
 
 

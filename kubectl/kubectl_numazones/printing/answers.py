@@ -238,7 +238,7 @@ class FittingPlace:
     """Place where a pod would fit."""
 
     node: Annotated[str, "Its name."]
-    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes it gets something of."]
+    numas: Annotated[tuple[int, ...], "Ids of the NUMA nodes whose resources it gets."]
     cpus: Annotated[int, "Exclusive CPUs, as a list; empty for the shared pool.", cpuset.format]
     devices: Annotated[
         tuple[ForeseenDevice, ...],

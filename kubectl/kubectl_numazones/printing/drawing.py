@@ -76,7 +76,7 @@ class Drawing:
                     yield from self._zone(numa, here)
         bare = sorted(self._zones.keys() - {cpu.numa for cpu in cpus})
         if bare:
-            yield Text(f"{self._edge('┌')} no socket: memory alone", style="bold")
+            yield Text(f"{self._edge('┌')} no socket: memory only", style="bold")
         for numa in bare:
             yield from self._zone(numa, [])
         yield from self._legend()

@@ -163,7 +163,7 @@ def _parts(template: str) -> list[_Part]:
 
 def _text(text: str, template: str = "") -> _Part:
     if template and ("{" in text or "}" in text):
-        raise InvalidJSONPath(f"{template!r} has a brace too many or too few")
+        raise InvalidJSONPath(f"{template!r} has unbalanced braces")
     return lambda _: text
 
 

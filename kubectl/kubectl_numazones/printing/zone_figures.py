@@ -45,10 +45,10 @@ class ZoneFigures:
     policy: Annotated[str, "Topology Manager policy, or the placement model that decides instead."]
     cpus: Annotated[Amount | None, "Exclusive CPUs; null where none are given exclusively.", Named("cpu")]
     """Of CPUs that are given to pods exclusively, or in shares by somebody's books."""
-    memory: Annotated[MemoryAmount | None, "Null where nobody keeps books of it."]
-    devices: Annotated[tuple[DeviceUse, ...], "Those near the zone."]
+    memory: Annotated[MemoryAmount | None, "Null if it is not tracked."]
+    devices: Annotated[tuple[DeviceUse, ...], "Devices near the NUMA node."]
     not_aligned: Annotated[
-        int | None, "Pods that hold something of it and are not aligned; null: not known."
+        int | None, "Pods that hold resources of it and are not aligned; null: not known."
     ] = None
     usage: Annotated[ZoneUsage | None, "With `--usage`; null: not known."] = None
 

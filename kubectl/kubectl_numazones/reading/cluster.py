@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import numazones_client
 from kubectl_numazones.garbage_collection import without_collection
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.event_loop import run_until_complete
@@ -55,10 +56,18 @@ class NotThere(NumazonesError):
 
 def source_options(command: _Command) -> _Command:
     """Add the options that say where objects come from; the command gets them as ``source``."""
+    return _with_options(command, _OPTIONS)
 
+
+def live_options(command: _Command) -> _Command:
+    """Add the same options without ``-f``, for a command that needs a live cluster."""
+    return _with_options(command, _OPTIONS[1:])
+
+
+def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
     def with_source(
         *,
-        filename: tuple[Path, ...],
+        filename: tuple[Path, ...] = (),
         kubeconfig: Path | None,
         context: str | None,
         namespace: str,
@@ -67,7 +76,7 @@ def source_options(command: _Command) -> _Command:
         **rest: Any,
     ) -> Any:
         if as_groups and not as_user:
-            raise click.UsageError("--as-group needs --as: name the user who is a member of that group")
+            raise click.UsageError("--as-group needs --as: give the user who is a member of that group")
         source = Source(filename, kubeconfig, context, namespace, as_user, as_groups)
         try:
             return command(source=source, **rest)
@@ -75,14 +84,19 @@ def source_options(command: _Command) -> _Command:
             if not source.files:
                 raise
             raise _malformed_object(source, error) from error
+        except numazones_client.NoServer as error:
+            if options is not _OPTIONS:
+                raise
+            raise numazones_client.NoServer(f"{error}, or read a dump (-f DUMP)") from error
 
     with_source.__doc__ = command.__doc__
     with_source.__name__ = command.__name__
     if hasattr(command, "__click_params__"):
         with_source.__click_params__ = command.__click_params__  # type: ignore[attr-defined] # click's own way
-    for option in reversed(_OPTIONS):
-        with_source = option(with_source)
-    return with_source  # type: ignore[return-value] # click calls it by keyword
+    wrapped: _Command = with_source  # type: ignore[assignment] # click calls it by keyword
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 _OPTIONS = (
@@ -99,7 +113,7 @@ _OPTIONS = (
         "-n",
         "--namespace",
         default="",
-        help="Namespace of names without one.",
+        help="Namespace for names without one.",
         shell_complete=complete_namespaces,
     ),
     click.option("--context", help="Context of the kubeconfig."),
@@ -404,14 +418,14 @@ def _malformed_object(source: Source, error: Exception) -> BadDump:
             if isinstance(reason, InvalidObject):
                 return BadDump(f"{str(reason).removesuffix(CURE)}; {_DUMP_AGAIN}")
             return BadDump(
-                f"{item['kind']} {name or '(unnamed)'} has not the form that Kubernetes gives it "
-                f"({type(reason).__name__}: {reason}); {_DUMP_AGAIN}"
+                f"{item['kind']} {name or '(unnamed)'} is malformed ({type(reason).__name__}: {reason}); "
+                f"{_DUMP_AGAIN}"
             )
         except NumazonesError:
             continue
     return BadDump(
-        f"{', '.join(map(str, source.files))}: some object has not the form that Kubernetes gives it "
-        f"({type(error).__name__}: {error}); dump it again. If kubectl wrote it just so, please report this"
+        f"{', '.join(map(str, source.files))}: an object is malformed ({type(error).__name__}: {error}); "
+        "dump it again. If kubectl wrote it like this, please report a bug"
     )
 
 

@@ -175,7 +175,7 @@ def _each_once(items: Sequence[Object]) -> list[Object]:
             if before != item:
                 differ.append(f"{item['kind']} {namespace}{'/' * bool(namespace)}{name}")
     if differ:
-        screen.warn(f"{first_of(differ)} is there several times, with differences; the last one counts")
+        screen.warn(f"{first_of(differ)} appears several times, with differences; the last one counts")
     return list(last.values())
 
 
@@ -244,10 +244,12 @@ def _of_document(path: Path, document: Any) -> Iterator[_Entry]:
         return
     if not isinstance(document, Mapping) or not isinstance(document.get("kind"), str):
         raise BadDump(
-            f"{path} holds something that is not a Kubernetes object; kubectl get -o json writes dumps"
+            f"{path} contains something that is not a Kubernetes object; write dumps with kubectl get -o json"
         )
     if document["kind"] == "Status":
-        raise BadDump(f"{path} holds no objects but what the API server said: {document.get('message')}")
+        raise BadDump(
+            f"{path} contains no objects, only an error of the API server: {document.get('message')}"
+        )
     if not document["kind"].endswith("List"):
         yield _Entry(str(document.get("apiVersion")), document["kind"], path, document)
         return
@@ -307,7 +309,7 @@ def _json(path: Path, content: bytes | memoryview) -> Any:
     """Read JSON; what orjson rejects is not always wrong (PowerShell's ``>`` writes UTF-16)."""
     try:
         if len(content) > OBJECT.size:
-            raise BadDump(f"{path} holds an object of more than {OBJECT.size >> 20} MiB; no cluster does")
+            raise BadDump(f"{path} contains an object of more than {OBJECT.size >> 20} MiB; no cluster does")
         check_json(bytes(content), OBJECT)
         try:
             return orjson.loads(content)

@@ -37,7 +37,7 @@ def files_of(path: Path) -> list[Path]:
     if not found:
         what = "of objects that commands look at" if gathered else "file"
         raise BadDump(
-            f"{path} holds no {', '.join(SUFFIXES)} {what}; name a dump that kubectl get -o json wrote, or "
+            f"{path} holds no {', '.join(SUFFIXES)} {what}; use a dump that kubectl get -o json wrote, or "
             "the folder of a must-gather or of kubectl cluster-info dump"
         )
     return found

@@ -74,7 +74,7 @@ def read_manifest(path: Path) -> Manifest:
     without = [one for one in found if not one.templates]
     if len(without) == len(found):
         named = f": {some_of(map(_without_template, without), most=3)}; {_CURE}" if without else ""
-        raise BadDump(f"{path} holds no Pod and nothing with a pod template{named}")
+        raise BadDump(f"{path} contains no Pod and nothing with a pod template{named}")
     resources = {name: kind for one in found for name, kind in network_resources(one).items()}
     told = [one for one in without if _makes_pods(one)]
     notes = [f"not answered: {_without_template(one)}; {_CURE}" for one in told]
@@ -94,7 +94,7 @@ def _template_pods(path: Path, workload: Workload, template: PodTemplate, *, uid
     except BadDump as error:
         raise BadDump(f"{where}: {error}") from error
     except MALFORMED as error:
-        raise BadDump(f"{where} has not the form of a manifest ({_reason(error)})") from error
+        raise BadDump(f"{where} is not a valid manifest ({_reason(error)})") from error
     gang = workload.name if workload.least else ""
     return TemplatePods(name, pod, template.replicas, gang, workload.least)
 

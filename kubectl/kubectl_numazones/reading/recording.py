@@ -158,8 +158,8 @@ def _read_each(
             found = list(reading(line))
         except (*MALFORMED, MemoryError) as error:
             raise BadDump(
-                f"{directory / HISTORY}, line {line[_LINE]}: this {line['op']} has not the form that "
-                f"recorders give it ({type(error).__name__}: {error}); record it again"
+                f"{directory / HISTORY}, line {line[_LINE]}: this {line['op']} is malformed "
+                f"({type(error).__name__}: {error}); record it again"
             ) from error
         except NumazonesError as error:
             raise BadDump(f"{directory / HISTORY}, line {line[_LINE]}: {error}") from error

@@ -54,4 +54,4 @@ def check_names(names: tuple[str, ...], *, everywhere: bool = False, selector: L
     if names and selector is not None:
         raise click.UsageError("use either names or -l, not both")
     if names and everywhere:
-        raise click.UsageError("-A goes without names: leave it away, and name the namespace with -n")
+        raise click.UsageError("-A cannot be combined with names: omit it, and give the namespace with -n")

@@ -85,7 +85,7 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, bytes]]:
             raise BadArchive("a header is damaged")
         at += _BLOCK
         if not 0 <= size <= len(content) - at:
-            raise BadArchive("it is cut off")
+            raise BadArchive("it is truncated")
         if size > _MOST_OF_A_FILE:
             raise BadArchive(f"{_text(head[:100])!r:.80} is larger than {_MOST_OF_A_FILE >> 20} MiB")
         yield head, content[at : at + size]
@@ -100,7 +100,7 @@ def _member(head: bytes, body: bytes, extended: dict[str, str]) -> Member:
         name = f"{prefix}/{name}"
     path = PurePosixPath(extended.get("path", name))
     if path.is_absolute() or ".." in path.parts:
-        raise BadArchive(f"it names {str(path)!r:.80}, which is outside of it")
+        raise BadArchive(f"it names {str(path)!r:.80}, which is outside the archive")
     if any(key.startswith("GNU.sparse") for key in extended):
         raise BadArchive(f"{str(path)!r:.80} is a sparse file")
     kind = _FILE if head[156:157] in _FILES else head[156:157]
@@ -142,7 +142,7 @@ def unpack(found: list[Member], directory: Path) -> None:
         for member in links:
             (directory / member.path).symlink_to(member.link)
     except (FileExistsError, NotADirectoryError, IsADirectoryError, ValueError) as error:
-        raise BadArchive(f"{str(member.path)!r:.80} cannot be made: {type(error).__name__}") from error
+        raise BadArchive(f"{str(member.path)!r:.80} cannot be created: {type(error).__name__}") from error
     root = directory.resolve()
     for member in links:
         try:

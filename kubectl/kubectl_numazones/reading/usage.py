@@ -50,7 +50,7 @@ def prometheus_options(window: str) -> Callable[[Callable[..., Any]], Callable[.
 
 def _checked_window(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not is_window(value):
-        raise click.BadParameter(f"{value!r:.40} is no duration of Prometheus; write for example 5m or 1w")
+        raise click.BadParameter(f"{value!r:.40} is not a Prometheus duration; write for example 5m or 1w")
     return value
 
 
@@ -64,7 +64,7 @@ def read_usage(source: Source, where: UsageSource) -> Usage:
     if where.prometheus:
         return run_until_complete(prometheus_usage(where.prometheus, where.window))
     if source.files:
-        raise NoUsage("a dump says nothing of what is used; leave -f away, or name a --prometheus")
+        raise NoUsage("a dump has no usage data; omit -f, or use --prometheus")
     return run_until_complete(_of_exporters(source, where.seconds))
 
 

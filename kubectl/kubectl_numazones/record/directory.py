@@ -33,7 +33,7 @@ def refuse_existing(directory: Path) -> None:
         BadDump: there is.
     """
     if directory.exists() or directory.is_symlink():
-        raise BadDump(f"{directory} exists, and nothing is overwritten; name another directory, or remove it")
+        raise BadDump(f"{directory} already exists; use another directory, or remove it")
 
 
 def write(found: NodeRecording, directory: Path) -> None:

@@ -42,7 +42,7 @@ async def fetch(name: str, source: Source) -> NodeRecording:
         try:
             exporters = await client.list(PODS, label_selector=_EXPORTERS)
         except Forbidden as error:
-            raise CannotFetch(f"the exporter's pod cannot be looked for: {error}") from error
+            raise CannotFetch(f"the exporter's pod cannot be found: {error}") from error
         archive = await _archive(client, _exporter_pod_on(name, exporters))
         pods = await client.list(PODS, field_selector=f"spec.nodeName={name}")
         events = await _events(client, name, pods)
@@ -87,12 +87,12 @@ def _explain(error: APIError, namespace: str, name: str) -> NumazonesError:
         )
     if error.code == _FORBIDDEN:
         return CannotFetch(
-            f"you may not get pods/proxy in namespace {namespace}, through which the exporter is asked; "
+            f"you may not get pods/proxy in namespace {namespace}, which is needed to reach the exporter; "
             f"kubectl create rolebinding -n {namespace} --role=numazones-recorder --user=YOU recorders"
         )
     if error.code == _NOT_FOUND:
         return CannotFetch(
-            f"the exporter {namespace}/{name} knows no recordings: it is older than this program, "
+            f"the exporter {namespace}/{name} does not support recordings: it is older than this program, "
             f"{error.message}; upgrade it, with {_COMPONENT}"
         )
     return error
@@ -144,8 +144,8 @@ def _recorded_node(
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CannotFetch(
-            f"what the exporter on node {name} sent is no recording ({error!r}); "
-            "are exporter and kubectl numazones of one version?"
+            f"the exporter on node {name} did not send a recording ({error!r}); check that exporter and "
+            "kubectl numazones have the same version"
         ) from error
 
 

@@ -46,7 +46,7 @@ class Injection:
     """State of gate injection into new pods."""
 
     TITLE: ClassVar = "GateInjection"
-    on: Annotated[bool | None, "Null where that could not be found out."]
+    on: Annotated[bool | None, "Null if unknown."]
     message: Annotated[str, "The same in words."]
 
 
@@ -56,7 +56,7 @@ class GatedPod:
 
     namespace: Annotated[str, "Its namespace."]
     name: Annotated[str, "Its name."]
-    since: Annotated[str, "When it was made."]
+    since: Annotated[str, "When it was created."]
     why: Annotated[str, "Why the gate has not been removed."]
 
 

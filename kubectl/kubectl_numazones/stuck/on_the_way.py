@@ -20,12 +20,12 @@ class HeldRoomEntry:
     """Room that is held on a node for a pod on its way."""
 
     TITLE: ClassVar = "HeldRoomEntry"
-    node: Annotated[str, "The pod may come to one of several; each has it."]
-    numas: Annotated[tuple[int, ...], "Empty where that cannot be told."]
+    node: Annotated[str, "The pod may get to one of several nodes; each is listed."]
+    numas: Annotated[tuple[int, ...], "Empty if unknown."]
     pod: Annotated[str, "NAMESPACE/NAME."]
     cpus: Annotated[int, "Exclusive CPUs that it will hold."]
     way: Annotated[ArrivalPath, "Released from the gate, or nominated by a scheduler."]
-    until: Annotated[str, "Null where it ends when the scheduler decides otherwise.", or_null]
+    until: Annotated[str, "Null if the room is held until the scheduler decides otherwise.", or_null]
 
     @property
     def sentence(self) -> str:

@@ -100,7 +100,7 @@ def _then(pod: ClusterPod, said: Iterable[Object]) -> Iterator[str]:
         outcome = (item.get("status") or {}).get("outcome") or {}
         if item["kind"] == "AdmissionPrediction" and outcome.get("actual") == "Rejected" and pod.reason:
             if outcome.get("explanation"):
-                yield f"When it came: {outcome['explanation'][-1]}"
+                yield f"When it arrived: {outcome['explanation'][-1]}"
             for line in (outcome.get("advice") or ())[:1]:
                 yield f"What would have helped then: {line}"
 
@@ -144,7 +144,7 @@ def explanation_lines(
         deciders = sorted(_deciders_without_advice(pod, prediction, seen))
         if deciders:
             yield ""
-            yield f"What would help where {' or '.join(deciders)} decides is not worked out yet."
+            yield f"What would help where {' or '.join(deciders)} decides is not computed yet."
 
 
 def _deciders_without_advice(pod: ClusterPod, prediction: Prediction, seen: ClusterView) -> set[str]:

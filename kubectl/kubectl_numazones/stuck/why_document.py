@@ -43,16 +43,18 @@ class KubeletMessage:
 class WhyDocument:
     """``why POD``: why a pod is stuck or was rejected, and what would help."""
 
-    pod: Annotated[PodName, "Of an owner's pods the most telling one: one that waits, else one rejected."]
-    others: Annotated[list[PodName], "Pods of the same owner that the answer is about, too."]
+    pod: Annotated[
+        PodName, "For an owner, its most relevant pod: one that waits, else one that was rejected."
+    ]
+    others: Annotated[list[PodName], "Other pods of the same owner that the answer applies to."]
     rejected: Annotated[KubeletMessage | None, "Null if no kubelet has rejected it."]
     then: Annotated[
         tuple[str, ...], "What was missing when it was rejected, as its AdmissionPrediction says."
     ]
     stuck: Annotated[bool, "Whether it waits, and no node would admit it or something else keeps it waiting."]
-    waits: Annotated[tuple[Wait, ...], "What it waits for, whatever the nodes say."]
+    waits: Annotated[tuple[Wait, ...], "What it waits for apart from nodes."]
     scheduler: Annotated[str, "The scheduler's last word on it; empty if none is known."]
-    held: Annotated[tuple[str, ...], "Whom room is held for on nodes that would admit it otherwise."]
+    held: Annotated[tuple[str, ...], "Pods that room is held for, on nodes that would otherwise admit it."]
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The same in a sentence."]
     doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]

@@ -282,10 +282,9 @@ class NodeRecord:
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
-                f"{len(reports)} of {pluralize(reports[0].zones, 'zone')} published, from "
+                f"{len(reports)} of {pluralize(reports[0].zones, 'NUMAZone')} published, from "
                 f"{pluralize(len(snapshots), 'snapshot')}; if this persists, check the log of the "
-                f"exporter on "
-                f"{self.name}",
+                f"exporter on {self.name}",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
             return
@@ -362,7 +361,7 @@ class NodeRecord:
             return Unknown(
                 LEASE_EXPIRED,
                 f"the exporter on {self.name} has not renewed its Lease since "
-                f"{self.pulse.heartbeat.renewed}; see whether it runs",
+                f"{self.pulse.heartbeat.renewed}; check that it runs",
             )
         return self._lag(now, settle=settle)
 
@@ -379,7 +378,7 @@ class NodeRecord:
         return Unknown(
             ZONES_BEHIND,
             f"the NUMAZones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
-            f"{settle:g} s ago and runs; see whether the exporter there does",
+            f"{settle:g} s ago and runs; check that the exporter there runs",
         )
 
     def _guess(self, state: Node, now: float, *, settle: float) -> Unknown | None:

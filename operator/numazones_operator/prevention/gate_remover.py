@@ -61,7 +61,7 @@ class GateRemover:
                     await self._patch(pod, release)
             except TimeoutError as error:
                 request = Request("patch", f"{PODS.full_name} {pod.full_name}", PODS.full_name)
-                raise Unreachable(request, f"no answer within {patience:g} s", sent=True) from error
+                raise Unreachable(request, f"no response within {patience:g} s", sent=True) from error
         except (NotFound, Conflict) as error:
             self.metrics.count_write(PODS, error)
             _log.info("pod %s was not released: %s", pod.full_name, error)

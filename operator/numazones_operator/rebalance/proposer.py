@@ -337,7 +337,7 @@ class Proposer:
         if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
             return
         judgement = await self.steps.judge(item, policy, settings, now)
-        problem = "no moves are needed any more" if judgement.reached else judgement.problem
+        problem = "no moves are needed now" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
             moved_on = StatusUpdate(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)

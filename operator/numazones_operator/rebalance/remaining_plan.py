@@ -40,7 +40,7 @@ def remaining_plan(
     waiting = waiting_pods(item, situation.cluster)
     goal = goal_of(item, policy, waiting)
     if goal is None and not item.spec.placements:
-        return RemainingPlan(None, None, f"policy {policy.name} has no goal {item.spec.goal!r} any more")
+        return RemainingPlan(None, None, f"policy {policy.name} no longer has the goal {item.spec.goal!r}")
     missing = _missing_pod(item, situation.cluster)
     if missing:
         return RemainingPlan(None, goal, f"pod {missing} is no longer waiting")
@@ -53,7 +53,7 @@ def remaining_plan(
         pod = pod_to_move(situation.cluster, move)
         if pod is None:
             where = move.pod.full_name
-            return RemainingPlan(None, goal, f"pod {where} is not on node {move.source.node} any more")
+            return RemainingPlan(None, goal, f"pod {where} is no longer on node {move.source.node}")
         moves.append(
             Move(
                 pod=pod,

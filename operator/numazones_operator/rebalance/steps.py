@@ -140,7 +140,7 @@ class Steps:
         if other:
             return PlanCheck(problem=other)
         cure = "" if ungated else " or the node affinity of the plan"
-        cure = f"give the pods' templates the scheduling gate {GATE}{cure}"
+        cure = f"add the scheduling gate {GATE}{cure} to the pod templates"
         return PlanCheck(problem=f"{problem}; {cure}", holds_if_confined=True)
 
     def _ungated_pods(self, made: PlanFound) -> str:

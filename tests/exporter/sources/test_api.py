@@ -267,7 +267,7 @@ async def test_a_kubelet_with_an_unknown_certificate_gets_no_token(
     item = problem(await read(replace(options, kubelet_address=address)), KUBELET_CONFIG)
     assert item.reason == "UntrustedCertificate"
     assert item.message.startswith(f"https://{address}/configz: the kubelet's certificate is not trusted: ")
-    assert item.message.endswith("name its authority with --kubelet-certificate-authority")
+    assert item.message.endswith("give its CA with --kubelet-certificate-authority")
     assert answers.calls == []
 
 
@@ -295,8 +295,8 @@ async def test_a_certificate_authority_that_does_not_exist_is_named(
     item = problem(found, KUBELET_CONFIG)
     assert item.reason == "UntrustedCertificate"
     assert item.message.endswith(
-        "there is nothing to check the kubelet's certificate against; "
-        f"missing: {missing}; name its authority with --kubelet-certificate-authority"
+        "the kubelet's certificate cannot be verified, because there is no CA certificate; missing: "
+        f"{missing}; give its CA with --kubelet-certificate-authority"
     )
     assert answers.calls == []
 

@@ -213,7 +213,7 @@ def test_a_file_that_the_kernel_does_not_write_is_named(tmp_path: Path, text: st
 
 
 def test_wrong_cgroup_mount_is_reported_with_the_cure(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="not a mount of control groups: mount the host's /sys/fs/cgroup"):
+    with pytest.raises(SourceError, match="not a cgroup mount: mount the host's /sys/fs/cgroup"):
         CgroupReader(tmp_path / "absent").read(ANY)
     v2(tmp_path, "system.slice/sshd.service")
     with pytest.raises(SourceError, match="not this container's own"):

@@ -49,14 +49,14 @@ def test_the_kubelets_defaults_are_applied() -> None:
         ("a: [", "InvalidDocument", "is neither JSON nor YAML: "),
         ("[" * 100_000, "InvalidDocument", "nests deeper than 64 levels"),
         ("a: " + "9" * 5000, "InvalidDocument", "is neither JSON nor YAML: "),
-        ("- a\n", "InvalidDocument", "holds no Kubernetes object but list"),
-        ("", "InvalidDocument", "holds no Kubernetes object but NoneType"),
+        ("- a\n", "InvalidDocument", "contains no Kubernetes object but list"),
+        ("", "InvalidDocument", "contains no Kubernetes object but NoneType"),
         (
             "kind: Pod\n",
             "InvalidConfiguration",
-            "the kubelet configuration is neither a KubeletConfiguration nor an answer of /configz",
+            "the kubelet configuration is neither a KubeletConfiguration nor a response of /configz",
         ),
-        ("kubeletconfig: 3\n", "InvalidConfiguration", "neither a KubeletConfiguration nor an answer"),
+        ("kubeletconfig: 3\n", "InvalidConfiguration", "neither a KubeletConfiguration nor a response"),
         (
             "kubeReserved: {cpu: lots}\n",
             "InvalidConfiguration",

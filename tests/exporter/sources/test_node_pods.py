@@ -51,11 +51,11 @@ async def test_json_and_yaml_lists_are_read(tmp_path: Path) -> None:
         ('{"items": [{"spec": {"nodeName": "n"}}]}', "is not a PodList: KeyError('metadata')"),
         (
             '{"items": [{"metadata": {"name": 5}, "spec": {"nodeName": "n"}}]}',
-            "namespace, name, uid, phase and QoS class must be texts, not ('default', 5, '', '', '')",
+            "namespace, name, uid, phase and QoS class must be strings, not ('default', 5, '', '', '')",
         ),
         (
             '{"items": [{"metadata": {"name": "a", "uid": ["u"]}, "spec": {"nodeName": "n"}}]}',
-            "must be texts",
+            "must be strings",
         ),
         (r'{"items": [], "name": "\ud800"}', "is not valid JSON: 'utf-8' codec can't encode"),
         ('items: []\nname: "\\ud800"', "is neither JSON nor YAML"),

@@ -151,7 +151,7 @@ async def test_a_kubelet_that_rejects_is_quoted(socket: Path, reader: SocketRead
         with pytest.raises(SourceError) as caught:
             await reader.read()
     assert caught.value.reason == "KubeletRejected"
-    assert str(caught.value) == (f"{socket}: the kubelet answered RESOURCE_EXHAUSTED: rejected by rate limit")
+    assert str(caught.value) == (f"{socket}: the kubelet returned RESOURCE_EXHAUSTED: rejected by rate limit")
 
 
 async def test_reading_works_again_after_a_hanging_kubelet(socket: Path, reader: SocketReader) -> None:
@@ -220,7 +220,7 @@ async def test_answers_beyond_the_limit_are_rejected(
     kubelet.offer.devices.append(devices("vendor.example/nic", "n" * 1000))
     async with listening(kubelet, socket):
         with pytest.raises(
-            SourceError, match=r"the kubelet's answer has \d+ bytes, more than 1000"
+            SourceError, match=r"the kubelet's response has \d+ bytes, more than 1000"
         ) as caught:
             await reader.read()
     assert caught.value.reason == "AnswerTooLarge"
@@ -305,7 +305,7 @@ def test_dynamic_resources_are_named_by_driver_pool_and_device() -> None:
 @pytest.mark.parametrize("cpu", [-1, 1 << 40])
 def test_impossible_cpu_ids_are_rejected(cpu: int) -> None:
     offer = pb.AllocatableResourcesResponse(cpu_ids=[cpu])
-    with pytest.raises(SourceError, match=f"podresources answered with the id {cpu}") as caught:
+    with pytest.raises(SourceError, match=f"podresources returned the id {cpu}") as caught:
         parse_answers(pb.ListPodResourcesResponse(), offer)
     assert caught.value.reason == "InvalidAnswer"
 

@@ -260,7 +260,7 @@ def test_the_default_bind_policy_of_the_scheduler_counts() -> None:
 
 
 def test_where_the_scheduler_would_crash_there_is_no_verdict() -> None:
-    with pytest.raises(SchedulerCrash, match="'Strict' is no NUMA topology policy"):
+    with pytest.raises(SchedulerCrash, match="'Strict' is not a NUMA topology policy"):
         admit(node(), pod(policy="Strict", cpu="1"))
     with pytest.raises(SchedulerCrash, match="looks up NUMA node 4"):
         admit(node(ids=(0, 4)), pod(policy="SingleNUMANode", cpu="1"))

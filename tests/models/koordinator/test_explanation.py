@@ -38,15 +38,15 @@ def test_a_rejected_pod_is_told_who_is_in_its_way() -> None:
 def test_policies_that_contradict_and_none_at_all() -> None:
     contradicting = explain(admit(node(policy="BestEffort"), pod(policy="Restricted", cpu="1")))
     assert contradicting.lines() == (
-        "the pod's policy Restricted and the node's policy BestEffort do not go together",
-        "rejected for good at Filter: node(s) NUMA Topology policy not match",
+        "the pod's policy Restricted and the node's policy BestEffort conflict",
+        "rejected permanently at Filter: node(s) NUMA Topology policy not match",
     )
     assert explain(admit(node(), pod(qos="LS", cpu="1"))).lines() == (
         "neither the pod nor the node has a NUMA topology policy: nothing is aligned",
         "admitted; nothing is recorded for it",
     )
     assert explain(admit(node(policy="BestEffort"), pod(cpu="1"))).policy == "policy BestEffort, the node's"
-    assert "asks for nothing" in explain(admit(node(), pod())).verdict
+    assert "requests nothing" in explain(admit(node(), pod())).verdict
     assert "before any node" in explain(admit(node(), pod(cpu="1500m"))).verdict
 
 
@@ -71,7 +71,7 @@ def test_defects_are_named_where_they_decide() -> None:
     best = explain(admit(node(), pod(policy="BestEffort", qos="LS", cpu="20")))
     assert "may still not fit at Reserve" in best.defects[0]
     extra = explain(admit(node(3, sockets=3).bind(running("a", "4,8")), pod(cpu="13")))
-    assert "more CPUs than it asks for" in extra.defects[0]
+    assert "more CPUs than it requests" in extra.defects[0]
     topology = nrt(detail(), {0: {"cpu": "8"}, 1: {"cpu": "8"}}, policies=["RestrictedPodLevel"])
     ignored = explain(admit(Node.read(node_object(), topology), pod(cpu="1")))
     assert "ignores the topology policy RestrictedPodLevel" in ignored.defects[0]

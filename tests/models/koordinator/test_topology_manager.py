@@ -112,7 +112,7 @@ def test_what_violates_exclusivity_loses_its_preference() -> None:
 
 
 def test_scheduler_crashes_on_words_and_ids_it_does_not_know() -> None:
-    with pytest.raises(SchedulerCrash, match="'Strict' is no NUMA topology policy"):
+    with pytest.raises(SchedulerCrash, match="'Strict' is not a NUMA topology policy"):
         merge([None], "Strict")
     gaps = Merging("Restricted", (0, 5), exclusivity("Required", (IDLE, IDLE)))
     with pytest.raises(SchedulerCrash, match="looks up NUMA node 5 in a list of 2"):

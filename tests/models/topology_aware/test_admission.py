@@ -57,7 +57,7 @@ def test_container_that_does_not_fit_is_rejected_with_the_amounts() -> None:
     assert not admission.admitted
     assert admission.reason == CREATE_CONTAINER_ERROR
     assert admission.message.startswith("container c: ")
-    assert "16 CPUs" in admission.rejected["c"]
+    assert "16 exclusive CPUs" in admission.rejected["c"]
     assert admission.containers == {}
 
 
@@ -311,13 +311,13 @@ def test_contradicting_rules_are_told_of_where_they_decide() -> None:
     )
     for one in (pod("a"), pod("b", {"cpu": "1"}, {"cpu": "9", "memory": "64Mi"})):
         odd = admit(odd, one).node
-    assert "hangs on the sorting algorithm" in defects(odd, drawn)
+    assert "so the sorting algorithm decides" in defects(odd, drawn)
 
 
 def test_hints_are_told_not_to_tell_dies_apart() -> None:
     dies = Node.fresh(hardware(sockets=1, dies=2, clusters=2, numas=1), configuration(prefer_isolated=False))
     admission = admit(dies, device_pod(), {"c": [PodDevice("acme.io/gpu", (1,))]})
-    assert any("don't tell its dies apart" in one for one in explain(admission).containers[0].defects)
+    assert any("do not distinguish its dies" in one for one in explain(admission).containers[0].defects)
 
 
 def test_priority_high_is_told_to_count_every_cpu() -> None:
@@ -384,7 +384,7 @@ def test_a_cold_start_is_told_never_to_end() -> None:
     cold = guaranteed("a", "1", annotations={"cold-start": "duration: 60s"})
     admission = admit(tiered, cold)
     assert cpuset.format(admission.containers["c"].memory_nodes) == "4-5"
-    assert "loses the end of a cold start" in defects(tiered, cold)
+    assert "misses the end of a cold start" in defects(tiered, cold)
 
 
 def test_strict_hints_are_told_not_to_hold_for_memory() -> None:
@@ -394,12 +394,12 @@ def test_strict_hints_are_told_not_to_hold_for_memory() -> None:
     admission = admit(full, strict, {"c": [PodDevice("acme.io/gpu", (int(where),))]})
     sentences = explain(admission).containers[0].defects
     moved = admission.node.grants["uid-d/c"].zone != full.grants["uid-m/c"].zone
-    assert any("don't hold for memory" in one for one in sentences) is moved
+    assert any("are not enforced for memory" in one for one in sentences) is moved
 
 
 def test_the_explanation_tells_request_ranking_and_verdict() -> None:
     lines = explain(admit(node(), guaranteed("a", "2"))).lines()
-    assert lines[0] == "container c: asks for 2 exclusive CPUs, 128Mi of memory (DRAM)"
+    assert lines[0] == "container c: requests 2 exclusive CPUs, 128Mi of memory (DRAM)"
     assert lines[1] == (
         "container c: NUMA node #1 comes before NUMA node #2: lower id, among equal sliceable CPUs"
     )

@@ -88,10 +88,10 @@ def test_the_resource_s_defaults_are_those_of_its_definition() -> None:
         ({"pinCPU": "yes"}, "spec.pinCPU: 'yes' is not a boolean"),
         ({"pinMemory": 1}, "spec.pinMemory: 1 is not a boolean"),
         ({"reservedPoolNamespaces": "a"}, "spec.reservedPoolNamespaces: 'a' is not a list"),
-        ({"reservedPoolNamespaces": [1]}, r"spec.reservedPoolNamespaces\[0\]: 1 is not a text"),
+        ({"reservedPoolNamespaces": [1]}, r"spec.reservedPoolNamespaces\[0\]: 1 is not a string"),
         ({"availableResources": []}, r"spec.availableResources: \[\] is not a mapping"),
-        ({"reservedResources": {"cpu": True}}, "spec.reservedResources.cpu: True is not a text"),
-        ({"unlimitedBurstable": 4}, "spec.unlimitedBurstable: 4 is not a text"),
+        ({"reservedResources": {"cpu": True}}, "spec.reservedResources.cpu: True is not a string"),
+        ({"unlimitedBurstable": 4}, "spec.unlimitedBurstable: 4 is not a string"),
         ({"schedulingClasses": [{}]}, r"spec.schedulingClasses\[0\].name: a scheduling class needs a name"),
         (
             {"schedulingClasses": [{"name": "a", "nice": "low"}]},
@@ -103,7 +103,7 @@ def test_the_resource_s_defaults_are_those_of_its_definition() -> None:
         ),
         (
             {"podQoSSchedulingClasses": {"Best": "rt"}},
-            "spec.podQoSSchedulingClasses.best: there is no such",
+            "spec.podQoSSchedulingClasses.best: unknown QoS class",
         ),
         ({"namespaceSchedulingClasses": {"a": "b"}}, "spec.namespaceSchedulingClasses.a: unknown scheduling"),
         ({"cpuClasses": [{"name": "x"}]}, "spec.sharedPoolCPUClass: unknown CPU class ''"),

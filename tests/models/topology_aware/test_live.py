@@ -92,7 +92,7 @@ def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -
     first = admit(node, two)
     assert set(first.rejected) == {"big"}
     node = remove(first.node, leaver.uid)
-    with pytest.raises(UnmodelledFeature, match="as published, but not by the pods"):
+    with pytest.raises(UnmodelledFeature, match="as published, but not if the pods"):
         node_from_cluster(hardware(), node.policy.config, published(node), [two])
     missing = {two.uid: ("big",)}
     found = node_from_cluster(hardware(), node.policy.config, published(node), [two], uncreated=missing)
@@ -101,7 +101,7 @@ def test_containers_that_failed_creation_hold_nothing_after_rereading_a_node() -
 
 def test_pods_that_contradict_the_pools_make_the_node_unknown() -> None:
     node = running()
-    with pytest.raises(UnmodelledFeature, match=r"has .* as published, but not by the pods"):
+    with pytest.raises(UnmodelledFeature, match=r"has .* as published, but not if the pods"):
         node_from_cluster(hardware(), node.policy.config, published(node), PODS[:-1])
 
 
@@ -139,7 +139,7 @@ def test_possibly_ongoing_cold_start_makes_the_node_unknown() -> None:
 def test_balloons_are_not_modelled_yet() -> None:
     topology = {"attributes": [{"name": "TopologyPolicy", "value": "balloons"}], "zones": []}
     assert policy_of(topology) == "balloons"
-    with pytest.raises(UnmodelledFeature, match="balloons policy, which is not modelled yet"):
+    with pytest.raises(UnmodelledFeature, match="balloons policy places CPUs"):
         published_pools(topology)
 
 

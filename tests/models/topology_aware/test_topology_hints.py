@@ -143,7 +143,7 @@ def test_l3_pools_are_scored_by_their_numa_node() -> None:
 
 
 def test_l3_pools_outside_numa_pools_crash_the_plugin() -> None:
-    with pytest.raises(PluginCrash, match="recurse for ever"):
+    with pytest.raises(PluginCrash, match="recurse forever"):
         scores(Hint(numas="2"), hardware(sockets=1, numas=1, caches=2, far=(8 * GIB,)))
 
 

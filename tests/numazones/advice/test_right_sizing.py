@@ -96,8 +96,8 @@ def test_nothing_is_said_of_what_cannot_be_checked() -> None:
     assert [one.why for one in found.unknown] == [
         "the pod as a whole holds its CPUs",
         "the state of node m is unknown",
-        "pod team/gone is not there, or cannot be read",
-        "node nowhere is not there",
+        "pod team/gone does not exist or cannot be read",
+        "node nowhere does not exist",
     ]
 
 

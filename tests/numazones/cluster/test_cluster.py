@@ -183,7 +183,7 @@ def test_pending_pods_come_and_go() -> None:
 
 
 def test_pod_cannot_be_put_on_a_missing_node() -> None:
-    with pytest.raises(NoSuchNode, match="default/a names node nowhere"):
+    with pytest.raises(NoSuchNode, match="default/a is bound to node nowhere"):
         Cluster().with_pod(pod("a", node="nowhere"))
 
 
@@ -302,9 +302,9 @@ POD: dict[str, Any] = {"metadata": {"name": "web", "namespace": "team"}}
         (ClusterNode.from_api, {}, "Node (unnamed) .*: it has no metadata.name; pass it as the API server"),
         (ClusterPod.from_api, {"metadata": {"name": ""}}, "it has no metadata.name"),
         (ClusterPod.from_api, {"metadata": "web"}, "metadata is not a mapping but str"),
-        (ClusterNode.from_api, {"metadata": {"name": 5}}, "metadata.name is not text but int"),
+        (ClusterNode.from_api, {"metadata": {"name": 5}}, "metadata.name is not a string but int"),
         (ClusterPod.from_api, {**POD, "spec": ["main"]}, "Pod team/web .*: spec is not a mapping but list"),
-        (ClusterPod.from_api, {**POD, "spec": {"nodeName": 1}}, "spec.nodeName is not text but int"),
+        (ClusterPod.from_api, {**POD, "spec": {"nodeName": 1}}, "spec.nodeName is not a string but int"),
         (ClusterPod.from_api, {**POD, "spec": {"containers": "main"}}, "Pod team/web .*: AttributeError"),
         (
             ClusterNode.from_api,

@@ -24,7 +24,7 @@ SLICES = (
 )
 ALL_FREE = "2 on NUMA node 0, 1 on NUMA node 1, 1 whose NUMA node is not known"
 PLACED = "worker-1 would place the pod on NUMA node 1, and "
-ADDED = "; alignment is not guaranteed, since no policy of the kubelet sees such devices"
+ADDED = "; alignment is not guaranteed, because no policy of the kubelet sees such devices"
 
 
 def worker(*objects: dict[str, Any]) -> ClusterNode:
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[ClusterPod, tuple[dict[str, Any], ...], str]] = {
     "slices are missing": (
         claiming(),
         (resource_slice(device("gpu-0", 0), count=2),),
-        "which devices it has free is not known, as ResourceSlices of gpu.example are missing",
+        "its free devices are unknown, because ResourceSlices of gpu.example are missing",
     ),
 }
 

@@ -157,13 +157,13 @@ def test_shape_of_a_node_tells_where_its_kubelet_stalls() -> None:
     assert reasons(kubelet(memory="Static"), machine(range(4), with_cpus=4), (0, 1)) == []
     assert reasons(kubelet(), machine(range(34))) == []
     assert reasons(kubelet(version="v1.35.0"), machine(range(34)), (0, 1)) == [
-        f"KubeletHang a pod that asks for {GPU} keeps the kubelet busy for about 4 days"
+        f"KubeletHang a pod that requests {GPU} keeps the kubelet busy for about 4 days"
     ]
     assert reasons(kubelet("none", "Static"), machine(range(18))) == [
-        "SlowAdmission a pod that asks for memory keeps the kubelet busy for about 16 seconds"
+        "SlowAdmission a pod that requests memory keeps the kubelet busy for about 16 seconds"
     ]
     together = (
-        f"a pod that asks for cpu, memory, {GPU} together can keep the kubelet busy for about 20 seconds"
+        f"a pod that requests cpu, memory, {GPU} together can keep the kubelet busy for about 20 seconds"
     )
     assert reasons(kubelet(memory="Static"), machine(range(8), with_cpus=8), range(8)) == [
         f"SlowAdmission {together}"

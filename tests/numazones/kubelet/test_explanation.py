@@ -127,15 +127,15 @@ def test_memory_groups_are_named() -> None:
     start = admit(node(TWO, policy="none", cpus="none"), pod("old", container("c", 1, "1Gi"))).node
     admission = admit(start, pod("u", container("c", 1, "20Gi")))
     assert why(admission) == (
-        "needs 20Gi memory; at most 16Gi memory is free, on NUMA node 1 "
-        "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
+        "needs 20Gi memory; at most 16Gi memory is free, on NUMA node 1 (memory in use binds NUMA node 0 "
+        "by itself, and other pods can use memory there only in the same combination)"
     )
     wide = admit(
         node(TWO, policy="restricted", cpus="none"), pod("old", container("c", 1, f"{20 * GI}"))
     ).node
     assert why(admit(wide, pod("u", container("c", 1, "1Gi")))) == (
-        "needs 1Gi memory on one NUMA node; none is free "
-        "(memory in use binds NUMA nodes 0-1 together, and others may use memory there only in the same way)"
+        "needs 1Gi memory on one NUMA node; none is free (memory in use binds NUMA nodes 0-1 together, "
+        "and other pods can use memory there only in the same combination)"
     )
 
 
@@ -143,6 +143,6 @@ def test_rounding_down_never_makes_an_offer_look_sufficient() -> None:
     start = node(machine(1), policy="none", cpus="none")
     start = admit(start, pod("old", container("c", 1, "1Mi"))).node
     assert why(admit(start, pod("u", container("c", 1, "15Gi")))) == (
-        "needs 15Gi memory; at most 14.9Gi memory is free, on NUMA node 0 "
-        "(memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way)"
+        "needs 15Gi memory; at most 14.9Gi memory is free, on NUMA node 0 (memory in use binds NUMA node "
+        "0 by itself, and other pods can use memory there only in the same combination)"
     )

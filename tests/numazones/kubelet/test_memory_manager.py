@@ -311,8 +311,8 @@ def test_the_api_server_normalises_what_users_write() -> None:
 
 def test_a_hugepage_size_that_the_machine_lacks_crashes_the_kubelet() -> None:
     crash = (
-        "the kubelet would crash: a Guaranteed pod asks for hugepages-1Gi, which not every NUMA node of this "
-        "machine has, under the static Memory Manager"
+        "the kubelet would crash: under the static Memory Manager, a Guaranteed pod requests "
+        "hugepages-1Gi, which some NUMA nodes of this machine lack"
     )
     with pytest.raises(KubeletCrash, match=crash):
         admit(memory_node(), asking("u", "1Gi", **{"hugepages-1Gi": "1Gi"}))

@@ -382,20 +382,24 @@ def test_the_strategy_is_unknown_to_released_kubelets(version: str) -> None:
         ("1.36.9", BY_SOCKET, []),
         ("v1.37.0", ACROSS_NUMA, []),
         ("v1.37.0", BY_SOCKET, ["1.37: distribution prefers NUMA nodes of one socket (derived, not run)"]),
-        ("v1.37.2", {}, ["1.37.2 is decided by the rules of 1.37.0: what it changed is not known"]),
+        ("v1.37.2", {}, ["1.37.2 is predicted with the rules of 1.37.0, because its changes are unknown"]),
         (
             "v1.37.2",
             ACROSS_CORES,
             [
-                "1.37.2 is decided by the rules of 1.37.0: what it changed is not known",
+                "1.37.2 is predicted with the rules of 1.37.0, because its changes are unknown",
                 (
                     "1.37.2 may have a rule of 1.38 already: single CPUs are taken from the cores "
                     "of a socket in turn"
                 ),
             ],
         ),
-        ("v1.38.0-alpha.2", {}, ["1.38 is not released yet: it is decided by the rules of its second alpha"]),
-        ("v1.40.1", {}, ["1.40 is decided by the rules of 1.38, the newest known"]),
+        (
+            "v1.38.0-alpha.2",
+            {},
+            ["1.38 is not released yet: it is predicted with the rules of its second alpha"],
+        ),
+        ("v1.40.1", {}, ["1.40 is predicted with the rules of 1.38, the newest known"]),
     ],
 )
 def test_what_is_not_certain_follows_from_version_and_options(

@@ -125,8 +125,8 @@ def test_containers_that_share_need_something_to_share(resource: str, early: boo
         (
             {"memory": "40Gi"},
             (
-                "the Topology Manager chose NUMA node 0 for it, and 40Gi memory cannot be had there, even "
-                "together with other NUMA nodes; at most 31Gi memory is free, on NUMA nodes 0-1"
+                "the Topology Manager chose NUMA node 0 for it, and 40Gi memory are not available there, "
+                "even together with other NUMA nodes; at most 31Gi memory is free, on NUMA nodes 0-1"
             ),
         ),
     ],
@@ -192,8 +192,8 @@ def test_container_without_memory_is_rejected_if_its_nodes_are_grouped() -> None
     rejected = admit(start, whole(sharing("a")))
     assert "preferred hint violates NUMA node allocation" in rejected.message
     assert explain(rejected).shortfall == (
-        "must use NUMA nodes 0-1 together; "
-        "memory in use binds NUMA node 0 by itself, and others may use memory there only in the same way"
+        "must use NUMA nodes 0-1 together; memory in use binds NUMA node 0 by itself, and other pods can "
+        "use memory there only in the same combination"
     )
 
 
@@ -211,7 +211,7 @@ def test_memory_without_plain_number_is_ignored_for_pods_only() -> None:
         "EmptyPodSharedPoolError",
         "[memorymanager] failed to represent quantity as int64",
     )
-    assert "not a plain whole number of bytes" in explain(rejected).shortfall
+    assert "not a whole number of bytes" in explain(rejected).shortfall
 
 
 def test_restart_rejects_pod_level_pod_with_sharing_containers() -> None:

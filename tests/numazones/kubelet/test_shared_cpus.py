@@ -41,7 +41,7 @@ def test_cpus_are_grouped_by_who_holds_them() -> None:
     )
 
 
-TO_END_THAT = "to end that, and {} when it can be spared, since the kubelet takes {} for free until then"
+TO_END_THAT = "to end that, and {} when it can be spared, because the kubelet considers {} free until then"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_it_is_said_who_shares_what_and_what_ends_it(
 
 def test_consequences_are_explained_when_a_held_cpu_counts_as_free() -> None:
     assert said(found("0,4", a="4")) == (
-        "default/a holds CPU 4, and the kubelet takes CPU 4 for free, as happens when one of two pods that "
-        "share CPUs ends: delete default/a when it can be spared; until then other containers run there, "
-        "one more pod may be given the same, and the kubelet would not start again on its state"
+        "default/a holds CPU 4, but the kubelet considers CPU 4 free, which happens when one of two pods "
+        "that share CPUs ends: delete default/a when it can be spared; until then other containers run "
+        "there, one more pod may be given the same, and the kubelet would not start again on its state"
     )
 
 

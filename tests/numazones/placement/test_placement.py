@@ -143,7 +143,7 @@ def test_what_a_model_does_not_decide_is_unknown_never_fitting() -> None:
     result = predict(pod("a", "1", nics=1), [node])
     assert (result.verdict, result.nodes.admissible, result.nodes.stale) == (UNKNOWN, 0, 1)
     assert result.reasons[0].reason == UNDECIDED
-    assert "which ones it gets is not known" in result.reasons[0].message
+    assert "which ones it gets is unknown" in result.reasons[0].message
 
 
 def test_a_forecast_says_of_each_node_what_asking_it_says() -> None:

@@ -167,7 +167,7 @@ NOT_KNOWN: dict[str, tuple[ClusterPod, tuple[Body, ...], str, str]] = {
         MINE,
         (CLASS, claim(result("gone")), SLICE),
         "v1.36.2",
-        f"it is not known on which node {GPU}/{NODE}/gone",
+        f"the node of device {GPU}/{NODE}/gone",
     ),
 }
 

@@ -528,8 +528,8 @@ def test_extended_resource_of_dra_is_unknown_not_lacking(
     if verdict == UNKNOWN:
         assert (result.nodes.admissible, result.nodes.stale, result.candidates) == (0, 1, ())
         assert result.sentence == (
-            f"it asks for {resource}, which dynamic resource allocation serves (DeviceClass gpus): which "
-            "nodes have such devices free is for the scheduler's allocator to say"
+            f"it requests {resource}, which dynamic resource allocation provides (DeviceClass gpus): "
+            "which nodes have such devices free is for the scheduler's allocator to say"
         )
 
 
@@ -538,7 +538,7 @@ def test_pod_with_unallocated_claims_is_unknown() -> None:
     node = worker("worker-1", node_state())
     result = predict(wanted, [node])
     assert result.verdict == UNKNOWN
-    assert "it claims devices by resourceClaims" in result.sentence
+    assert "it claims devices through resourceClaims" in result.sentence
     after = PodKind.of(wanted, allocated=True)
     assert after is not None
     assert ask(after, node).standing is NodeAnswer.ADMITS

@@ -110,7 +110,7 @@ def test_another_value_of_the_annotation_is_named_and_means_nothing() -> None:
     found = predict(requiring(MINE, "requird"), there)
     assert found.verdict == ADMISSIBLE
     assert found.doubts == (
-        "annotation numazones.io/alignment: 'requird' means nothing; the one value is required",
+        "annotation numazones.io/alignment: 'requird' has no effect; the only value is required",
     )
 
 

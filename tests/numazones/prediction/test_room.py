@@ -111,7 +111,7 @@ def test_room_for_pods_with_scheduler_allocated_devices_is_unknown() -> None:
     mapped = ClusterNode("n", allocatable=LARGE, device_classes={gpu: "gpus"}).with_state(state)
     assert counts.count(mapped, shape) == Fragmentation()
     assert counts.why_unknown(mapped, shape).startswith(
-        f"it asks for {gpu}, which dynamic resource allocation serves (DeviceClass gpus)"
+        f"it requests {gpu}, which dynamic resource allocation provides (DeviceClass gpus)"
     )
     # Nobody maps it: the node lacks it, and its free CPUs are lost to the shape.
     lacking = ClusterNode("n", allocatable=LARGE).with_state(state)

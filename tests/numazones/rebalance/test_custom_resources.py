@@ -44,8 +44,12 @@ def test_settings_are_taken_over() -> None:
         ({"expiry": "99999999h"}, InvalidPolicy, "expiry: '99999999h' is longer than"),
         ({"searchTime": "99999999h"}, InvalidPolicy, "searchTime: '99999999h' is longer than"),
         ({"schedule": {"interval": "99999999h"}}, InvalidPolicy, "schedule.interval: '99999999h' is"),
-        ({"mode": "Autoo"}, InvalidPolicy, "mode 'Autoo' is unknown; write Recommend, Approve, Auto"),
-        ({"target": "Elsewhere"}, InvalidPolicy, "target 'Elsewhere' is unknown; write Other, Same, Any"),
+        ({"mode": "Autoo"}, InvalidPolicy, "mode 'Autoo' is unknown; use one of Recommend, Approve, Auto"),
+        (
+            {"target": "Elsewhere"},
+            InvalidPolicy,
+            "target 'Elsewhere' is unknown; use one of Other, Same, Any",
+        ),
         ({"protections": {"minPodAge": "99999999999999h"}}, InvalidProtections, "minPodAge: '9+h' is longer"),
     ],
 )

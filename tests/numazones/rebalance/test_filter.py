@@ -514,23 +514,23 @@ def test_pod_does_not_fit_on_nodes_that_accept_no_pods(neighbour: ClusterNode) -
 
 
 SETTINGS = [
-    (disabled("PodsWithPVC"), "defaultDisabled: 'PodsWithPVC' is not known"),
+    (disabled("PodsWithPVC"), "defaultDisabled: 'PodsWithPVC' is unknown"),
     (
         disabled("Nonsense"),
-        "known are PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods",
+        "use one of PodsWithLocalStorage, SystemCriticalPods, FailedBarePods, DaemonSetPods",
     ),
-    (enabled("DaemonSetPods"), "extraEnabled: 'DaemonSetPods' is not known"),
+    (enabled("DaemonSetPods"), "extraEnabled: 'DaemonSetPods' is unknown"),
     (disabled("DaemonSetPods", "DaemonSetPods"), "defaultDisabled: DaemonSetPods is listed twice"),
     (enabled("PodsWithPVC", "PodsWithPVC"), "extraEnabled: PodsWithPVC is listed twice"),
     ({"podProtections": {"config": FAST}}, "add PodsWithPVC to podProtections.extraEnabled"),
-    ({"priorityThreshold": {"value": 1, "name": "batch"}}, "value and name exclude each other"),
+    ({"priorityThreshold": {"value": 1, "name": "batch"}}, "set either value or name, not both"),
     ({"priorityThreshold": {"value": 2_000_000_001}}, "above 2000000000"),
     ({"priorityThreshold": {"name": "gone"}}, "no PriorityClass gone exists"),
     (
         {"noEvictionPolicy": "Sometimes"},
-        "noEvictionPolicy 'Sometimes' is unknown; write Preferred or Mandatory",
+        "noEvictionPolicy 'Sometimes' is unknown; use Preferred or Mandatory",
     ),
-    ({"namespaces": {"include": ["a"], "exclude": ["b"]}}, "include and exclude exclude each other"),
+    ({"namespaces": {"include": ["a"], "exclude": ["b"]}}, "set either include or exclude, not both"),
 ]
 
 

@@ -75,5 +75,6 @@ def test_no_plan_leaves_the_scheduler_a_node_that_raises(build: Any) -> None:
     freer = replace(found, moves=(replace(found.moves[0], affinity=()),))
     proof = prove(freer, goal, situation.sound(), Policy())
     assert (
-        proof.reason == "the scheduler could choose node n2 for default/b, about which nothing can be decided"
+        proof.reason
+        == "the scheduler could choose node n2 for default/b, and the state of that node is unknown"
     )

@@ -313,7 +313,7 @@ def test_failed_moves_are_in_no_plan_during_the_cooldown(build: Any, two_ways: A
         assert len(failed) < 50
     assert len(failed) >= 2
     assert (
-        f"besides {len(failed)} moves of plans that failed or were rejected, barred for the cooldown"
+        f"barred for the cooldown: {len(failed)} moves of plans that failed or were rejected"
         in outcome.reason
     )
     over = MoveHistory(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
@@ -473,7 +473,8 @@ def test_a_pending_pod_that_nobody_can_foresee_gets_no_plan(build: Any, two_ways
     big = replace(build.pod("big", 4, spec=ANTI_AFFINITY), phase="Pending")
     outcome = plan(pending_goals([big])[0], build.situation(two_ways), Policy(), expired=never)
     assert outcome.reason == (
-        "the plan found does not hold: where default/big will run cannot be foreseen: podAntiAffinity"
+        "the plan that was found did not pass the proof: where default/big will run cannot be foreseen: "
+        "podAntiAffinity"
     )
 
 

@@ -54,7 +54,7 @@ def test_a_proof_does_not_believe_the_plan(made: tuple[PlanFound, Any], build: A
     wrong = prove(good, goal, situation, Policy(target=ReplacementTarget.SAME))
     assert "but the policy's target is Same" in wrong.reason
     gone = replace(situation, cluster=Cluster({"n2": situation.cluster.nodes["n2"]}))
-    assert prove(good, goal, gone, policy).reason == "pod default/y is not on node n1 any more"
+    assert prove(good, goal, gone, policy).reason == "pod default/y is no longer on node n1"
     protected = Policy(limits=EvictionLimits(total=0))
     assert "per a descheduling cycle reached" in prove(good, goal, situation, protected).reason
 
@@ -104,7 +104,7 @@ def test_pod_must_still_be_where_the_plan_takes_it_from(build: Any) -> None:
     confined = moved(pod, "n2", affinity=("n2",))
     assert holds(situation, confined) == ""
     gone = replace(situation, cluster=situation.cluster.without_pod(pod))
-    assert holds(gone, confined) == "pod default/p is not on node n1 any more"
+    assert holds(gone, confined) == "pod default/p is no longer on node n1"
     assert holds(situation, confined, confined) == "pod default/p would be moved twice"
 
 
@@ -130,7 +130,7 @@ def test_node_that_would_reject_the_replacement_disproves_a_free_choice(build: A
     split = build.put(build.node("n2", reservedSystemCPUs="0"), build.pod("a", 2), build.pod("b", 3))
     situation = build.situation([first, split])
     reason = holds(situation, moved(first.pods["p"], "n2", affinity=("n2",)))
-    assert reason.startswith("the replacement of default/p may be put on node n2, which does not take it: ")
+    assert reason.startswith("the replacement of default/p may be put on node n2, which would not admit it: ")
     assert "TopologyAffinityError" in reason
 
 
@@ -148,7 +148,7 @@ def test_every_allowed_node_must_admit_the_pending_pod(build: Any, two_ways: Any
     larger = replace(build.pod("larger", 5), phase="Pending")
     misled = replace(made, placements=(replace(placement, pod=larger, affinity=("n1",)),))
     reason = prove(misled, goal, situation, Policy()).reason
-    assert reason.startswith("pod default/larger may be put on node n1, which does not take it: ")
+    assert reason.startswith("pod default/larger may be put on node n1, which would not admit it: ")
 
 
 def test_the_pending_pod_that_goes_first_must_find_its_node(build: Any) -> None:
@@ -182,11 +182,11 @@ def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, 
     move = moved(first.pods["p"], "n1", affinity=("n1",))
     useless = PlanFound((move,), 0, 0, (PlacedPod(smaller, "n1"),))
     last = prove(useless, goal, build.situation([first]), Policy()).reason
-    assert last.startswith("pod default/big may be put on node n1, which does not take it: ")
+    assert last.startswith("pod default/big may be put on node n1, which would not admit it: ")
     early = replace(build.situation([first]), at_any_time=frozenset({"big"}))
     reason = prove(useless, goal, early, Policy()).reason
     assert reason.startswith(
-        "a pending pod may come before the replacement of default/p, which node n1 would not take then: "
+        "a pending pod may come before the replacement of default/p, which node n1 would then not admit: "
     )
 
 
@@ -276,8 +276,8 @@ def test_room_of_another_policy_is_only_for_waiting_pods(build: Any, two_ways: A
     first = build.put(build.node("n1"), build.pod("p", 1))
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)
     assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
-        "the replacement of default/p may be put on node n2, where a plan of policy other made room; before "
-        "2026-01-31T13:00:00Z only plans for pods that wait fill it"
+        "the replacement of default/p may be put on node n2, where a plan of policy other made room; "
+        "before 2026-01-31T13:00:00Z only plans for pending pods fill it"
     )
     older = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=24))})
     open_again = replace(closed, history=older)

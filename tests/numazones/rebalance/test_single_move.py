@@ -50,8 +50,8 @@ def test_pod_moves_within_its_node_if_its_replacement_fits_better(build: Builder
     situation, wanted = build.situation([node]), waiting(build, 4)
     assert [one.sentence for one in advised(wanted, node, situation)] == [
         (
-            "move default/lying, which holds 3 CPUs, within n "
-            "(delete it; its replacement gets a better place there)"
+            "move default/lying, which holds 3 CPUs, within n (delete it; its replacement gets a better "
+            "placement there)"
         )
     ]
     (move,) = planned(wanted, situation)

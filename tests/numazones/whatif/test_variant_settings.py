@@ -25,11 +25,11 @@ WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
     [
         (
             "placement=best",
-            f"placement=best: there is no such placement; there are {WAYS}",
+            f"placement=best: unknown placement; use one of {WAYS}",
         ),
         (
             "placement=",
-            f"placement=: there is no such placement; there are {WAYS}",
+            f"placement=: unknown placement; use one of {WAYS}",
         ),
         ("placement", "'placement' is not a setting; write KEY=VALUE"),
         ("placements=pack", "placements is not a setting that affects admission"),

@@ -39,7 +39,7 @@ async def test_resource_mapped_by_a_device_class_is_the_allocators(
     assert f"no node offers {RESOURCE}" in await sentence(setting)
     setting.state.devices.classes.put(read("gpus", OURS, resource=RESOURCE))
     assert await setting.verdict("asks") == "Unknown"
-    assert f"{RESOURCE}, which dynamic resource allocation serves (DeviceClass gpus)" in await sentence(
+    assert f"{RESOURCE}, which dynamic resource allocation provides (DeviceClass gpus)" in await sentence(
         setting
     )
 

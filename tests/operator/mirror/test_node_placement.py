@@ -366,7 +366,7 @@ def test_lasting_unexplained_difference_makes_the_node_unknown(setting: Setting)
     setting.now += SETTLE + 1
     list(setting.state.expiring())
     assert setting.seen() is None
-    assert "as published, but not by the pods that run here" in setting.why()
+    assert "as published, but not if the pods that run here" in setting.why()
     setting.policy = remove(setting.policy, "a")
     setting.publish()
     assert setting.seen() is not None
@@ -379,7 +379,7 @@ def test_topology_aware_node_needs_zones_and_configuration_and_follows_both(
     setting.publish()
     assert "there is no TopologyAwarePolicy for node n" in setting.why()
     setting.configured()
-    assert "which only NUMAZones tell" in setting.why()
+    assert "which only NUMAZones describe" in setting.why()
     setting.zones()
     assert setting.seen() is not None
     setting.configured(reservedResources={"cpu": "none"})

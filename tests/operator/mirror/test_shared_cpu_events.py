@@ -85,7 +85,7 @@ def test_remaining_pod_gets_event_that_its_cpu_counts_free() -> None:
     setting.kubelet = remove(setting.kubelet, "uid-p3")
     ((name, message),) = setting.look()
     assert name == "p2"
-    assert message.startswith("on node node, default/p2 holds CPU 2, and the kubelet takes CPU 2 for free")
+    assert message.startswith("on node node, default/p2 holds CPU 2, but the kubelet considers CPU 2 free")
 
 
 def test_events_over_the_rate_are_posted_next_time() -> None:

@@ -16,6 +16,6 @@ def test_a_prediction_says_which_kubelets_are_not_certain() -> None:
     nodes = [node("old", "v1.36.2"), node("new", "v1.38.0"), node("newer", "v1.38.1")]
     status = status_of(predict(pod, nodes))
     assert status["doubts"] == [
-        "kubelet 1.38 is not released yet: it is decided by the rules of its second alpha (new, newer)"
+        "kubelet 1.38 is not released yet: it is predicted with the rules of its second alpha (new, newer)"
     ]
     assert "doubts" not in status_of(predict(pod, nodes[:1]))

@@ -105,7 +105,7 @@ def expired_waiting(here: Execution) -> None:
 DIFFERS = "the cluster differs from the plan: "
 ENDS = [
     (reached, "Superseded", "Succeeded", "the goal is reached without further moves"),
-    (replaced, "Superseded", "Failed", f"{DIFFERS}pod default/mover is not on node n1 any more"),
+    (replaced, "Superseded", "Failed", f"{DIFFERS}pod default/mover is no longer on node n1"),
     (full, "Superseded", "Failed", f"{DIFFERS}no node that the scheduler could choose is left for .*"),
     (expired, "Expired", "Failed", "expired: the next move was not possible in time"),
     (expired_waiting, "Expired", "Failed", "expired: waits: b"),
@@ -447,7 +447,7 @@ async def test_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict
     assert await Execution().judge() == PlanCheck()
     if parts != known:
         here.inputs.templates[REPLICA_SETS].discard("rs-mover")
-    cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+    cure = f"add the scheduling gate {GATE} or the node affinity of the plan to the pod templates"
     problem = f"the goal would reach 0, not 1; {cure}"
     assert await here.judge() == PlanCheck(problem=problem, holds_if_confined=True)
     full(here)
@@ -515,9 +515,9 @@ def plan_for_stuck_pod(here: Execution, phase: str, *, after_pending: bool = Fal
 
 async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
     assert await for_stuck_pod().judge() == PlanCheck()
-    cure = f"give the pods' templates the scheduling gate {GATE} or the node affinity of the plan"
+    cure = f"add the scheduling gate {GATE} or the node affinity of the plan to the pod templates"
     found = await for_stuck_pod(stuck_gated=False).judge()
-    assert found.problem.startswith("pod default/stuck may be put on node n3, which does not take it: ")
+    assert found.problem.startswith("pod default/stuck may be put on node n3, which would not admit it: ")
     assert found.problem.endswith(f"; {cure}")
     assert found.holds_if_confined
 
@@ -530,7 +530,7 @@ async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
             False,
             (
                 "the replacement of pod default/mover must wait for the pending pods, but nothing delays "
-                f"it; give the pods' templates the scheduling gate {GATE}"
+                f"it; add the scheduling gate {GATE} to the pod templates"
             ),
         ),
     ],
@@ -556,7 +556,7 @@ async def test_replacement_cannot_wait_for_pods_of_a_rejection_loop() -> None:
     found = await here.judge()
     assert found.problem == (
         "pods of ReplicaSet default/stuck are bound and rejected one after the other, and nothing delays "
-        f"the next one until there is room for it; give the pods' templates the scheduling gate {GATE}"
+        f"the next one until there is room for it; add the scheduling gate {GATE} to the pod templates"
     )
 
 

@@ -214,9 +214,11 @@ async def test_named_kubeconfig_precedes_environment_and_home_folder(
     monkeypatch.delenv("KUBECONFIG")
     assert (await load()).server == "http://config"
     (tmp_path / ".kube" / "config").unlink()
-    with pytest.raises(ConfigError, match=r"no API server is configured.*name a kubeconfig"):
+    with pytest.raises(
+        ConfigError, match=r"no API server is configured.*use --kubeconfig FILE, or set KUBECONFIG$"
+    ):
         await load()
-    with pytest.raises(ConfigError, match=r"both a kubeconfig \(k\) and a server \(http://s\) are named"):
+    with pytest.raises(ConfigError, match=r"both a kubeconfig \(k\) and a server \(http://s\) are given"):
         await load("k", server="http://s")
 
 
@@ -277,7 +279,7 @@ async def test_a_namespace_that_is_no_text_is_named(tmp_path: Path, namespace: o
     context = {"cluster": "c", "user": "u", "namespace": namespace}
     path = kubeconfig(tmp_path / "config", contexts=[{"name": "here", "context": context}])
     with pytest.raises(
-        ConfigError, match=f"{path}: the context's namespace is .* which is no text; quote it"
+        ConfigError, match=f"{path}: the context's namespace is .* which is not a string; quote it"
     ):
         await from_kubeconfig(path)
 
@@ -361,9 +363,9 @@ HTTPS = {"server": "https://127.0.0.1:1"}
         ({"clusters": []}, "name c in .*clusters"),
         ({"clusters": "c"}, "cannot be used"),
         ({"clusters": ["c"]}, "cannot be used"),
-        ({"cluster": {"server": "tcp://x"}}, "names no usable server URL, but 'tcp://x'"),
+        ({"cluster": {"server": "tcp://x"}}, "has no usable server URL, but 'tcp://x'"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "cannot be used: GoogleAuth"),
-        ({"user": {"exec": {"args": ["x"]}}}, "the credential plugin None gave no credentials"),
+        ({"user": {"exec": {"args": ["x"]}}}, "the credential plugin None returned no credentials"),
         (
             {"cluster": HTTPS | {"certificate-authority-data": "?"}},
             "certificate-authority is not a PEM certificate",
@@ -409,13 +411,13 @@ async def test_passwords_are_rejected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "does not exist; name another, or set KUBECONFIG"),
+        (None, "does not exist; give another path, or set KUBECONFIG"),
         (b"a: [", "cannot be used"),
         (b"\xff\xfe\xfd", "cannot be used"),
         (b"a: 2001-99-99", "cannot be used"),
         (b"just text", "cannot be used"),
-        (b"", "is empty; name another, or set KUBECONFIG"),
-        (b"# nothing yet\n", "is empty; name another, or set KUBECONFIG"),
+        (b"", "is empty; give another path, or set KUBECONFIG"),
+        (b"# nothing yet\n", "is empty; give another path, or set KUBECONFIG"),
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_named(
@@ -497,7 +499,7 @@ async def test_a_plugin_that_fails_is_named(
     tmp_path: Path, body: str, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = kubeconfig(tmp_path / "config", user=plugin(tmp_path / "plugin", body))
-    with pytest.raises(ConfigError, match=r"the credential plugin .* gave no credentials, as the log says"):
+    with pytest.raises(ConfigError, match=r"the credential plugin .* returned no credentials; see the log"):
         await from_kubeconfig(path)
     assert told in caplog.text
 

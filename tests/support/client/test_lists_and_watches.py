@@ -129,7 +129,7 @@ async def test_server_that_never_answers_a_watch_is_unreachable(
 
 async def test_a_line_that_is_no_event_is_the_servers_error(client: Client, server: ScriptedServer) -> None:
     server.answers = [stream(b'{"type": \n')]
-    with pytest.raises(ServerError, match="watch nodes: the answer cannot be read"):
+    with pytest.raises(ServerError, match="watch nodes: the response cannot be read"):
         [event async for event in client.watch(NODES, resource_version="1")]
 
 

@@ -137,7 +137,7 @@ async def test_field_missing_from_the_definition_differs_from_server_trouble(
         (400, "BadRequest", {}, BadRequest, "fault of the program"),
         (403, "Forbidden", {}, Forbidden, "grant get on numazones.numazones.io"),
         (403, "Forbidden", TERMINATING, NamespaceTerminating, "its namespace is being deleted"),
-        (404, "NotFound", {"name": "z"}, NotFound, "does not exist, or no longer"),
+        (404, "NotFound", {"name": "z"}, NotFound, "does not exist, or was deleted"),
         (404, "NotFound", {}, UnknownResource, r"kubectl apply -k crds"),
         (409, "Conflict", {}, Conflict, "read it again"),
         (409, "AlreadyExists", {}, AlreadyExists, "update it instead"),

@@ -73,7 +73,7 @@ def test_without_exclusive_cpus_all_are_shared() -> None:
     assert occupancy is not None
     drawn = machine_svg("one", occupancy)
     assert drawn.count('class="shared"') == len(occupancy.cpus) + 1
-    assert "No CPU is given to containers exclusively." in drawn
+    assert "No container has exclusive CPUs." in drawn
 
 
 def test_offline_cpus_are_drawn_and_amounts_shown_once() -> None:

@@ -348,7 +348,7 @@ async def test_kubectl_dump_and_operator_agree_on_every_zone(tmp_path: Path, kub
                 assert node.known is not None
             else:
                 assert node.unknown is not None
-                assert "the objects that it decides from are missing: " in node.unknown.message
+                assert "the objects that it reads are missing: " in node.unknown.message
                 assert "noderesourcetopologies.topology.node.k8s.io" in node.unknown.message
         # With the objects that the sentence names, the dump says what the operator says.
         kinds = "noderesourcetopologies,devices.scheduling.koordinator.sh,topologyawarepolicies.config.nri"

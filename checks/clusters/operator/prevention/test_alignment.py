@@ -122,7 +122,7 @@ async def test_no_more_pods_are_released_than_there_are_devices() -> None:
     # What is held counts for the extender, too, whichever devices the scheduler finds free just then.
     late = claiming(cluster, "late")
     assert (await cluster.filter(late, [NEAR]))["FailedAndUnresolvableNodes"] == {
-        NEAR: "node(s) whose free NUMA room is held for pods on their way"
+        NEAR: "node(s) whose free NUMA room is held for pods on their way to them"
     }
 
 

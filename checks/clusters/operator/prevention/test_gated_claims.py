@@ -53,7 +53,7 @@ async def test_pod_with_claims_prefers_admitting_nodes_and_excludes_none(
     await cluster.offline.renew()
     found = cluster.offline.published["claims"]
     assert found.verdict == "Unknown"
-    assert "it claims devices by resourceClaims" in found.sentence
+    assert "it claims devices through resourceClaims" in found.sentence
     await offline_gates(cluster).release()
     assert preferred(released(cluster)["claims"]) == ["a", "b"]
     assert set(cluster.held.by_node()) == {"a", "b"}  # where it will most likely go

@@ -214,7 +214,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         (move,) = spec["moves"]
         assert spec["goal"] == "shape large x1"
         assert spec["doubts"] == [
-            "kubelet 1.38 is not released yet: it is decided by the rules of its second alpha (n1)"
+            "kubelet 1.38 is not released yet: it is predicted with the rules of its second alpha (n1)"
         ]
         assert spec["gain"] == {"before": 0, "after": 1, "total": 1, "minimal": True}
         assert move["pod"]["uid"] == here.pod["metadata"]["uid"]
@@ -351,7 +351,7 @@ async def test_rejected_plan_bars_its_moves_for_the_cooldown(tmp_path: Path, mod
 
         async def searched_again() -> bool:
             message = (await status_of_policy(here)).get("message", "")
-            return "besides 1 move of plans that failed or were rejected, barred for the cooldown" in message
+            return ("barred for the cooldown: 1 move of plans that failed or were rejected") in message
 
         await eventually(searched_again)
         assert [one["status"]["phase"] for one in await here.recommendations()] == ["Rejected"]
@@ -729,7 +729,7 @@ async def test_no_eviction_if_the_replacement_could_displace_the_pending_pod(
         await here.operator()
         message = await here.objection()
         assert "must wait for the pending pods, but nothing delays it" in message
-        assert f"give the pods' templates the scheduling gate {GATE}" in message
+        assert f"add the scheduling gate {GATE}" in message
         (item,) = await here.recommendations()
         assert item["status"]["phase"] == "Proposed"
         assert await here.is_alive()
@@ -765,7 +765,7 @@ async def test_gated_replacement_comes_after_the_pending_pod(
 @pytest.mark.parametrize(
     ("selector", "why"),
     [
-        ({"minPriority": -1000}, "1 pod more important than the pod that waits"),
+        ({"minPriority": -1000}, "1 pod more important than the pending pod"),
         ({}, "no goal of the policy"),
         ({"minPriority": -1000, "schedulerNames": ["volcano"]}, "no goal of the policy"),
     ],
@@ -821,7 +821,7 @@ async def test_owner_in_a_rejection_loop_gets_a_plan(tmp_path: Path) -> None:
         await here.operator()
         message = await here.objection()
         assert "pods of ReplicaSet default/loop are bound and rejected one after the other" in message
-        assert f"give the pods' templates the scheduling gate {GATE}" in message
+        assert f"add the scheduling gate {GATE}" in message
         item = await here.reach("Proposed")
         assert item["spec"]["moves"][0]["owner"]["name"] == "mover"
         (placement,) = item["spec"]["placements"]
@@ -892,7 +892,7 @@ async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> Non
         await here.reach("Proposed")
         await here.client.delete(PODS, "fill-0", namespace="default")
         old = await here.reach("Superseded")
-        assert old["status"]["message"] == "the cluster moved on: no moves are needed any more"
+        assert old["status"]["message"] == "the cluster moved on: no moves are needed now"
         assert await here.is_alive()
 
 

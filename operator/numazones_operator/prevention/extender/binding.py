@@ -78,7 +78,7 @@ class Binder:
         verdict = self.verdict(pod, node)
         if may_take(verdict, self.unknown):
             return ""
-        return f"not bound, the node has changed since it was chosen: {scheduler_reason(verdict)}"
+        return f"not bound, because the node has changed since it was chosen: {scheduler_reason(verdict)}"
 
     async def _post(self, pod: ClusterPod, request: BindRequest) -> str:
         self.held.hold(pod, [request.node], ArrivalPath.ASSUMED, seconds=BINDING_SECONDS)
@@ -115,7 +115,7 @@ class Binder:
 
 def _bound_already(pod: ClusterPod, node: str) -> str:
     """Answer for a pod that has a node."""
-    return BOUND if pod.node == node else f"pod {pod.full_name} is bound to another node already"
+    return BOUND if pod.node == node else f"pod {pod.full_name} is already bound to another node"
 
 
 def _binding(request: BindRequest) -> dict[str, Any]:

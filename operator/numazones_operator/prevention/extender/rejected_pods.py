@@ -146,7 +146,7 @@ class RejectedPods:
         except NotFound:
             self.discard(pod.uid)
         except APIError as error:
-            _log.warning("pod %s waits though a node would take it now: %s", pod.full_name, error)
+            _log.warning("pod %s waits although a node would admit it now: %s", pod.full_name, error)
         else:
             self._woken.add(pod.uid)
             self.metrics.woken.inc()

@@ -164,7 +164,7 @@ class ExtenderServer:
             try:
                 self._certificates.load_into(context)
             except (OSError, ssl.SSLError) as error:
-                _log.warning("the extender goes on with its old certificate: %s", error)
+                _log.warning("the extender continues with its old certificate: %s", error)
 
 
 async def _body(request: web.Request, share: Share) -> bytes:

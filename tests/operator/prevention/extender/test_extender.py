@@ -254,7 +254,7 @@ async def test_of_two_bindings_for_one_slot_the_second_is_refused() -> None:
     # Filter, too, counts what is being bound, long before the watch shows it.
     answer = await cluster.filter(cluster.pod("r", cpu=20), ["a"])
     assert answer["FailedAndUnresolvableNodes"] == {
-        "a": "node(s) whose free NUMA room is held for pods on their way"
+        "a": "node(s) whose free NUMA room is held for pods on their way to them"
     }
 
 
