@@ -109,9 +109,7 @@ def _choice(value: str) -> NodeChoice:
         return NodeChoice(value)
     except ValueError as error:
         known = ", ".join(NodeChoice)
-        raise IneffectiveSetting(
-            f"{PLACEMENT}={value}: there is no such placement; there are {known}"
-        ) from error
+        raise IneffectiveSetting(f"{PLACEMENT}={value}: unknown placement; use one of {known}") from error
 
 
 def _check(key: str, value: str) -> None:

@@ -33,7 +33,7 @@ from numazones_client.table import Table
 
 if TYPE_CHECKING:
     from numazones_client.client import Client
-    from numazones_client.config import ClusterConfig, ConfigError, NoServer, in_cluster
+    from numazones_client.config import ClusterConfig, ConfigError, in_cluster
     from numazones_client.decoding import JSON, Decoder, Event, Page, Unreadable, by_name, by_uid
     from numazones_client.kubeconfig import from_kubeconfig, load
     from numazones_client.reflector import Backoff, Pace, Reflector
@@ -57,7 +57,6 @@ __all__ = [
     "Gone",
     "Invalid",
     "NamespaceTerminating",
-    "NoServer",
     "NotFound",
     "Pace",
     "Page",
@@ -82,7 +81,7 @@ __all__ = [
 
 _LOADED_LATE = {
     "client": ("Client",),
-    "config": ("ClusterConfig", "ConfigError", "NoServer", "in_cluster"),
+    "config": ("ClusterConfig", "ConfigError", "in_cluster"),
     "decoding": ("JSON", "Decoder", "Event", "Page", "Unreadable", "by_name", "by_uid"),
     "kubeconfig": ("from_kubeconfig", "load"),
     "reflector": ("Backoff", "Pace", "Reflector"),

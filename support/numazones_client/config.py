@@ -19,9 +19,10 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 class ConfigError(NumazonesError):
     """No usable configuration for an API server; the message names the file or variable and the cure."""
 
-
-class NoServer(ConfigError):
-    """Nothing names an API server."""
+    def __init__(self, message: str, *, unnamed: bool = False) -> None:
+        """Keep the message; ``unnamed``: nothing names an API server."""
+        super().__init__(message)
+        self.unnamed = unnamed
 
 
 class TokenSource(Protocol):

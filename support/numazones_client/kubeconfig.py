@@ -3,14 +3,7 @@
 import os
 from pathlib import Path
 
-from numazones_client.config import (
-    SERVICE_ACCOUNT,
-    ClusterConfig,
-    ConfigError,
-    NoServer,
-    from_server,
-    in_cluster,
-)
+from numazones_client.config import SERVICE_ACCOUNT, ClusterConfig, ConfigError, from_server, in_cluster
 
 
 async def load(
@@ -36,9 +29,10 @@ async def load(
     default = Path.home() / ".kube" / "config"
     if default.exists():
         return await from_kubeconfig(default, context=context)
-    raise NoServer(
+    raise ConfigError(
         f"no API server is configured: this is not a pod, KUBECONFIG is not set, {default} does not exist; "
-        "use --kubeconfig FILE, or set KUBECONFIG"
+        "use --kubeconfig FILE, or set KUBECONFIG",
+        unnamed=True,
     )
 
 

@@ -195,8 +195,6 @@ async def test_pods_are_released_by_name_or_namespace(cluster: Cluster) -> None:
         (("release", "absent"), "there is no pod absent in namespace default"),
         (("release", "team/free"), "pod team/free does not carry the gate"),
         (("off", "-n", "team"), "affects the whole cluster"),
-        (("-f", "dump.json"), "gate needs a live cluster"),
-        (("release", "--all", "-f", "dump.json"), "gate needs a live cluster"),
     ],
 )
 async def test_what_cannot_be_done_is_said(cluster: Cluster, arguments: tuple[str, ...], said: str) -> None:

@@ -221,7 +221,7 @@ def test_many_zones_share_lines_per_node_or_reason() -> None:
     found = listed(ListView(ZONES), items)
     assert len(found) == 80 + 2
     assert first_cells(found[-2:]) == ["24 nodes", "16 nodes"]
-    assert "of 2 zones published so far" in found[-2].groups
+    assert "of 2 NUMAZones published so far" in found[-2].groups
     node = next(line for line in found if line.groups == "node-50")
     assert len(listed(ListView(ZONES, group="node-50"), items)) == int(str(node.cells[1])[-1]) + 1
     unknown = listed(ListView(ZONES, group=found[-1].groups), items)

@@ -48,7 +48,7 @@ async def test_a_node_with_a_zone_missing_gives_no_answer(setting: OfflinePipeli
     setting.state.zones.remove(ZoneReport.from_api(first))
     setting.let_pass(SETTLE + 1)
     assert await setting.verdict() == "Unknown"
-    assert "1 of 2 zones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
+    assert "1 of 2 NUMAZones published, from 1 snapshot;" in setting.published["pod"].reasons[0].message
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_all_nodes_are_of_the_kind_that_is_asked_for() -> None:
     assert [row[1] for row in rows] == ["best-effort"] * 4
     both = run("cluster", "--kind", "best-effort", "--models", "all", *few)
     assert both.returncode == 2
-    assert "leave one out" in both.stderr
+    assert "omit one" in both.stderr
 
 
 @pytest.mark.parametrize(("name", "kind"), node_kinds.NAMED.items())

@@ -315,7 +315,7 @@ def test_nodes_of_unknown_state_are_grouped_by_reason(tmp_path: Path, open_page:
     page = open_page(report_of(items, tmp_path))
     section = page.locator("#unknown")
     expect(section.locator("tbody > tr")).to_contain_text(
-        ["node NODE: 1 of 2 zones published so far", "node NODE: 3 of 4 zones published so far"]
+        ["node NODE: 1 of 2 NUMAZones published so far", "node NODE: 3 of 4 NUMAZones published so far"]
     )
     expect(section.locator("tbody > tr > td:first-child")).to_have_text(["8", "4"])
     section.locator("summary").click()

@@ -84,10 +84,10 @@ def _with_options(command: _Command, options: Sequence[Callable[[_Command], _Com
             if not source.files:
                 raise
             raise _malformed_object(source, error) from error
-        except numazones_client.NoServer as error:
-            if options is not _OPTIONS:
+        except numazones_client.ConfigError as error:
+            if not (error.unnamed and options is _OPTIONS):
                 raise
-            raise numazones_client.NoServer(f"{error}, or read a dump (-f DUMP)") from error
+            raise numazones_client.ConfigError(f"{error}, or read a dump (-f DUMP)") from error
 
     with_source.__doc__ = command.__doc__
     with_source.__name__ = command.__name__
