@@ -130,8 +130,8 @@ def test_an_unreadable_cpu_topology_crashes_the_scheduler() -> None:
 @pytest.mark.parametrize(
     ("topology", "message"),
     [
-        (nrt([{"id": -1}], ZONES), "-1 is no CPU id"),
-        (nrt([{"id": 70000}], ZONES), "70000 is no CPU id"),
+        (nrt([{"id": -1}], ZONES), "-1 is not a CPU id"),
+        (nrt([{"id": 70000}], ZONES), "70000 is not a CPU id"),
         ({**nrt(None, ZONES), "zones": "x"}, "zones is not a list of mappings"),
         ({**nrt(None, ZONES), "topologyPolicies": 1}, "topologyPolicies is not a list but int"),
         ({"metadata": "x"}, "metadata is not a mapping but str"),
