@@ -25,20 +25,23 @@ class DynamicClass(APIModel):
 
     name: str = Field(max_length=MAX_NAME, description="Name of the DeviceClass.")
     devices: int | None = optional(
-        "Devices that it selects; left out, with the next two, where its expressions are not understood.",
+        "Number of devices that it selects; left out, like the next two, if its expressions are not "
+        "understood.",
         ge=0,
     )
-    allocated: int | None = optional("Those of them that claims have something of.", ge=0)
-    available: int | None = optional("Those of them that could still be allocated, each by itself.", ge=0)
+    allocated: int | None = optional("Number of these devices that claims use, wholly or in part.", ge=0)
+    available: int | None = optional(
+        "Number of these devices that could still be allocated, each by itself.", ge=0
+    )
 
 
 class DynamicCapacity(APIModel):
     """A capacity of devices that several claims share."""
 
     name: str = Field(max_length=MAX_NAME, description="Qualified name of the capacity, such as dra.cpu/cpu.")
-    capacity: Quantity | None = optional("Over all devices that are shared.")
-    allocated: Quantity | None = optional("What claims have of it.")
-    available: Quantity | None = optional("What is left of devices that could still be allocated.")
+    capacity: Quantity | None = optional("Total over all shared devices.")
+    allocated: Quantity | None = optional("Amount that claims hold.")
+    available: Quantity | None = optional("Amount left on devices that could still be allocated.")
 
 
 class DynamicDriver(APIModel):
@@ -47,18 +50,21 @@ class DynamicDriver(APIModel):
     driver: str = Field(max_length=MAX_NAME, description="Name of the driver, such as gpu.nvidia.com.")
     numa_unknown: bool = Field(
         default=False,
-        description="These devices name no NUMA node of the node; they are listed in its first NUMAZone.",
+        description="True if these devices report no NUMA node of the node; they are listed in its first "
+        "NUMAZone.",
     )
     devices: int | None = optional(
-        "Devices; left out, with the next two, while slices of the driver's pools are missing.", ge=0
+        "Number of devices; left out, like the next two, while slices of the driver's pools are missing.",
+        ge=0,
     )
-    allocated: int | None = optional("Those that claims have something of.", ge=0)
-    available: int | None = optional("Those that could still be allocated, each by itself.", ge=0)
+    allocated: int | None = optional("Number of devices that claims use, wholly or in part.", ge=0)
+    available: int | None = optional("Number of devices that could still be allocated, each by itself.", ge=0)
     partitions: bool = Field(
         default=False,
-        description="Some are partitions of one thing: not all that are available can be allocated together.",
+        description="True if some devices are partitions of the same hardware, so not all available ones can "
+        "be allocated together.",
     )
-    classes: tuple[DynamicClass, ...] = list_of(64, "The same by DeviceClass.")
+    classes: tuple[DynamicClass, ...] = list_of(64, "Numbers of devices by DeviceClass.")
     shared: tuple[DynamicCapacity, ...] = list_of(32, "Capacities of the devices that are shared.")
 
 

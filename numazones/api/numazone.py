@@ -80,7 +80,8 @@ class Cache(APIModel):
     cpus: CPUList | None = optional("The NUMA node's CPUs that share it; left out if that is all of them.")
     uncore: bool = Field(
         default=False,
-        description="Whether the kubelet sees an uncore cache in it; not if exactly the NUMA node shares it.",
+        description="Whether the kubelet treats it as an uncore cache; false if exactly the CPUs of the NUMA "
+        "node share it.",
     )
 
 
@@ -101,16 +102,17 @@ class Topology(APIModel):
     )
     offline: CPUList = Field(default="", description="CPUs that are present but offline.")
     kubelet_id: int | None = optional(
-        "The kubelet's id of the NUMA node where it is another: on a kernel without NUMA support, "
+        "The kubelet's id of the NUMA node if it is different: on a kernel without NUMA support, it is "
         "the socket's, such as -1."
     )
     counted_cpus: int | None = optional(
-        "How many CPUs of the node the kubelet counts, if it does not count those in cpus of NUMAZones.",
+        "Number of CPUs that the kubelet counts on the node, if it differs from the number in the "
+        "NUMAZones' cpus.",
         ge=0,
         le=65535,
     )
     isolated: CPUList = Field(
-        default="", description="Online CPUs taken from the scheduler of Linux at boot (isolcpus)."
+        default="", description="Online CPUs isolated from the Linux scheduler at boot (isolcpus)."
     )
     cores: tuple[CPUList, ...] = list_of(
         _MAX_CPUS, "One CPU list per physical core, the online threads of the core."
@@ -154,7 +156,7 @@ class KubeletSettings(APIModel):
     feature_gates: dict[str, bool] = Field(
         default_factory=dict,
         max_length=64,
-        description="Feature gates set in the configuration that have a say in admission.",
+        description="Feature gates set in the configuration that affect admission.",
     )
     workload_partitioning: bool = Field(
         default=False,
@@ -169,14 +171,14 @@ class ZoneResource(APIModel):
     name: ResourceName = Field(
         description="cpu, memory, hugepages-<size> or a device plugin's resource, such as vendor.example/nic."
     )
-    capacity: Quantity | None = optional("What the hardware has.")
-    reserved: Quantity | None = optional("What the kubelet keeps from pods on this NUMA node.")
+    capacity: Quantity | None = optional("Amount that the hardware has.")
+    reserved: Quantity | None = optional("Amount that the kubelet reserves on this NUMA node.")
     allocatable: Quantity | None = optional(
-        "What pods may be given in all: capacity minus reserved; for memory also minus hugepages, "
+        "Total amount that pods may be given: capacity minus reserved; for memory also minus hugepages, "
         "for devices the healthy ones."
     )
-    assigned: Quantity | None = optional("What containers hold exclusively.")
-    available: Quantity | None = optional("What containers could still be given.")
+    assigned: Quantity | None = optional("Amount that containers hold exclusively.")
+    available: Quantity | None = optional("Amount that containers could still be given.")
 
 
 class CPUSets(APIModel):
@@ -212,13 +214,14 @@ class ZoneDevice(APIModel):
 
     resource: ResourceName = Field(description="Resource the device counts for, such as vendor.example/nic.")
     id: str = Field(
-        max_length=1024, description="Id that the device plugin gave it; of a group, a name within the node."
+        max_length=1024,
+        description="Id from the device plugin; for a group, a name that is unique on the node.",
     )
     count: int = Field(
         default=1,
         ge=1,
         le=_MAX_IN_GROUP,
-        description="Of how many equal devices it is a group; where a resource has too many to be listed.",
+        description="Number of equal devices in the group; set if a resource has too many devices to list.",
     )
     numa_ids: tuple[NUMAID, ...] | None = optional(
         "NUMA nodes the device is close to: left out if it is this one alone, "
@@ -226,13 +229,13 @@ class ZoneDevice(APIModel):
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
     )
-    healthy: bool = Field(default=True, description="False where the device plugin reports a fault.")
+    healthy: bool = Field(default=True, description="False if the device plugin reports a fault.")
     registered: bool = Field(
         default=True,
         description="False for a device that is still held although its plugin no longer lists it.",
     )
     assigned_to: ContainerName | None = optional(
-        "Container that holds the device; one of them where init containers handed it on."
+        "Container that holds the device; one of them if init containers passed it on."
     )
 
 
@@ -282,7 +285,7 @@ class Headroom(APIModel):
 
     exclusive_cpus: int | None = optional("CPUs for one container with exclusive CPUs.", ge=0, le=_MAX_CPUS)
     full_core_cpus: int | None = optional(
-        "The same where only whole physical cores count: cores partly used or reserved do not.",
+        "The same, but only whole physical cores count: cores that are partly used or reserved do not.",
         ge=0,
         le=_MAX_CPUS,
     )
@@ -303,8 +306,8 @@ class Summary(APIModel):
     )
     devices: str = text(
         256,
-        "Free of allocatable devices by the last part of the resource's name; behind @ the NUMA nodes "
-        "where the same devices are close to several; ? where unknown; +1 stands for one more.",
+        "Free and allocatable devices, by the last part of the resource's name; @ precedes the NUMA "
+        "nodes if devices are close to several; ? means unknown; +1 means one more resource.",
     )
 
 
@@ -315,8 +318,8 @@ UNKNOWN_MODEL = "unknown"
 class ModelAmounts(APIModel):
     """Amounts of one resource on the NUMA node by the books of a placement model."""
 
-    assigned: Quantity | None = optional("What pods hold.")
-    available: Quantity | None = optional("What pods could still be given.")
+    assigned: Quantity | None = optional("Amount that pods hold.")
+    available: Quantity | None = optional("Amount that pods could still be given.")
 
 
 class ZonePlacement(APIModel):
@@ -328,14 +331,14 @@ class ZonePlacement(APIModel):
     model: str = Field(
         min_length=1,
         max_length=MAX_LABEL,
-        description="Name of the model that decides; unknown where the node shows more than one.",
+        description="Name of the model that decides; unknown if the node shows more than one.",
     )
-    decider: str = text(128, "The same as sentences name it.")
+    decider: str = text(128, "Name of the model in sentences.")
     cpu: ModelAmounts | None = optional(
         "CPUs that pods hold exclusively, and whole CPUs that single pods could still be given; left out "
         "where unknown."
     )
-    memory: ModelAmounts | None = optional("Memory; left out if the model keeps no books of it.")
+    memory: ModelAmounts | None = optional("Memory; left out if the model does not track it.")
     assigned: str = text(32, "CPUs held exclusively, for the columns of kubectl get; ? where unknown.")
     free: str = text(32, "CPUs that could still be given, for the columns of kubectl get; ? where unknown.")
     memory_free: str = text(
@@ -346,10 +349,12 @@ class ZonePlacement(APIModel):
     )
     record: str = text(
         MAX_RECORD,
-        "What the model keeps of the node that cannot be rebuilt from objects, as JSON of its own; only on "
+        "State of the model that cannot be rebuilt from objects, as JSON in the model's format; only on "
         "the NUMAZone with the lowest NUMA id.",
     )
-    unknown: str = text(1024, "Why it is not known what the model decides from; left out if it is.")
+    unknown: str = text(
+        1024, "Why the state that the model decides from is unknown; left out if it is known."
+    )
 
 
 class Silence(APIModel):
@@ -357,7 +362,7 @@ class Silence(APIModel):
 
     state: str = Field(
         max_length=32,
-        description="Silent; kubectl get shows it, as the condition Ready stays as it was.",
+        description="Silent. kubectl get shows it; the condition Ready does not change.",
     )
     since: Timestamp | None = optional("When the Lease was last renewed; left out if that is unknown.")
     message: str = text(1024, "Reason for the status in a sentence, with the cure.")
@@ -411,7 +416,7 @@ NUMAZONE = ResourceType(
     singular="numazone",
     short_names=("nz",),
     scope="Cluster",
-    description="One NUMA node of a Kubernetes node: its hardware, what is given away and what is left.",
+    description="One NUMA node of a Kubernetes node: its hardware, what pods hold and what is free.",
     columns=(
         # Of several results the API server shows the first that is there (apiextensions' tableconvertor).
         PrinterColumn(
@@ -475,7 +480,7 @@ class NUMAZone(APIObject):
         description="Which NUMA node the object describes; immutable.",
         json_schema_extra=IMMUTABLE,
     )
-    status: NUMAZoneStatus | None = optional("What the NUMA node has, and who holds it.")
+    status: NUMAZoneStatus | None = optional("What the NUMA node has, and which pods hold it.")
 
 
 def zone_name(node_name: str, numa_id: int) -> str:

@@ -90,16 +90,16 @@ class Reason:
     ANSWER: ClassVar = ("reason", "source", "count", "node", "message", "in_words", "model")
     reason: Annotated[
         str,
-        "In one word, or in those of the scheduler.",
+        "The reason in one word, or in the scheduler's words.",
         Field(
             max_length=256,
-            description="Words of the scheduler, or the reason the kubelet would write into the pod's "
+            description="The scheduler's words, or the reason that the kubelet would write into the pod's "
             "status.",
         ),
     ]
     source: Annotated[
         str,
-        "Who says so: the scheduler's checks, or whoever decides on the node.",
+        "Source of the reason: the scheduler's checks, or the placement model of the node.",
         Field(
             max_length=32,
             description="What rejects the pod: Scheduler, Alignment (which the pod requires), Unknown, or "
@@ -115,25 +115,26 @@ class Reason:
     ]
     node: Annotated[
         str,
-        "The node that comes nearest.",
+        "The closest node.",
         Named("example"),
-        Field(max_length=MAX_NAME, description="An example: the node that comes nearest."),
+        Field(max_length=MAX_NAME, description="An example: the closest node."),
     ] = ""
     model: Annotated[str, "The placement model that decides there.", or_null, _model("these nodes")] = ""
     message: Annotated[
         str,
-        "In the words of kubelet or scheduler.",
+        "The message of the kubelet or the scheduler.",
         Field(
             max_length=_MAX_MESSAGE,
             description="What the kubelet would say there, or why the node is unknown.",
         ),
     ] = ""
-    sentence: Annotated[str, Field(max_length=_MAX_MESSAGE, description="The same in plain words.")] = ""
+    sentence: Annotated[str, Field(max_length=_MAX_MESSAGE, description="The message in plain words.")] = ""
     holders: Annotated[
         tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...],
         Field(
             max_length=8,
-            description="Who holds there what is missing, most first, such as team/web-1: 8 exclusive CPUs.",
+            description="Pods on that node that hold what is missing, largest first, such as team/web-1: 8 "
+            "exclusive CPUs.",
             json_schema_extra=ATOMIC,
         ),
     ] = ()
@@ -159,7 +160,7 @@ class Candidate:
         Field(
             alias="numaIDs",
             max_length=1024,
-            description="NUMA nodes the pod would get something of.",
+            description="NUMA nodes whose resources the pod would get.",
             json_schema_extra=ATOMIC,
         ),
     ] = ()
@@ -208,7 +209,7 @@ class PredictionOutcome(APIModel):
         32, "Explanation for the node at that time: hints, the deciding rule, what was missing, who held it."
     )
     advice: tuple[Annotated[str, Field(max_length=_MAX_LINE)], ...] = list_of(
-        8, "What would have let the pod in on this node; each proven by deciding again."
+        8, "What would have let this node admit the pod; each tried on a copy of the node."
     )
 
 
@@ -218,8 +219,8 @@ class PredictionSummary(APIModel):
     nodes: str = text(32, "Nodes that would admit the pod, of all: 3/20.")
     actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
     node: str = text(MAX_NAME, "Node the pod is on; while it waits, the best candidate.")
-    numa_nodes: str = text(64, "NUMA nodes there that the pod was predicted to get something of.")
-    why: str = text(128, "What stands, or stood, in the way.")
+    numa_nodes: str = text(64, "NUMA nodes there whose resources the pod was predicted to get.")
+    why: str = text(128, "What prevents, or prevented, the admission.")
 
 
 class AdmissionPredictionStatus(APIModel):
@@ -229,10 +230,11 @@ class AdmissionPredictionStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "The prediction in one sentence.")
     model: Annotated[str, _model("the node that the message is about")] = ""
     nodes: Annotated[NodeCounts, PlainSerializer(asdict)] | None = optional("How many nodes were evaluated.")
-    reasons: tuple[Annotated[Reason, Field(description="Why some nodes do not take the pod.")], ...] = (
+    reasons: tuple[Annotated[Reason, Field(description="Why some nodes do not admit the pod.")], ...] = (
         list_of(
             64,
-            "What placement says, what is lacking, where the pod may not go; of each, most frequent first.",
+            "Sorted by kind (placement, missing resources, nodes that the pod may not use), then by "
+            "frequency.",
         )
     )
     candidates: tuple[Candidate, ...] = list_of(64, "Best first.")
@@ -241,7 +243,7 @@ class AdmissionPredictionStatus(APIModel):
     )
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
-    outcome: PredictionOutcome | None = optional("What became of the pod once it had a node.")
+    outcome: PredictionOutcome | None = optional("Outcome for the pod once it had a node.")
     summary: PredictionSummary | None = optional("The same in few words, for the columns of kubectl get.")
 
 
@@ -251,7 +253,8 @@ ADMISSION_PREDICTION = ResourceType(
     singular="admissionprediction",
     short_names=("ap",),
     scope="Namespaced",
-    description="Where the pod of the same name would be admitted, why not elsewhere, and if that was right.",
+    description="Which nodes would admit the pod of the same name, why others would not, and whether that "
+    "was right.",
     columns=(
         PrinterColumn("Verdict", ".status.verdict", "Admissible, Inadmissible or Unknown"),
         PrinterColumn("Nodes", ".status.summary.nodes", "Nodes that would admit it, of all"),
@@ -259,8 +262,8 @@ ADMISSION_PREDICTION = ResourceType(
         PrinterColumn("Node", ".status.summary.node", "Its node; while it waits, the best candidate"),
         PrinterColumn("NUMA", ".status.summary.numaNodes", "NUMA nodes it gets there, as predicted"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since the first prediction", type="date"),
-        PrinterColumn("Model", ".status.model", "Who places pods on the node that Why is about", priority=1),
-        PrinterColumn("Why", ".status.summary.why", "What stands, or stood, in the way"),
+        PrinterColumn("Model", ".status.model", "Placement model of the node that Why refers to", priority=1),
+        PrinterColumn("Why", ".status.summary.why", "What prevents, or prevented, the admission"),
     ),
 )
 

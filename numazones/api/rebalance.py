@@ -244,11 +244,11 @@ class ProtectionSettings(APIModel):
 class EvictionLimits(APIModel):
     """Limits on the evictions of one plan; unlimited where absent."""
 
-    total: int | None = optional("In all.", ge=0, alias="maxNoOfPodsToEvictTotal")
+    total: int | None = optional("In total.", ge=0, alias="maxNoOfPodsToEvictTotal")
     per_node: int | None = optional("From one node.", ge=0, alias="maxNoOfPodsToEvictPerNode")
     per_namespace: int | None = optional("In one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace")
     per_workload: int | None = optional(
-        "Of one workload; by its number of replicas where left out.",
+        "In one workload; depends on its number of replicas where left out.",
         ge=0,
         alias="maxNoOfPodsToEvictPerWorkload",
     )
@@ -266,7 +266,7 @@ class Schedule(APIModel):
         default="5m",
         description="Time between two searches; pods newly stuck are searched for within half a minute.",
     )
-    suspend: bool = Field(default=False, description="Make no plans and carry none out.")
+    suspend: bool = Field(default=False, description="Neither make nor run plans.")
 
 
 class RebalancePolicySpec(APIModel):
@@ -307,7 +307,7 @@ class UnmovablePods(APIModel):
     """Pods that one rule keeps where they are."""
 
     rule: str = Field(max_length=64, description="Protection, or other reason, such as Cooldown.")
-    pods: int = Field(ge=0, description="How many; a pod counts for each rule that speaks against it.")
+    pods: int = Field(ge=0, description="Number of pods; a pod counts for each rule that keeps it.")
 
 
 class PolicyConflict(APIModel):
@@ -326,11 +326,11 @@ class RebalancePolicyStatus(APIModel):
     observed_generation: int | None = optional("The metadata.generation the status is about.", ge=0)
     last_search: Timestamp | None = optional("When the last search ended.")
     recommendation: str = text(MAX_NAME, "Name of the recommendation in force.")
-    message: str = text(_MAX_MESSAGE, "What the last search found, or why it found nothing, goal by goal.")
+    message: str = text(_MAX_MESSAGE, "What the last search found for each goal, or why it found nothing.")
     movable: int | None = optional("How many pods the last search could have moved.", ge=0)
     unmovable: tuple[UnmovablePods, ...] = list_of(64, "Why the others stay, most frequent first.")
     conflicts: tuple[PolicyConflict, ...] = list_of(
-        64, "Policies that the last search found this one to contradict.", list_map("policy")
+        64, "Policies that this one contradicted in the last search.", list_map("policy")
     )
     conditions: tuple[Condition, ...] = list_of(
         16,
@@ -356,7 +356,9 @@ REBALANCE_POLICY = ResourceType(
         PrinterColumn("Last-Search", ".status.lastSearch", "Time since the last search", type="date"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since creation", type="date"),
         PrinterColumn("Interval", ".spec.schedule.interval", "Time between searches", priority=1),
-        PrinterColumn("Suspended", ".spec.schedule.suspend", "Whether it rests", type="boolean", priority=1),
+        PrinterColumn(
+            "Suspended", ".spec.schedule.suspend", "Whether it is suspended", type="boolean", priority=1
+        ),
     ),
 )
 
@@ -367,7 +369,7 @@ class RebalancePolicy(APIObject):
     RESOURCE: ClassVar[ResourceType] = REBALANCE_POLICY
 
     spec: RebalancePolicySpec = Field(description="Goals of plans, which pods may move, and who decides.")
-    status: RebalancePolicyStatus | None = optional("What the operator makes of the policy.")
+    status: RebalancePolicyStatus | None = optional("State of the policy, as the operator sees it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +413,7 @@ class RecommendedMove(APIModel):
     """One pod to evict, and where its replacement is to run."""
 
     pod: PodReference = Field(description="Pod to evict.")
-    owner: OwnerOfPod | None = optional("Who replaces it.")
+    owner: OwnerOfPod | None = optional("Owner that replaces it.")
     source: Place = Field(description="Where it runs.")
     target: Place = Field(description="Where its replacement is to run.")
     affinity: tuple[Name, ...] = list_of(
@@ -427,7 +429,8 @@ class RecommendedPlacement(APIModel):
     """A pending pod and where it runs after the plan."""
 
     pod: PodReference = Field(
-        description="Pending pod; with its owner's UID where each that the owner makes is rejected at once."
+        description="Pending pod; with its owner's UID if each pod that the owner creates is rejected at "
+        "once."
     )
     target: Place = Field(description="Where it is to run.")
 
@@ -435,11 +438,11 @@ class RecommendedPlacement(APIModel):
 class Gain(APIModel):
     """Count of the goal before and after the plan."""
 
-    before: int = Field(description="What it counts now.")
-    after: int = Field(description="What it counts when all moves are made.")
+    before: int = Field(description="Value now.")
+    after: int = Field(description="Value after all moves.")
     total: int = Field(description="The difference.")
     minimal: bool = Field(
-        default=False, description="Whether no plan with fewer evictions is known to reach the same."
+        default=False, description="Whether no plan with fewer evictions is known that reaches the same gain."
     )
 
 
@@ -491,8 +494,8 @@ class RebalanceRecommendationSpec(APIModel):
     approved: bool = Field(default=False, description="Set by people to let the operator run the plan.")
     rejected: bool = Field(
         default=False,
-        description="Set by people to have no (further) pod evicted for the plan; its moves are in no other "
-        "plan until the policy's cooldown is over.",
+        description="Set by people so that no (further) pod is evicted for the plan; no other plan repeats "
+        "its moves until the policy's cooldown is over.",
     )
 
 
@@ -517,7 +520,9 @@ class RebalanceRecommendationStatus(APIModel):
     message: str = text(_MAX_MESSAGE, "Why, in one sentence.")
     evictions: int = Field(default=0, ge=0, description="Evictions made so far.")
     progress: tuple[MoveProgress, ...] = list_of(256, "How far each move is.")
-    realized: int | None = optional("What the goal counted after the last move, by the published NUMAZones.")
+    realized: int | None = optional(
+        "Value of the goal after the last move, according to the published NUMAZones."
+    )
     superseded_by: str = text(MAX_NAME, "Recommendation that takes its place.")
     conditions: tuple[Condition, ...] = list_of(
         16, "State for programs; Complete is True once the plan has ended.", list_map("type")
@@ -536,7 +541,7 @@ REBALANCE_RECOMMENDATION = ResourceType(
         PrinterColumn("Moves", ".spec.disruption.evictions", "Pods to move", type="integer"),
         PrinterColumn("Evictions", ".status.evictions", "Evictions made", type="integer"),
         PrinterColumn("Gain", ".spec.gain.total", "How much the goal gains", type="integer"),
-        PrinterColumn("Phase", ".status.phase", "How far it is"),
+        PrinterColumn("Phase", ".status.phase", "Current phase"),
         PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was made", type="date"),
         PrinterColumn("Policy", ".spec.policy", "Policy that it obeys", priority=1),
         PrinterColumn("Expires", ".spec.expires", "When it is no longer valid", priority=1),
@@ -550,6 +555,6 @@ class RebalanceRecommendation(APIObject):
     RESOURCE: ClassVar[ResourceType] = REBALANCE_RECOMMENDATION
 
     spec: RebalanceRecommendationSpec = Field(
-        description="The plan, its approval and its rejection; all but these is immutable."
+        description="The plan, its approval and its rejection; only the last two can be changed."
     )
-    status: RebalanceRecommendationStatus | None = optional("What has become of the plan.")
+    status: RebalanceRecommendationStatus | None = optional("State of the plan.")

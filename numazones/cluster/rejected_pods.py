@@ -24,7 +24,7 @@ class RejectedPod:
     uid: Annotated[str, "Its UID."]
     node: Annotated[str, "Whose kubelet it was."]
     reason: Annotated[str, "The pod's status.reason."]
-    created: Annotated[str, "When it was made."]
+    created: Annotated[str, "When it was created."]
     owner: Annotated[str, "Its controller; empty if it has none."]
     replaced: Annotated[bool, "Whether its owner has replaced it, so that it can be deleted."]
     why: Annotated[str, "What its owner has, or why it stays."]

@@ -70,7 +70,7 @@ class Move:
     """NUMA nodes the pod holds something of now."""
     target_zones: tuple[int, ...] = ()
     """Those that the replacement will get, if nothing else happens."""
-    affinity: Annotated[tuple[str, ...], "Nodes that the replacement must be kept to."] = ()
+    affinity: Annotated[tuple[str, ...], "Nodes that the replacement must be confined to."] = ()
     """For the plan to hold; empty: any choice is right."""
     after_pending: bool = False
     """Whether the pending pods must be placed before the replacement is."""
@@ -123,10 +123,10 @@ class PlanFound:
     after: int
     """What it counts when all moves are made."""
     placements: tuple[PlacedPod, ...] = ()
-    minimal: Annotated[bool, "Whether it is proven that fewer moves do not do."] = False
+    minimal: Annotated[bool, "Whether it is proven that fewer moves are not enough."] = False
 
     @property
-    def gain(self) -> Annotated[int, "How many more of what is wanted fit afterwards."]:
+    def gain(self) -> Annotated[int, "How many more pods or shapes fit afterwards."]:
         """Return how much the plan gains."""
         return self.after - self.before
 

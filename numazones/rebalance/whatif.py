@@ -29,10 +29,10 @@ class PolicyReport:
     TITLE: ClassVar = "PlannedGoal"
     ANSWER: ClassVar = ("goal", "before", "after", "evictions", "movable", "unmovable", "plans", "reason")
     goal: Annotated[str, "In words."]
-    before: Annotated[int, "How many of what is wanted fit now."]
+    before: Annotated[int, "Value of the goal now: how many pods or shapes fit."]
     after: Annotated[int, "How many fit after all plans."]
     plans: Annotated[tuple[PlanFound, ...], "Run them one after the other."]
-    reason: Annotated[str, "Why no more was found."]
+    reason: Annotated[str, "Why no further plan was found."]
     movable: Annotated[int, "Pods that may be moved."]
     unmovable: Annotated[Mapping[str, int], "Rule → pods that stay because of it.", _by_rule]
     """One pod may be kept by several."""

@@ -153,8 +153,8 @@ class EstimatedDifference(Estimate):
 class VariantFigures:
     """One combination of settings."""
 
-    settings: Annotated[Settings, "Those that are changed."]
-    measures: Annotated[Mapping[str, Estimate], "Of CPUs and pods, as their names say."]
+    settings: Annotated[Settings, "Settings that are changed."]
+    measures: Annotated[Mapping[str, Estimate], "Figures of CPUs and pods, by name."]
     differences: Annotated[Mapping[str, EstimatedDifference], "Empty for the first variant."]
 
 
@@ -166,9 +166,9 @@ def _text(shape: Shape | None) -> str | None:
 class Comparison:
     """``whatif``: the same pods under several settings."""
 
-    seed: Annotated[int, "Of the random runs."]
+    seed: Annotated[int, "Seed of the random runs."]
     runs: Annotated[int, "Runs that were made."]
-    asked: Annotated[int, "Runs that were to be made."]
+    asked: Annotated[int, "Runs that were requested."]
     shape: Annotated[Shape | None, "CPUs that no further such pod can use are stranded.", _text]
     variants: Annotated[tuple[VariantFigures, ...], "The first is what the others are compared with."]
     doubts: Annotated[

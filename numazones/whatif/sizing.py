@@ -43,9 +43,9 @@ class Size:
 
     TITLE: ClassVar = "MachineCount"
     ANSWER: ClassVar = ("settings", "machines", "at_least", "left", "stranded", "crossing", "misfit")
-    settings: Annotated[Settings, "Of the kubelet."]
+    settings: Annotated[Settings, "Settings of the kubelet."]
     machines: Annotated[int, "Null where some pod fits not even an empty machine.", or_null]
-    at_least: Annotated[int, "A bound below which it cannot be done.", or_null]
+    at_least: Annotated[int, "A lower bound: fewer machines cannot hold the pods.", or_null]
     outcome: TrialResult
     """Of all pods on those machines; what no further pod of the smallest group could use is stranded."""
     left: Annotated[int, "CPUs that stay free on these machines.", Named("cpusLeft")]

@@ -218,7 +218,7 @@ def test_the_word_at_the_top_is_red_or_green(guide: str, tmp_path: Path, open_pa
     items = [item for item in items if item["metadata"]["name"] != "trainer-1"]
     page = open_page(report_of(items, tmp_path))
     expect(page.locator(".word")).to_have_text("No pod is stuck")
-    expect(page.locator("p.says")).to_have_text("Every pod that NUMA placement concerns has a node.")
+    expect(page.locator("p.says")).to_have_text("Every pod with NUMA requirements has a node.")
     assert page.evaluate(colour) == "rgb(28, 107, 74)"
     for part in ("#waiting", "#plans", "#held", "#unknown"):
         expect(page.locator(part)).to_be_hidden()

@@ -3,7 +3,7 @@
 const MOST_MISALIGNED = 50;
 
 function alignmentSection() {
-  return el("section", { id: "alignment", "aria-labelledby": "alignment-title" }, el("h2", { id: "alignment-title" }, "Pods that are not aligned"), el("p.quiet", {}, "They run with CPUs, memory or devices on several NUMA nodes. ", el("code", {}, "kubectl numazones why POD"), " says what let one in, and whether its node could hold it aligned."), el("div.list"));
+  return el("section", { id: "alignment", "aria-labelledby": "alignment-title" }, el("h2", { id: "alignment-title" }, "Pods that are not aligned"), el("p.quiet", {}, "They run with CPUs, memory or devices on several NUMA nodes. ", el("code", {}, "kubectl numazones why POD"), " shows why it was admitted, and whether its node could hold it aligned."), el("div.list"));
 }
 
 // [node, pod] of all, the worst first.
@@ -21,6 +21,6 @@ function drawAlignment(section) {
   const more = matching.length - rows.length;
   section.querySelector(".list").replaceChildren(
     rows.length ? table(["Pod", "Node", "Alignment", "CPUs apart"], rows, { label: "Pods that are not aligned", right: [3] }) : el("p.empty", {}, "No pod that is not aligned matches."),
-    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, which are better: Find takes names of pods and nodes`)] : []),
+    ...(more > 0 ? [el("p.quiet", {}, `and ${number(more)} more, less severe: use Find with names of pods and nodes`)] : []),
   );
 }

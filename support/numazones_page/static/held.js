@@ -1,7 +1,7 @@
 // Room that is held for pods on their way to a node, and nodes of which nothing is known.
 
 function heldSection() {
-  return el("section", { id: "held", "aria-labelledby": "held-title" }, el("h2", { id: "held-title" }, "Pods on their way"), el("p.quiet", {}, "Room is held for them, so that no other pod is promised it; that ends when they have come, and by itself at the time given."), el("div.list"));
+  return el("section", { id: "held", "aria-labelledby": "held-title" }, el("h2", { id: "held-title" }, "Pods on their way to a node"), el("p.quiet", {}, "Room is held for them, so that no other pod gets it, until they arrive or until the time shown."), el("div.list"));
 }
 
 function drawHeld(section) {
@@ -9,7 +9,7 @@ function drawHeld(section) {
   const rows = sorted("held")
     .filter(([pod, held]) => found(pod, held.way, ...held.places.map(([node]) => node)))
     .map(([pod, held]) => [pod, held.way, places(held), held.asks.map(([resource, amount]) => `${resource} ${amount}`).join(", "), until(held)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "How it comes", "Where", "Asks for", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No pod on its way matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No pod on its way matches."));
 }
 
 // Each place a line: the pod comes to one of them.
@@ -26,7 +26,7 @@ function drawUnknown(section) {
   for (const [name, node] of sorted("node")) {
     if (!unknown(node) || !found(name, node.unknown)) continue;
     // Messages that differ in the node's own name alone are one reason.
-    const reason = (node.unknown || "nothing tells which CPUs it has").split(name).join("NODE");
+    const reason = (node.unknown || "its CPUs are unknown").split(name).join("NODE");
     if (!reasons.has(reason)) reasons.set(reason, []);
     reasons.get(reason).push(name);
   }

@@ -5,8 +5,8 @@ const COLOURS = 8;
 
 function nodeView(name, wanted) {
   const node = all("node").get(name);
-  const back = el("nav.crumbs", { "aria-label": "Where this is" }, el("a", { href: "#/", "data-key": "back" }, "Cluster"), el("span", { "aria-hidden": "true" }, "›"), el("span", { "aria-current": "page" }, name));
-  if (!node) return el("section.view", {}, back, el("h2", {}, name), el("p.empty", {}, "There is no such node (any more)."));
+  const back = el("nav.crumbs", { "aria-label": "Location" }, el("a", { href: "#/", "data-key": "back" }, "Cluster"), el("span", { "aria-hidden": "true" }, "›"), el("span", { "aria-current": "page" }, name));
+  if (!node) return el("section.view", {}, back, el("h2", {}, name), el("p.empty", {}, "This node does not exist, or no longer exists."));
   if (unknown(node)) return el("section.view", {}, back, el("h2", {}, name), el("p.notice", {}, `The state of this node is unknown: ${node.unknown}`));
   const marks = marksOf(node);
   const coming = heldByNode().get(name) || [];
@@ -94,7 +94,7 @@ function cell(node, cpu, mark) {
 }
 
 function holdersTable(node, marks) {
-  if (!node.pods.length) return el("p.empty", {}, "Nobody holds anything exclusively here.");
+  if (!node.pods.length) return el("p.empty", {}, "No pod holds anything exclusively here.");
   const mark = (pod, index) => (pod.cpus ? el("i.held", { "data-colour": index % COLOURS, "aria-hidden": "true" }, LETTERS[index % LETTERS.length]) : "");
   const lying = new Map(misalignedOf(node).map((pod) => [pod.pod, pod]));
   const remote = (pod, numas) => lying.has(pod) && numas.some((numa) => lying.get(pod).memory.includes(numa));

@@ -36,7 +36,7 @@ function drawWord() {
   const [tone, word] = reading ? ["unsure", "Reading the cluster"] : [stuck ? "alert" : "good", headline];
   parts.hero.className = `hero ${tone}`;
   if (parts.word.textContent !== word) parts.word.replaceChildren(stuck && !reading ? el("a", { href: "#waiting", "data-key": "word" }, word) : word);
-  parts.says.textContent = reading ? "" : says ? `${says}.` : "Every pod that NUMA placement concerns has a node.";
+  parts.says.textContent = reading ? "" : says ? `${says}.` : "Every pod with NUMA requirements has a node.";
 }
 
 // Figures, each a link to what it counts.
@@ -214,7 +214,7 @@ function build() {
   parts.main = el("main", { id: "main", tabindex: "-1" });
   parts.version = el("span");
   root.replaceChildren(
-    el("a.skip", { href: "#main" }, "Skip to what is shown"),
+    el("a.skip", { href: "#main" }, "Skip to the content"),
     el("header.top", {}, el("div.brand", {}, el("span.logo", { "aria-hidden": "true" }, el("i"), el("i"), el("i"), el("i")), el("h1", {}, "numazones"), parts.source), parts.nav, el("div.status", {}, parts.when, parts.state)),
     parts.main,
     el("footer", {}, parts.version),

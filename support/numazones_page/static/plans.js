@@ -26,7 +26,7 @@ function planCard(key, plan) {
     "article.card.plan",
     { id: `plan-${key}` },
     el("header", {}, el("h3", {}, plan.goal), plan.phase && el(`span.badge.${tone}`, {}, plan.phase)),
-    el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest that reach this" : ""}`, el("span.quiet", {}, ` · ${key}`)),
+    el("p.sentence", {}, `${before} now, ${after} after ${counted(plan.moves.length, "eviction")}${plan.minimal ? ", the fewest possible" : ""}`, el("span.quiet", {}, ` · ${key}`)),
     plan.message && el("p.history", {}, plan.message),
     plan.phase === "Proposed" && plan.policy && decision(key, plan),
     plan.zones.length ? player(key, plan, script) : el("p.history", {}, "What its NUMA nodes held before is no longer known."),
