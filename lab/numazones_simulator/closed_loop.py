@@ -171,7 +171,7 @@ class ClosedLoop:
             await self._create_replica_set("shop", name, _WORKER_CPUS, replicas=0, scheduler=scheduler)
         for number in range(count):
             name, replicas = ("web", "batch")[number % 2], number // 2 + 1
-            self.screen.progress(f"{name} grows to {pluralize(replicas, 'replica')}")
+            self.screen.progress("ReplicaSets web and batch grow in turn", f"{number + 1} of {count} pods")
             patch = {"spec": {"replicas": replicas}}
             await self.cluster.plane.client.patch(REPLICA_SETS, name, patch, namespace="shop")
             await self._until(partial(_have_grown, count=number + 1), "shop", "a worker to run")

@@ -37,6 +37,7 @@ class Screen:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._line_open = False
+        self._doing = ""
         self.pages: list[list[str]] = [[]]
         """Everything that was said, a page for each title."""
 
@@ -50,13 +51,17 @@ class Screen:
         """Return the width of the person's terminal; None if there is none."""
         return shutil.get_terminal_size().columns if self.is_terminal else None
 
-    def progress(self, text: str) -> None:
-        """Say what is being done now; on a terminal the next message takes its place."""
+    def progress(self, text: str, amount: str = "") -> None:
+        """Say what is being done now, and how much of it.
+
+        On a terminal the next message takes its place. Elsewhere a text is written once.
+        """
         if self._err.isatty():
-            click.echo(f"{_CLEAR}… {text}", file=self._err, nl=False)
+            click.echo(f"{_CLEAR}… {text}{amount and f': {amount}'}", file=self._err, nl=False)
             self._line_open = True
-        else:
+        elif text != self._doing:
             click.echo(f"… {text}", file=self._err)
+        self._doing = text
 
     def say(self, text: str = "") -> None:
         """Write a line of the result; on a terminal, longer ones are broken at words."""

@@ -126,7 +126,7 @@ async def running(
             scraped: dict[str, str] = {}
             if with_files:
                 for spec in specs:
-                    screen.progress(f"starting the exporter of {spec.name}")
+                    screen.progress("starting an exporter for each node", spec.name)
                     scraped[spec.name] = await _start_exporter(
                         spec.name, directory / spec.name, plane, programs
                     )

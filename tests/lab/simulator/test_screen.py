@@ -41,6 +41,18 @@ def test_lines_that_fit_are_left_alone() -> None:
     assert broken("", 80) == [""]
 
 
+def test_progress_of_many_steps_is_one_line_at_a_time() -> None:
+    pipe, terminal = io.StringIO(), Terminal()
+    for err in (pipe, terminal):
+        screen = Screen(io.StringIO(), err)
+        for step in ("1 of 2 pods", "2 of 2 pods"):
+            screen.progress("filling nodes", step)
+        screen.progress("asking why")
+    assert pipe.getvalue() == "… filling nodes\n… asking why\n"
+    shown = terminal.getvalue().split("\r\x1b[2K")
+    assert shown == ["", "… filling nodes: 1 of 2 pods", "… filling nodes: 2 of 2 pods", "… asking why"]
+
+
 def test_only_a_terminal_says_how_wide_a_table_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert Screen(Terminal()).columns == 80
