@@ -119,10 +119,10 @@ chaos: venv  ##3 real programs under random traffic and faults, and what broke a
 # What the demo needs is a part of the environment; the other targets add the rest.
 DEMO := $(VENV)/.demo
 $(DEMO): requirements-demo.txt $(PROJECTS) tools/make-venv
-	test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
+	@test -e $(STAMP) || tools/make-venv $(VENV) requirements-demo.txt
 	@touch $@
 
-demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 1 more, 220 MB)
+demo: $(DEMO)  ##1 a small simulated cluster: a pod gets stuck, a plan makes room; then kubectl (2 min; the first time 1 to 6 more, 220 MB)
 	exec $(BIN)/numazones-simulator demo
 
 deploy:  ##1 build exporter and operator, install them on kubectl's cluster; REGISTRY=…, BASE=…, DRY=1 (5 min; needs docker, podman or buildah)
