@@ -67,8 +67,9 @@ BUSY := -n $(CORES)
 WAITING := -n $(shell expr 2 \* $(CORES))
 ALL := --hypothesis-profile=all
 
+QUICK_LOOP := checks/clusters/simulator/test_predictions_come_true.py
 test: venv lint  ##2 lint, and all tests that start no cluster, program or browser; ARGS="-k name" (a few minutes)
-	$(PYTEST) $(BUSY) --processor-budget=240 -m "not whole" tests checks/clusters/simulator/test_predictions_come_true.py $(ARGS)
+	$(PYTEST) $(BUSY) --processor-budget=240 -m "not whole" tests $(QUICK_LOOP) $(ARGS)
 	@echo "Not run: all examples of the laws, all vectors, clusters, programs, pages and docs. \`make check\` runs them, or one row each:"
 	@echo "  make check-laws check-clusters check-programs check-seen"
 
@@ -90,13 +91,13 @@ check-laws: venv  ##3 all examples of the laws, all vectors, exhaustive search, 
 LOOP := checks/clusters/operator/test_closed_loop.py
 check-clusters: venv tools  ##3 operator end to end, simulator, API server, extender, plugin against a cluster, chaos
 	$(PYTEST) $(ALL) $(LOOP) $(ARGS)
-	$(PYTEST) $(WAITING) $(ALL) --processor-budget=480 --ignore=$(LOOP) checks/clusters $(ARGS)
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=400 --ignore=$(LOOP) --ignore=$(QUICK_LOOP) checks/clusters $(ARGS)
 
 check-programs: venv tools  ##3 the programs as shipped: exporter, plugin, images, helm, kustomize, promtool, wheels
 	$(PYTEST) $(WAITING) $(ALL) --processor-budget=320 checks/programs $(ARGS)
 
 check-seen: venv tools  ##3 what people see: the commands of the docs, pages in a browser, dashboards, benchmarks
-	$(PYTEST) $(WAITING) $(ALL) --processor-budget=360 checks/seen $(ARGS)
+	$(PYTEST) $(WAITING) $(ALL) --processor-budget=340 checks/seen $(ARGS)
 
 laws: venv  ##3 look for counterexamples to the laws, with other random examples each time
 	$(BIN)/pytest -n 4 -m hypothesis --hypothesis-profile=laws tests checks $(ARGS)

@@ -51,8 +51,8 @@ def zones_of(node: Node) -> list[NUMAZone]:
     return zones_from_node(node, node_name="worker-1", pods=pods)
 
 
-@pytest.mark.parametrize("count", [20_000, 60_000])
-def test_tens_of_thousands_of_devices_make_small_equivalent_zones(count: int) -> None:
+def test_tens_of_thousands_of_devices_make_small_equivalent_zones() -> None:
+    count = 20_000
     node = busy(count)
     zones = zones_of(node)
     sizes = [len(json.dumps(zone.to_api())) for zone in zones]

@@ -17,7 +17,7 @@ from numazones.apimachinery import quantity
 
 MAX_SCORE = 100
 UNKNOWN_COST = 255
-MAX_COMBINATIONS = 1 << 20
+MAX_COMBINATIONS = 1 << 16
 """More than a scheduler could hold in memory for each pod and node that it looks at."""
 
 _POLICIES = {"none", "best-effort", "restricted", "single-numa-node"}

@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 
 from numazones.api.zones import node_from_zones, zones_from_node
 from numazones.cluster.cluster import ClusterPod
-from numazones.cluster.sharing import HALF, Sharing
+from numazones.cluster.sharing import Sharing
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.pod import Pod
 from numazones_simulator import node_kinds
 from numazones_simulator.workload import PodStream
+
+HALF = 100
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numazones.cluster.sharing.HALF", HALF)
 
 
 @given(seed=st.integers(0, 1000))
@@ -88,6 +95,7 @@ def test_pods_alike_but_for_their_constraints_are_told_apart(change: dict[str, A
     assert other.constraints == Constraints.from_api({**spec, **change}) != Constraints()
 
 
+@pytest.mark.usefixtures("_small")
 def test_unused_shared_values_are_not_kept_forever() -> None:
     sharing = Sharing()
     used = ("in use",)
@@ -97,6 +105,7 @@ def test_unused_shared_values_are_not_kept_forever() -> None:
         assert len(sharing) <= 2 * HALF
 
 
+@pytest.mark.usefixtures("_small")
 def test_metadata_of_deleted_pods_is_not_kept() -> None:
     sharing = Sharing()
     most = 0
