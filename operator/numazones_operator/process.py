@@ -128,15 +128,16 @@ class Operator:
         """Which task ended by itself, and why; empty while all is well."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
+        self.client = Client(config, user_agent="numazones-operator", retry=RetryPolicy())
+        """The connection to the API server that all parts share."""
         self.events = EventPoster(
-            self._client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
+            self.client, identity=self.identity, rate=options.event_rate, metrics=self.metrics
         )
         self.unreadable = UnreadableObjects(self.events, count=self.metrics.count_object_error)
         self.faults = Faults(count=self.metrics.count_object_error, tell=self.unreadable.take_undecided)
         self.leadership = self._leadership()
         self.pipeline = Pipeline(
-            self._client,
+            self.client,
             options,
             events=self.events,
             metrics=self.metrics,
@@ -146,11 +147,11 @@ class Operator:
             policies=lambda: self.intent.policies,
         )
         self.intent = Intent(
-            self._client, made_for_changed=self.pipeline.publisher.refresh, faults=self.faults
+            self.client, made_for_changed=self.pipeline.publisher.refresh, faults=self.faults
         )
         self.admission_policies = AdmissionPolicies()
         self.inputs = Inputs(self.intent, injected=self.admission_policies.gates, faults=self.faults)
-        self.readiness = Readiness(self._client, self.inputs, follows=options.rebalance, faults=self.faults)
+        self.readiness = Readiness(self.client, self.inputs, follows=options.rebalance, faults=self.faults)
         self.steps = self._steps()
         self.rebalancing = self._rebalancing()
         self.held = HeldRoom(self.pipeline.state, proven=self.admission_policies.proves)
@@ -165,11 +166,6 @@ class Operator:
         for collector in self.collectors:
             self.registry.register(collector)
 
-    @property
-    def client(self) -> Client:
-        """The connection to the API server that all parts share."""
-        return self._client
-
     async def run(self) -> None:
         """Run until ``stop`` is called or a signal arrives."""
         async with AsyncExitStack() as resources:
@@ -178,7 +174,7 @@ class Operator:
             self._open_probes(resources)
             await self._open_page(resources)
             await self._open_extender(resources)
-            await resources.enter_async_context(self._client)
+            await resources.enter_async_context(self.client)
             for reflector in (self.definitions_reflector, *self.reflectors, *self.policy_reflectors):
                 self.start_task(reflector.run(), name=f"reflector of {reflector.name}")
             self.start_task(self._watch_over_time(), name="expiry")
@@ -208,7 +204,7 @@ class Operator:
             self.pipeline,
             self.inputs,
             self.held,
-            usage=PageUsage.of(options, self._client),
+            usage=PageUsage.of(options, self.client),
             options=options,
             metrics=self.metrics,
             identity=self.identity,
@@ -223,7 +219,7 @@ class Operator:
         if not options.extender_address:
             return
         extender = Extender(
-            self._client,
+            self.client,
             self.pipeline.state,
             self.held,
             unknown=UnknownNodes(options.extender_unknown_nodes),
@@ -318,7 +314,7 @@ class Operator:
 
     def _stale_exporters(self) -> StaleExporters:
         return StaleExporters(
-            self._client,
+            self.client,
             self.pipeline.state,
             namespace=self.options.exporter_namespace,
             metrics=self.metrics,
@@ -326,7 +322,7 @@ class Operator:
 
     def _zone_placements(self) -> ZonePlacements:
         return ZonePlacements(
-            self._client,
+            self.client,
             self.pipeline.state,
             rate=self.options.write_rate,
             events=self.events,
@@ -350,7 +346,7 @@ class Operator:
     def _leadership(self) -> Leadership:
         options = self.options
         return Leadership(
-            self._client,
+            self.client,
             name=LEASE_NAME,
             namespace=options.namespace,
             identity=self.identity,
@@ -365,7 +361,7 @@ class Operator:
     def _steps(self) -> Steps:
         options = self.options
         return Steps(
-            self._client,
+            self.client,
             self.pipeline.state,
             self.inputs,
             gates=options.admission_gate,
@@ -375,9 +371,9 @@ class Operator:
 
     def _rebalancing(self) -> Rebalancing:
         state, metrics = self.pipeline.state, RebalanceMetrics(self.registry)
-        statuses = Statuses(self._client, self.intent, events=self.events, metrics=metrics)
+        statuses = Statuses(self.client, self.intent, events=self.events, metrics=metrics)
         proposer = Proposer(
-            self._client,
+            self.client,
             state,
             self.pipeline.forecasts,
             self.inputs,
@@ -411,9 +407,7 @@ class Operator:
             forecasts,
             self.held,
             RemovableGates(state, self.intent.namespaces, self.events, self.options.admission_gate),
-            GateRemover(
-                self._client, state, self.events, self.metrics, leads=lambda: self.leadership.certain
-            ),
+            GateRemover(self.client, state, self.events, self.metrics, leads=lambda: self.leadership.certain),
             PreemptingPods(state, forecasts, budgets=budgets, may_go=may_go),
             may_go=may_go,
             changed=self.pipeline.renewed,
@@ -422,7 +416,7 @@ class Operator:
 
     def _pods_with_lost_nodes(self) -> PodsWithLostNodes:
         return PodsWithLostNodes(
-            self._client,
+            self.client,
             self.pipeline.state,
             self.events,
             replaces=self.options.admission_gate_replace,
@@ -484,7 +478,7 @@ class Operator:
         """Nobody waits for it: without the right to read definitions, what may be missing is asked for."""
         options = self.options
         return Reflector(
-            self._client,
+            self.client,
             DEFINITIONS,
             decoder=Decoder(Definition.from_api),
             table=self.definitions.table,
@@ -499,7 +493,7 @@ class Operator:
             self.faults.take(_reference(decoder.kind, item), error)
 
         return Reflector(
-            self._client,
+            self.client,
             resource,
             decoder=decoder,
             table=table,

@@ -1,5 +1,6 @@
 """Addresses as people write them: ``host:port``, ``:port``, ``[IPv6]:port``."""
 
+from ipaddress import ip_address
 from typing import Any
 
 import click
@@ -35,6 +36,14 @@ def _split(text: str, default_port: int | None) -> tuple[str, str]:
         return text, str(default_port)  # a host, or an IPv6 address without brackets
     host, separator, port = text.rpartition(":")
     return host, port if separator else ""
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of the same machine, or pod, reach a host."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Address(SettingKind):

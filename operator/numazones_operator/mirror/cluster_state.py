@@ -80,8 +80,8 @@ class ClusterState:
         self._current: dict[str, ClusterNode] = {}
         self._alternatives: dict[tuple[str, bool], _Alternatives] = {}
         """By name, and whether pods that leave are told apart."""
-        self._left: set[str] = set()
-        """Nodes that pods leave, or have left while others may have come."""
+        self.left_by_pods: set[str] = set()
+        """Nodes that pods leave, or have left while others may have come: these have ``alternatives``."""
         self._elsewhere: set[str] = set()
         """Nodes that show another model than the kubelet's."""
         self._sequence = 0
@@ -98,6 +98,14 @@ class ClusterState:
         self.changed = asyncio.Event()
         """Set with every change of a node or of a pod without one; cleared by who looks at them."""
         self._waiting = WaitingPods(self.changed, clock=clock)
+        self.pending: Mapping[str, ClusterPod] = self._waiting.pending
+        """UID → pod without a node that NUMA placement concerns."""
+        self.gated: Mapping[str, ClusterPod] = self._waiting.gated
+        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
+        self.on_their_way: Mapping[str, ClusterPod] = self._waiting.on_their_way
+        """UID → pod without a node that the admission gate released, or that a scheduler nominated."""
+        self.changed_pods = self._waiting.changed
+        """UID → when a pod without a node first changed since somebody looked, who clears it."""
         self.pods: Table[ClusterPod] = Table(lambda pod: pod.uid, pod_changed)
         self.nodes: Table[ClusterNode] = Table(lambda node: node.name, self._node_changed)
         self.zones: Table[ZoneReport] = Table(
@@ -116,26 +124,6 @@ class ClusterState:
         }
 
     # Asking
-
-    @property
-    def pending(self) -> Mapping[str, ClusterPod]:
-        """UID → pod without a node that NUMA placement concerns."""
-        return self._waiting.pending
-
-    @property
-    def gated(self) -> Mapping[str, ClusterPod]:
-        """UID → pod without a node that some scheduling gate holds back, whatever it asks for."""
-        return self._waiting.gated
-
-    @property
-    def on_their_way(self) -> Mapping[str, ClusterPod]:
-        """UID → pod without a node that the admission gate released, or that a scheduler nominated."""
-        return self._waiting.on_their_way
-
-    @property
-    def changed_pods(self) -> dict[str, float]:
-        """UID → when a pod without a node first changed since somebody looked, who clears it."""
-        return self._waiting.changed
 
     def node(self, name: str) -> ClusterNode | None:
         """Return a node as predictions take it; None if there is no such Node."""
@@ -187,7 +175,7 @@ class ClusterState:
         room or not. ``apart``: take any of those that have not ended for gone; else all or none.
         """
         record, current, now = self._records.get(name), self.node(name), self._clock()
-        if record is None or current is None or name not in self._left:
+        if record is None or current is None or name not in self.left_by_pods:
             return ()
         try:
             gone = record.gone(now)
@@ -205,11 +193,6 @@ class ClusterState:
                 self.faults.take(of_node(name), error)
             known = self._alternatives[name, apart] = _Alternatives(current, gone, nodes)
         return known.nodes
-
-    @property
-    def left_by_pods(self) -> Collection[str]:
-        """Nodes that may have ``alternatives``; all others have none."""
-        return self._left
 
     @property
     def placing_every_pod(self) -> frozenset[str]:
@@ -335,9 +318,9 @@ class ClusterState:
         with self.faults.of(of_node(name)):
             ambiguous = record is not None and record.since.may_be_ambiguous
         if ambiguous:
-            self._left.add(name)
+            self.left_by_pods.add(name)
         else:
-            self._left.discard(name)
+            self.left_by_pods.discard(name)
 
     def _node_changed(self, old: ClusterNode | None, new: ClusterNode | None) -> None:
         if new is None:

@@ -10,14 +10,13 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from ipaddress import ip_address
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from numazones_operator.page.updater import PageUpdater
 from numazones_page import html
-from numazones_program.addresses import parse_address
+from numazones_program.addresses import is_loopback, parse_address
 from numazones_program.settings import InvalidSetting
 
 _HEARTBEAT = 15.0
@@ -56,7 +55,7 @@ class LivePage:
             InvalidSetting: it cannot be listened on.
         """
         host, port = parse_address(address)
-        application = web.Application(middlewares=[_guard(loopback=_is_loopback(host))])
+        application = web.Application(middlewares=[_guard(loopback=is_loopback(host))])
         application.router.add_get("/", self._answer(html.live(title=self._title), "text/html"))
         application.router.add_get("/page.js", self._answer(html.script(), "text/javascript"))
         application.router.add_get("/page.css", self._answer(html.style(), "text/css"))
@@ -125,13 +124,6 @@ async def _send(response: web.StreamResponse, message: bytes) -> None:
         await response.write(message)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _guard(*, loopback: bool) -> Middleware:
     """Reject requests for other hosts than loopback where only loopback is served."""
 
@@ -141,7 +133,7 @@ def _guard(*, loopback: bool) -> Middleware:
             host = request.url.host or ""
         except ValueError:
             return web.Response(status=400, text="the request's Host header is not a host name\n")
-        if loopback and not _is_loopback(host):
+        if loopback and not is_loopback(host):
             return web.Response(
                 status=403, text="this page is served to localhost only; open it under that name\n"
             )

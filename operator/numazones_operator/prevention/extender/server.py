@@ -13,7 +13,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import Any, cast
 
 from aiohttp import web
@@ -30,7 +29,7 @@ from numazones_operator.prevention.extender.messages import (
     preempt_answer,
 )
 from numazones_operator.prevention.extender.metrics import ExtenderMetrics
-from numazones_program.addresses import parse_address
+from numazones_program.addresses import is_loopback, parse_address
 from numazones_program.probes import listen
 from numazones_program.settings import InvalidSetting
 
@@ -72,7 +71,7 @@ class ExtenderServer:
             InvalidSetting: it cannot be listened on, or others than the scheduler could call it there.
         """
         host, port = parse_address(address)
-        if self._certificates is None and not _is_loopback(host):
+        if self._certificates is None and not is_loopback(host):
             raise InvalidSetting(
                 f"the extender would let every client of {address!r} bind pods: listen on loopback, such "
                 f"as 127.0.0.1:9409, or require client certificates (--extender-client-ca)"
@@ -207,10 +206,3 @@ def _is_error(answer: Any) -> bool:
     if isinstance(answer, dict):
         return bool(answer.get("Error"))
     return bool(getattr(answer, "error", ""))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
