@@ -54,7 +54,7 @@ def lease(
     }
 
 
-@dataclass(slots=True)
+@dataclass
 class LeaseKeeper:
     """Renews the Lease of one node while the exporter does its work."""
 

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _ENVELOPE = frozenset({"apiVersion", "kind", "metadata"})
 
 
-@dataclass(slots=True)
+@dataclass
 class NodeResourceTopologyPublisher:
     """Publishes the NodeResourceTopology of one node."""
 

@@ -129,7 +129,7 @@ class ObjectWriter:
         self._metrics.api_writes.labels(kind, result).inc()
 
 
-@dataclass(slots=True)
+@dataclass
 class ZonePublisher:
     """Publishes the zones of one node."""
 

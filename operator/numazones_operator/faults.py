@@ -41,7 +41,7 @@ _MOST = 1000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class Faults:
     """Takes what is raised about objects."""
 

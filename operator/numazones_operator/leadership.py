@@ -54,7 +54,7 @@ class Term:
         return min(self.renew_deadline, _CERTAIN * self.lease_duration)
 
 
-@dataclass(slots=True)
+@dataclass
 class Leadership:
     """Holds the Lease, or tries to get it, and leads for as long as it holds it."""
 

@@ -71,7 +71,7 @@ def deaf() -> None:
     renew = LiveForecasts.renew
 
     def forgetful(self: LiveForecasts) -> AsyncIterator[ForecastChange]:
-        self._state.changed_nodes = {}
+        self.state.changed_nodes = {}
         return renew(self)
 
     LiveForecasts.renew = forgetful  # type: ignore[method-assign]

@@ -34,7 +34,7 @@ _RATE = 25.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class StaleExporters:
     """Keeps ``status.silence`` of all zones equal to what the Leases say."""
 

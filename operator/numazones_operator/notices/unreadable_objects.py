@@ -31,7 +31,7 @@ class _Problem(NamedTuple):
     message: str
 
 
-@dataclass(slots=True)
+@dataclass
 class UnreadableObjects:
     """Takes objects that cannot be read or decided about; posts events on them while this replica leads."""
 

@@ -44,7 +44,7 @@ class _Question:
     nodes: _States
 
 
-@dataclass(slots=True)
+@dataclass
 class PageAdvice:
     """Advice for the pods that fit nowhere, a kind of them at a time."""
 

@@ -105,7 +105,7 @@ class _KindForecast:
         return list(islice(admitting, number))
 
 
-@dataclass(slots=True)
+@dataclass
 class LiveForecasts:
     """Predictions for all pods without a node, as current as the last batch of changes."""
 

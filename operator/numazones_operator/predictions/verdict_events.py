@@ -36,7 +36,7 @@ class _Delayed:
     due: float
 
 
-@dataclass(slots=True)
+@dataclass
 class VerdictEvents:
     """Posts events when verdicts change, and when the kubelet has decided."""
 

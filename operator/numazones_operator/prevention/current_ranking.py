@@ -16,7 +16,7 @@ from numazones_operator.rebalance.objects import PolicyObject
 _PERIOD = 1.0
 
 
-@dataclass(slots=True)
+@dataclass
 class CurrentRanking:
     """Answers when it is called."""
 

@@ -40,7 +40,7 @@ class _Hold:
     """Whether the mirror knew the pod then: if so, and it no longer does, the pod is gone."""
 
 
-@dataclass(slots=True)
+@dataclass
 class HeldRoom:
     """Pods on their way to nodes."""
 

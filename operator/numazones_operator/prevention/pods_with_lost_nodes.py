@@ -33,7 +33,7 @@ _PERIOD = 5.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class PodsWithLostNodes:
     """Looks after them on the replica that leads."""
 

@@ -28,7 +28,7 @@ _REMEMBERED = 600.0
 _SLICE = 0.02
 
 
-@dataclass(slots=True)
+@dataclass
 class PreemptingPods:
     """Searches, for one kind of pods at a time."""
 

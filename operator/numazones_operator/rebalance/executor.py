@@ -16,7 +16,7 @@ from numazones_operator.rebalance.statuses import Statuses, StatusUpdate
 from numazones_operator.rebalance.steps import Steps
 
 
-@dataclass(slots=True)
+@dataclass
 class Executor:
     """Advances recommendations that are approved or being carried out."""
 

@@ -68,7 +68,7 @@ class _Search:
     """Policies that this one contradicted then → their editions: if one is edited, it is searched at once."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Proposer:
     """Finds plans for policies, and decides what becomes of proposals."""
 

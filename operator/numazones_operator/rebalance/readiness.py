@@ -30,7 +30,7 @@ _NOT_FOLLOWED = "the operator runs with --no-rebalance, so it makes no plans"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class Readiness:
     """The settings of policies, and the one writer of their conditions."""
 

@@ -26,7 +26,7 @@ from numazones_operator.rebalance.statuses import Statuses
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class Rebalancing:
     """Drives plans and recommendations."""
 

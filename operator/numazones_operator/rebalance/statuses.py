@@ -43,7 +43,7 @@ class StatusUpdate:
     """Result of an eviction that was asked for: success, blocked or error."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Statuses:
     """Writes statuses and events, and keeps ``Intent`` up to date with what it wrote."""
 

@@ -68,7 +68,7 @@ class PlanCheck:
     """Whether the only trouble is that pods cannot be confined to the nodes that the plan names."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Steps:
     """Takes the next step of any recommendation."""
 

@@ -61,7 +61,7 @@ class _Expectation:
         return Counter((one.request, one.device) for all_of in self.got.values() for one in all_of)
 
 
-@dataclass(slots=True)
+@dataclass
 class DeviceVerifier:
     """Holds expectations until claims are allocated."""
 

@@ -35,7 +35,7 @@ _MAX_BYTES = 512 * 1024
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class Misses:
     """Takes wrong predictions that nothing explains, and writes them one by one."""
 

@@ -113,7 +113,7 @@ class Verification:
         return self.done == self.expectation.answer if self.expectation.answer else None
 
 
-@dataclass(slots=True)
+@dataclass
 class Verifier:
     """Holds expectations until their outcome is seen."""
 

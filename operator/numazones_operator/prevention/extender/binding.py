@@ -33,7 +33,7 @@ BOUND = ""
 """The answer to a binding that is done."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Binder:
     """Binds pods, one at a time per node."""
 

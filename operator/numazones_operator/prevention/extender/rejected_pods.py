@@ -38,7 +38,7 @@ _UNSEEN_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class RejectedPods:
     """The pods that filter rejected on every node, until one would take them."""
 
