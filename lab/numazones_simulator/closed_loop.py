@@ -321,7 +321,7 @@ class ClosedLoop:
         await self.cluster.plane.client.delete(REBALANCE_POLICIES, _POLICY_NAME)
         runs = []
         for name in (scheduler.NAME, prevention.SCHEDULER):
-            async with self._patience(f"the same pods to be decided on, scheduled by {name}"):
+            async with self._patience(f"decisions on the same pods, scheduled by {name}"):
                 runs.append(await self._let_all_come(size, name))
         usual, asking = runs
         self.screen.title("The same pods with schedulerName: numazones, the NUMA-aware scheduler")
@@ -433,7 +433,7 @@ class ClosedLoop:
 
     async def _wait_until_decided(self, namespace: str) -> None:
         """Wait until every pod was decided on by scheduler or kubelet, and deleted ones are gone."""
-        await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "pods to be decided on")
+        await self._until(lambda pods: all(map(_is_settled, pods)), namespace, "decisions on the pods")
 
     async def _until_current(self, what: str) -> None:
         """Wait until the published zones are those of the kubelets' states."""

@@ -111,7 +111,7 @@ def configuration_of(
     if chosen is None:
         raise UnmodelledFeature(
             f"there is no {_CONFIGURATION_KIND} for node {node} (node.{node}, its group's, or default if "
-            "it has no group): so what the plugin does there is unknown"
+            "it has no group), so what the plugin does there is unknown"
         )
     name = (chosen.get("metadata") or {}).get("name")
     return Configuration.from_spec(chosen.get("spec") or {}, path=f"{_CONFIGURATION_KIND} {name}: spec")

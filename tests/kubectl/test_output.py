@@ -161,8 +161,8 @@ def program(*arguments: object) -> tuple[int, str]:
     ("arguments", "said"),
     [
         (("tpo",), "unknown command 'tpo'; did you mean top?"),
-        (("top", "-o", "jsn"), "there is no form 'jsn'; did you mean json?"),
-        (("top", "-o", "xml"), "there are text, wide, name, json, yaml and jsonpath=…"),
+        (("top", "-o", "jsn"), "unknown output format 'jsn'; did you mean json?"),
+        (("top", "-o", "xml"), "use text, wide, name, json, yaml or jsonpath=…"),
         (("top", "-o", "jsonpath={.a"), "has unbalanced braces"),
         (("top", "-o", "jsonpath="), "jsonpath needs a template"),
         (("top", "--as-group", "admins"), "--as-group needs --as"),

@@ -336,7 +336,7 @@ def test_device_near_an_impossible_numa_node_is_rejected_early(run: Run, recorde
     path.write_text(json.dumps(plugins))
     error = run("replay", recorded).exception
     assert isinstance(error, BadDump)
-    assert f"{1 << 40} is no id of a CPU or NUMA node" in str(error)
+    assert f"{1 << 40} is not an id of a CPU or NUMA node" in str(error)
 
 
 def test_a_damaged_tree_of_a_recording_is_named(run: Run, recorded: Path) -> None:

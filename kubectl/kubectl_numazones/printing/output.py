@@ -96,12 +96,8 @@ class _OutputType(click.ParamType[Output]):
         if value in self._forms:
             return Output(str(value))
         near = get_close_matches(str(value), self._forms, n=1)
-        cure = (
-            f"; did you mean {near[0]}?"
-            if near
-            else f"; there are {', '.join(self._forms)} and {_JSONPATH}=…"
-        )
-        return self.fail(f"there is no form {value!r}{cure}", param, ctx)
+        cure = f"; did you mean {near[0]}?" if near else f"; use {', '.join(self._forms)} or {_JSONPATH}=…"
+        return self.fail(f"unknown output format {value!r}{cure}", param, ctx)
 
     def shell_complete(
         self,

@@ -127,7 +127,7 @@ def recorded_lines(directory: Path) -> Iterator[dict[str, Any]]:
         if not isinstance(line, dict) or not isinstance(line.get("op"), str):
             raise BadDump(f"{path}, line {number}: holds no operation")
         if not isinstance(line.get("node") or "", str):
-            raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is no name")
+            raise BadDump(f"{path}, line {number}: its node {line['node']!r:.40} is not a name")
         yield line | {_LINE: number}
 
 
@@ -378,7 +378,7 @@ def _ids(listed: Iterable[Any]) -> tuple[int, ...]:
     found = tuple(listed)
     for number in found:
         if not 0 <= number <= cpuset.MAX_ID:
-            raise ValueError(f"{number} is no id of a CPU or NUMA node")
+            raise ValueError(f"{number} is not an id of a CPU or NUMA node")
     return found
 
 

@@ -190,8 +190,8 @@ class ZonePlacements:
             text = json.dumps(found, separators=(",", ":"), sort_keys=True)
             if len(text) > MAX_RECORD:
                 _log.warning(
-                    "what the placement model keeps of node %s takes %d characters, and a zone %d: a new "
-                    "leader and the plugin read the node from its objects alone",
+                    "the placement model's state of node %s takes %d characters, but a NUMAZone has room "
+                    "for %d: a new leader and the plugin read the node from its objects alone",
                     record.name,
                     len(text),
                     MAX_RECORD,

@@ -218,7 +218,7 @@ async def test_a_record_that_no_zone_can_hold_is_left_out(
     monkeypatch.setattr(NodePlacement, "record", lambda _self: RECORD)
     await written.look()
     assert "record" not in (written.told() or {})
-    assert "a zone 5" in caplog.text
+    assert "a NUMAZone has room for 5" in caplog.text
 
 
 async def test_a_zone_that_vanishes_harms_nobody() -> None:
