@@ -63,7 +63,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/numazones/rebalance/test_budgets.py",
         "tests/numazones/rebalance/test_filter.py",
     ),
-    "numazones/rebalance/proof.py": ("tests/numazones/rebalance/test_proof.py",),
+    "numazones/rebalance/proof.py": (
+        "tests/numazones/rebalance/test_proof.py",
+        "tests/numazones/rebalance/test_align.py",
+    ),
     "operator/numazones_operator/rebalance/steps.py": _EXECUTION,
     "operator/numazones_operator/rebalance/executor.py": _EXECUTION,
 }

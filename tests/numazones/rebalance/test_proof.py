@@ -190,6 +190,37 @@ def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, 
     )
 
 
+def test_pod_coming_before_the_eviction_must_leave_room_too(build: Any) -> None:
+    """Covers a pod that spans NUMA nodes: what is free beside it is not where its replacement fits."""
+    lenient = build.put(build.node("n1", policy="best-effort"), build.pod("a", 1), build.pod("c", 2))
+    lenient = build.put(lenient, build.pod("b", 2))
+    lenient = build.put(evict(lenient, lenient.pods["c"]), build.pod("p", 4))
+    for name in ("a", "b"):
+        lenient = evict(lenient, lenient.pods[name])
+    strict = lenient.with_state(replace(lenient.state, kubelet=build.node("n1").state.kubelet))
+    big = replace(build.pod("big", 2), phase="Pending")
+    (goal,) = pending_goals([big])
+    move = moved(strict.pods["p"], "n1", affinity=("n1",))
+    found = PlanFound((move,), 0, 1, (PlacedPod(big, "n1"),))
+    assert prove(found, goal, build.situation([strict]), Policy()).holds
+    early = replace(build.situation([strict]), at_any_time=frozenset({"big"}))
+    reason = prove(found, goal, early, Policy()).reason
+    assert reason.startswith("a pending pod may come before the replacement of default/p, ")
+
+
+def test_no_pod_makes_room_for_a_less_important_one(build: Any, two_ways: Any) -> None:
+    big = replace(build.pod("big", 4), phase="Pending")
+    (goal,) = pending_goals([big])
+    made = plan(goal, build.situation(two_ways), Policy(), expired=never).plan
+    assert made is not None
+    first = two_ways[0].with_pod(replace(two_ways[0].pods["y"], priority=10))
+    reason = prove(made, goal, build.situation([first, two_ways[1]]), Policy()).reason
+    assert reason == (
+        "pod default/y may not be moved: its priority 10 is above 0, the priority of the pod that would "
+        "get its room"
+    )
+
+
 def test_more_courses_than_can_be_played_through_prove_nothing(build: Any) -> None:
     nodes = [build.put(build.node("n1"), *(build.pod(f"p{index}", 1) for index in range(5)))]
     nodes += [build.node(f"n{index}") for index in range(2, 9)]
