@@ -191,7 +191,7 @@ def test_pod_arriving_anytime_must_leave_room_for_every_replacement(build: Any, 
 
 
 def test_pod_coming_before_the_eviction_must_leave_room_too(build: Any) -> None:
-    """Covers a pod that spans NUMA nodes: what is free beside it is not where its replacement fits."""
+    """Covers a pod that spans NUMA nodes: its own CPUs alone could not hold its replacement."""
     lenient = build.put(build.node("n1", policy="best-effort"), build.pod("a", 1), build.pod("c", 2))
     lenient = build.put(lenient, build.pod("b", 2))
     lenient = build.put(evict(lenient, lenient.pods["c"]), build.pod("p", 4))
