@@ -129,6 +129,8 @@ def test_too_many_combinations_of_hints_hang_under_best_effort() -> None:
         admit(node, pod)
     single = Node.fresh(node.machine, kubelet("single-numa-node", "Static"), kinds)
     assert admit(single, pod).admitted
+    # Only all NUMA nodes together have so much memory: that is one hint instead of 63.
+    assert admit(node, build.pod(cpu=2, memory="95Gi", devices=dict.fromkeys(kinds, 1))).admitted
 
 
 def test_spreading_cpus_over_dozens_of_numa_nodes_hangs() -> None:
