@@ -469,4 +469,6 @@ def test_a_node_of_unknown_state_says_why(tmp_path: Path, open_page: Open) -> No
 @pytest.mark.parametrize("place", ["#/node/gone", "#/node/%E0%A4%A", "#nowhere"])
 def test_addresses_that_lead_nowhere_do_no_harm(guide: str, open_page: Open, place: str) -> None:
     page = open_page(guide + place)
-    expect(page.locator("main")).to_contain_text("This node does not exist" if "node" in place else "Waiting pods")
+    expect(page.locator("main")).to_contain_text(
+        "This node does not exist" if "node" in place else "Waiting pods"
+    )
