@@ -23,7 +23,7 @@ Part = Mapping[str, Any]
 
 
 class InvalidObject(NumazonesError, ValueError):
-    """An object has not the form that Kubernetes gives its kind; the message names it and the field."""
+    """An object is malformed; the message names it and the field."""
 
 
 def parts_of(body: Mapping[str, Any], kind: str) -> tuple[Part, Part, Part]:

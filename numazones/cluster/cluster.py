@@ -247,8 +247,8 @@ class ClusterPod:
         >>> ClusterPod.from_api({"metadata": {"labels": {"app": "web"}}})
         Traceback (most recent call last):
         ...
-        numazones.apimachinery.api_object.InvalidObject: Pod (unnamed) has not the form that Kubernetes gives
-        it: it has no metadata.name; pass it as the API server serves it
+        numazones.apimachinery.api_object.InvalidObject: Pod (unnamed) is malformed: it has no
+        metadata.name; pass it as the API server serves it
         """
         metadata, spec, status = parts_of(body, "Pod")
         try:

@@ -74,7 +74,9 @@ def test_wide_lists_the_aligned_ones_too(run: Run, dump: Path) -> None:
 
 def test_a_selector_and_a_namespace_choose_pods(run: Run, dump: Path) -> None:
     assert pods(run("aligned", "-A", "-l", "app in (db,cache)", "-f", dump)) == ["team/db-1"]
-    assert run("aligned", "-f", dump).output.startswith("no running pod in namespace default holds anything")
+    assert run("aligned", "-f", dump).output.startswith(
+        "no running pod in namespace default holds resources of NUMA nodes"
+    )
     assert pods(run("aligned", "-n", "team", "-l", "app=router", "-f", dump)) == ["team/router-4"]
     refused = run("aligned", "-l", "app in", "-f", dump)
     assert isinstance(refused.exception, click.BadParameter)

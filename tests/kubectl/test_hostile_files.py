@@ -88,10 +88,10 @@ def cpus(count: int) -> Iterable[tuple[str, bytes, bytes]]:
         (archive((f"{CPU}/online", tarfile.SYMTYPE, "online")), "leads out of it"),
         (
             archive((f"{CPU}/cpu0", tarfile.SYMTYPE, "/"), (f"{CPU}/cpu0/online", tarfile.REGTYPE, b"1")),
-            "cannot be made",
+            "cannot be created",
         ),
-        (archive(("../x", tarfile.REGTYPE, b"")), "outside of it"),
-        (archive(("/x", tarfile.REGTYPE, b"")), "outside of it"),
+        (archive(("../x", tarfile.REGTYPE, b"")), "outside the archive"),
+        (archive(("/x", tarfile.REGTYPE, b"")), "outside the archive"),
         (sparse_entry(16 << 30), ""),
         (gzip.compress(bytes(65 << 20)), "unpacks to more than 64 MiB"),
         (archive((f"{CPU}/online", tarfile.REGTYPE, bytes(17 << 20))), "larger than 16 MiB"),

@@ -182,7 +182,7 @@ def test_rejected_pod_shows_the_moment_of_rejection_first(run: Run, tmp_path: Pa
     result = run("why", "gone", "-n", "team", "-f", dumped(tmp_path, {}, {}, rejected, prediction))
     assert result.output.splitlines()[:4] == [
         "team/gone: rejected on worker-1 with TopologyAffinityError (no)",
-        "When it came: needs 2 exclusive CPUs on one NUMA node; none is free",
+        "When it arrived: needs 2 exclusive CPUs on one NUMA node; none is free",
         "What would have helped then: request 1 CPU instead of 2 in container main",
         "Now: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
     ]

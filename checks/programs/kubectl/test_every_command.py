@@ -101,7 +101,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "nested too deep": ("[" * 100_000, "nests deeper than 64 levels"),
     "a node without a name": (
         with_change("Node", lambda it: it["metadata"].pop("name")),
-        "Node (unnamed) has not the form that Kubernetes gives it",
+        "Node (unnamed) is malformed",
     ),
     "an amount that is none": (
         with_change("Node", lambda it: it["status"]["allocatable"].update(cpu="many")),
@@ -109,7 +109,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     ),
     "containers that are none": (
         with_change("Pod", lambda it: it["spec"].update(containers="main")),
-        "Pod team/web-1 has not the form that Kubernetes gives it",
+        "Pod team/web-1 is malformed",
     ),
     "a zone of another kind": (
         with_change("NUMAZone", lambda it: it.update(spec={"node": "worker-1"})),

@@ -404,7 +404,7 @@ def read_cluster(
 
 
 def _malformed_object(source: Source, error: Exception) -> BadDump:
-    """Say which object of a dump has not the form that Kubernetes gives it: the first that fails alone."""
+    """Say which object of a dump is malformed: the first that fails alone."""
     node = {"kind": "Node", "metadata": {"name": "any"}}
     for item in objects_of_files(source.files):
         try:

@@ -152,7 +152,7 @@ def _read_each(
     lines: Iterable[Mapping[str, Any]],
     reading: Callable[[Mapping[str, Any]], Iterator[_Read]],
 ) -> Iterator[_Read]:
-    """Yield what is read from each operation; one that has not the form that recorders give it is named."""
+    """Yield what is read from each operation; one that is malformed is named."""
     for line in lines:
         try:
             found = list(reading(line))

@@ -129,7 +129,7 @@ def test_a_gang_says_how_many_of_its_pods_must_run(spec: dict[str, Any], least: 
         ({"replicas": "two", "template": T}, "spec.replicas must be a whole number of pods, not 'two'"),
         ({"replicas": -1, "template": T}, "spec.replicas must be a whole number of pods, not -1"),
         ({"replicas": True, "template": T}, "spec.replicas must be a whole number of pods, not True"),
-        ({"replicas": 10**9, "template": T}, "spec.template makes 1000000000 pods"),
+        ({"replicas": 10**9, "template": T}, "spec.template creates 1000000000 pods"),
         ({"template": "x"}, "spec.template must be a mapping, not 'x'"),
     ],
 )
