@@ -7,6 +7,7 @@ so that a new name is read, kept and reported as it is. The API server alone rej
 only where a person writes them.
 """
 
+import json
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -225,11 +226,12 @@ class APIObject(APIModel):
     def from_api(cls, body: Mapping[str, Any], *, strict: bool = False) -> Self:
         """Read an object as the API server or a file gives it.
 
-        ``strict`` is for what a person wrote and no API server has looked at: unknown fields and names, which
-        the API server would reject or drop with a warning, are errors.
+        ``strict`` is for what a person wrote and no API server has looked at: another apiVersion, unknown
+        fields and names, and values of another type, which the API server would reject or drop with a
+        warning, are errors.
 
         Raises:
-            InvalidObject: the body is not of this kind, or a field has the wrong type or is unknown.
+            InvalidResource: the body is not of this kind, or a field has the wrong type or is unknown.
         """
         if not isinstance(body, Mapping):
             raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not {body!r:.60}")
@@ -237,10 +239,13 @@ class APIObject(APIModel):
         if kind != cls.RESOURCE.kind:
             raise InvalidResource(f"expected a {cls.RESOURCE.kind}, not a {kind!r}")
         found = list(slips(cls.model_json_schema(), body)) if strict else []
+        if strict and body.get("apiVersion", API_VERSION) != API_VERSION:
+            found.insert(0, f"apiVersion is {json.dumps(body['apiVersion'], default=str)}; use {API_VERSION}")
         try:
             read = cls.model_validate(body)
         except ValidationError as error:
-            raise InvalidResource(cls._explain(body, [*problems(error), *found])) from error
+            both = dict.fromkeys([*problems(error), *found])
+            raise InvalidResource(cls._explain(body, list(both))) from error
         if found:
             raise InvalidResource(cls._explain(body, found))
         return read

@@ -19,6 +19,14 @@ _PATTERNS = {
     r"^([0-9]+(\.[0-9]+)?(h|ms|m|s))+$": "is not a duration, such as 90s, 5m or 1h30m",
 }
 _QUANTITY = "is not a quantity, such as 16, 500m or 32Gi"
+_JSON_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "boolean": ((bool,), "bool_type"),
+    "integer": ((int, float), "int_type"),
+}
+"""Type in a schema → the values that an API server takes for it, and the error of others.
+
+Readers take texts such as "yes" and "1", too.
+"""
 _TYPES = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
@@ -63,7 +71,7 @@ def _sentence(found: Any) -> str:
 
 
 def slips(schema: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the unknown fields and names in spec and status, as an API server would report them."""
+    """Yield what an API server would report of spec and status: unknown fields and names, other types."""
     known = {"apiVersion", "kind", "metadata"}
     for name, value in body.items():
         if name not in known:
@@ -76,6 +84,8 @@ def _walk(
     part = _resolved(schema, part)
     if isinstance(value, str) and value not in part.get("enum", (value,)):
         yield f"{_path(path)}: {_shown(value)} is not one of {', '.join(part['enum'])}"
+    elif said := _other_type(part.get("type"), value):
+        yield f"{_path(path)}: {said}"
     elif isinstance(value, Mapping) and "properties" in part:
         fields = part["properties"]
         for name, item in value.items():
@@ -89,6 +99,14 @@ def _walk(
     elif isinstance(value, list) and isinstance(part.get("items"), Mapping):
         for index, item in enumerate(value):
             yield from _walk(schema, part["items"], item, (*path, index))
+
+
+def _other_type(declared: str | None, value: Any) -> str:
+    """Say which type a value must have; empty where it has it."""
+    types, error = _JSON_TYPES.get(declared or "", ((object,), ""))
+    if value is None or (isinstance(value, types) and not (isinstance(value, bool) and int in types)):
+        return ""
+    return f"{_TYPES[error]}, not {_shown(value)}"
 
 
 def _resolved(schema: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:

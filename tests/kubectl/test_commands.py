@@ -352,7 +352,12 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
     dump = written(tmp_path / "dump.json", [node_body("n"), named])
     policy = tmp_path / "policy.yaml"
     protections = {"priorityThreshold": {"name": "batch"}}
-    body = {"kind": "RebalancePolicy", "metadata": {"name": "p"}, "spec": {"protections": protections}}
+    body = {
+        "apiVersion": "numazones.io/v1alpha1",
+        "kind": "RebalancePolicy",
+        "metadata": {"name": "p"},
+        "spec": {"protections": protections},
+    }
     policy.write_text(json.dumps(body))
     assert run("plan", "-f", dump, "--policy", policy).return_value == 0
     body["spec"] = {"protections": {"priorityThreshold": {"name": "gone"}}}
@@ -364,6 +369,10 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
     ("fields", "message"),
     [
         ({"kind": "Pod"}, "expected a RebalancePolicy, not a 'Pod'"),
+        ({"apiVersion": "numazones.io/v1"}, 'apiVersion is "numazones.io/v1"; use numazones.io/v1alpha1'),
+        ({"apiVersion": None}, "policy.yaml: apiVersion is missing; use numazones.io/v1alpha1"),
+        ({"metadata": None}, "policy.yaml: metadata.name is missing; give the policy a name"),
+        ({"spec": {"goals": {"pendingPods": "yes"}}}, 'pendingPods: must be true or false, not "yes"'),
         ({"spec": {"target": "There"}}, 'spec.target: "There" is not one of Other, Same, Any'),
         (
             {"spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
@@ -376,7 +385,8 @@ def test_plan_says_what_is_wrong_with_a_policy(
 ) -> None:
     policy = tmp_path / "policy.yaml"
     body = {"apiVersion": "numazones.io/v1alpha1", "kind": "RebalancePolicy", "metadata": {"name": "p"}}
-    policy.write_text(json.dumps({**body, **fields}))
+    kept = {name: value for name, value in {**body, **fields}.items() if value is not None}
+    policy.write_text(json.dumps(kept))
     assert message in str(run("plan", "-f", dump, "--policy", policy).exception)
 
 

@@ -16,6 +16,7 @@ from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.names import OWNER_TYPES, POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
+from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import RebalancePolicy
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.apimachinery.label_selector import LabelSelector
@@ -194,6 +195,12 @@ def _policy_body(path: Path) -> dict[str, Any]:
         raise BadDump(f"{path}: {said}") from error
     if not isinstance(body, dict):
         raise BadDump(f"{path} contains no RebalancePolicy")
+    for field, cure in (("apiVersion", API_VERSION), ("kind", RebalancePolicy.RESOURCE.kind)):
+        if field not in body:
+            raise BadDump(f"{path}: {field} is missing; use {cure}")
+    metadata = body.get("metadata")
+    if not metadata or (isinstance(metadata, dict) and not (metadata.keys() & {"name", "generateName"})):
+        raise BadDump(f"{path}: metadata.name is missing; give the policy a name")
     return body
 
 
