@@ -61,6 +61,16 @@ def test_why_with_a_node_shows_hints_merge_and_holders(run: Run, dump: Path) -> 
     assert "TopologyAffinityError: Resources cannot be allocated with Topology locality" in result.output
     assert "team/one" in result.output
     assert "team/two" in result.output
+    assert result.return_value == 1
+
+
+def test_exit_code_of_why_with_a_node_is_its_answer(run: Run, tmp_path: Path) -> None:
+    items = [*cluster(), pod_body("small", 3), node_body("without-zones")]
+    items[1]["spec"] = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
+    dump = written(tmp_path / "dump.json", items)
+    nodes = ("worker-1", "worker-2", "without-zones")
+    codes = [run("why", "team/small", "--node", node, "-f", dump).return_value for node in nodes]
+    assert codes == [0, 1, 2]
 
 
 def test_why_as_json_carries_verdict_reasons_and_advice(run: Run, dump: Path) -> None:

@@ -91,7 +91,8 @@ def command(
     namespace that wait or were rejected; pods of one owner share a line.
 
     The exit code is 0 if the pod runs, or if some node would admit it and nothing else is known to keep it
-    waiting; 1 if it is stuck; 2 if this is unknown. For several pods it is 1 if any of them is stuck.
+    waiting; 1 if it is stuck; 2 if this is unknown. For several pods it is 1 if any of them is stuck. With
+    --node, it is 0 if that node would admit the pod as a new one, 1 if it would not, 2 if this is unknown.
     """
     names = joined(names, (*OWNER_TYPES, *POD_TYPES))
     check_names(names, everywhere=everywhere, selector=selector)
@@ -130,8 +131,10 @@ def _explain(name: str, seen: ClusterView, source: Source, node_name: str | None
     pod = to_explain(pods, seen)
     nodes = seen.situation.cluster.nodes
     if node_name is not None:
-        _explain_on(pod, seen.node(node_name))
-        return 0
+        node = seen.node(node_name)
+        _explain_on(pod, node)
+        (answer,) = answers.node_lines(pod, {node.name: node})
+        return answers.EXIT_CODES.get(answer.verdict, answers.EXIT_CODES[INADMISSIBLE])
     outlooks = Outlooks(seen)
     forecast, prediction = outlooks.forecast(pod), outlooks.prediction(pod)
     if not is_running(pod):
