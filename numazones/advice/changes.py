@@ -214,7 +214,9 @@ def _other_requests(pod: ClusterPod, node: ClusterNode) -> Iterator[Advice]:
 
 
 def _meant(pod: ClusterPod, node: ClusterNode, container: str, lack: Lack) -> Iterator[Advice]:
-    """Yield the resource whose name was misspelled, if the pod runs with that."""
+    """Yield the resource whose name was misspelled, if the pod runs with that, and has no request for it."""
+    if lack.instead in pod.requests:
+        return
     changed = with_requests(pod, node.state, container, {}, names={lack.resource: lack.instead})
     if _runs(changed, node):
         sentence = f"request {lack.instead} instead of {lack.resource} in container {container}"

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import chain
 
-from numazones.apimachinery.resources import figures
+from numazones.apimachinery.resources import CPU, HUGEPAGES, MEMORY, STORAGE, figures
 from numazones.apimachinery.taints import Taint
 from numazones.cluster.cluster import ClusterNode
 from numazones.dra.extended_resources import IMPLICIT
@@ -110,9 +111,10 @@ def lacks(requests: Mapping[str, int], node: ClusterNode) -> tuple[Lack, ...]:
 
 @lru_cache(maxsize=256)
 def _similar(resource: str, offered: tuple[str, ...]) -> str:
-    """Return the extended resource that somebody may have meant; empty where none is nearly called so.
+    """Return the resource that somebody may have meant; empty where none is nearly called so.
 
-    Of one vendor's resources the vendor's name, which they share, says nothing.
+    Of one vendor's resources the vendor's name, which they share, says nothing. Another size of hugepages
+    is not meant.
     """
     vendor, slash, own = resource.rpartition("/")
     siblings = [
@@ -121,7 +123,12 @@ def _similar(resource: str, offered: tuple[str, ...]) -> str:
     if meant := get_close_matches(own, siblings, n=1, cutoff=_SIMILAR_SIBLING):
         return vendor + slash + meant[0]
     others = [name for name in offered if "/" in name and not name.startswith(vendor + slash)]
-    return next(iter(get_close_matches(resource, others, n=1, cutoff=_SIMILAR)), "")
+    if not slash:
+        others = [name for name in (CPU, MEMORY, STORAGE, *offered) if name not in {resource, PODS}]
+        if resource.startswith(HUGEPAGES):
+            others = [name for name in others if name.lower() == resource.lower()]
+    near = (get_close_matches(name, others, n=1, cutoff=_SIMILAR) for name in (resource, resource.lower()))
+    return next(chain.from_iterable(near), "")
 
 
 def is_dynamic(resource: str, node: ClusterNode) -> bool:

@@ -204,6 +204,26 @@ def test_shortage_names_requested_and_free_amounts() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("memroy", "memory"),
+        ("CPU", "cpu"),
+        ("ephemeral-storge", "ephemeral-storage"),
+        ("hugepage-2Mi", "hugepages-2Mi"),
+        ("hugepages-2mi", "hugepages-2Mi"),
+        ("hugepages-4Mi", ""),
+        ("vendor.example/gpv", "vendor.example/gpu"),
+        ("pod", ""),
+        ("disk", ""),
+    ],
+)
+def test_misspelled_resource_comes_with_the_one_meant(asked: str, meant: str) -> None:
+    offered = ("cpu", "memory", "pods", "hugepages-2Mi", "vendor.example/gpu")
+    node = worker(allocatable=dict.fromkeys(offered, 1000))
+    assert [lack.instead for lack in scheduling.lacks({asked: 1}, node)] == [meant]
+
+
 def container(**requests: str) -> dict[str, Any]:
     return {"name": "c", "resources": {"requests": requests}}
 
