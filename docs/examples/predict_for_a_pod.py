@@ -7,27 +7,20 @@ DUMP.json is what `kubectl get nodes,pods,numazones -A -o json` prints.
 
 import json
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import yaml
 
-from numazones import Cluster, ClusterNode, ClusterPod, NUMAZone, node_from_zones, predict
+from numazones import Cluster, ClusterPod, predict
+from numazones.cluster.dump import Dump, read_nodes
 
 
 def main(dump: str, manifest: str) -> None:
     """Read the cluster, ask about the pod, print what is known."""
-    items = json.loads(Path(dump).read_text())["items"]
-    zones = defaultdict(list)
-    for item in items:
-        if item["kind"] == "NUMAZone":
-            zones[item["spec"]["nodeName"]].append(NUMAZone.from_api(item))
-    nodes = [ClusterNode.from_api(item) for item in items if item["kind"] == "Node"]
-    nodes = [node.with_state(node_from_zones(zones[node.name])) for node in nodes if zones[node.name]]
-    pods = [ClusterPod.from_api(item) for item in items if item["kind"] == "Pod"]
-    cluster = Cluster.of(nodes, pods)
+    found = Dump.of(json.loads(Path(dump).read_text())["items"])
+    cluster = Cluster.of(read_nodes(found, lambda: found.pods), found.pods)
 
-    wanted = ClusterPod.from_api(yaml.safe_load(Path(manifest).read_text()))
+    wanted = ClusterPod.from_manifest(yaml.safe_load(Path(manifest).read_text()))
     prediction = predict(wanted, cluster.nodes.values())
     print(f"{prediction.verdict}: {prediction.sentence}")
     for candidate in prediction.candidates:
@@ -35,4 +28,6 @@ def main(dump: str, manifest: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    if len(sys.argv) != 3:
+        sys.exit("Usage: python docs/examples/predict_for_a_pod.py DUMP.json POD.yaml")
+    main(*sys.argv[1:])

@@ -19,4 +19,6 @@ def main(directory: str) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("Usage: python docs/examples/replay_a_recording.py RECORDING")
     sys.exit(main(sys.argv[1]))

@@ -5,7 +5,7 @@ python docs/examples/size_a_machine.py CPUS GIB
 
 import sys
 
-from numazones import CPU, KubeletConfiguration, Machine, Node, NUMANode, Pod, admit, cpuset
+from numazones import CPU, KubeletConfiguration, Machine, Node, NUMANode, admit, build, cpuset
 
 MACHINE = Machine(
     cpus=tuple(CPU(id=n, core=n % 64, socket=n % 64 // 32, die=0, numa=n % 64 // 32) for n in range(128)),
@@ -24,12 +24,9 @@ CONFIGURATION = {
 
 def main(cpus: str, gib: str) -> None:
     """Admit pods until one is rejected."""
-    amounts = {"cpu": cpus, "memory": f"{gib}Gi"}
-    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
     node, count = Node.fresh(MACHINE, KubeletConfiguration.from_api(CONFIGURATION, version="v1.36.0")), 0
     while True:
-        body = {"metadata": {"name": "pod", "uid": str(count)}, "spec": {"containers": [container]}}
-        admission = admit(node, Pod.from_api(body))
+        admission = admit(node, build.pod(f"pod-{count}", cpu=cpus, memory=f"{gib}Gi"))
         if not admission.admitted:
             break
         node, count = admission.node, count + 1
@@ -37,4 +34,6 @@ def main(cpus: str, gib: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    if len(sys.argv) != 3:
+        sys.exit("Usage: python docs/examples/size_a_machine.py CPUS GIB")
+    main(*sys.argv[1:])

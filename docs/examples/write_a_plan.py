@@ -22,4 +22,6 @@ def main(dump: str, policy: str, now: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    if len(sys.argv) != 4:
+        sys.exit("Usage: python docs/examples/write_a_plan.py DUMP.json POLICY.yaml NOW")
+    main(*sys.argv[1:])

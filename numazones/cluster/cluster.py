@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
-from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
+from numazones.apimachinery.api_object import CURE, MALFORMED, invalid, parts_of
 from numazones.apimachinery.taints import Taint
 from numazones.cluster import requests
+from numazones.cluster.pod_manifest import InvalidManifest, created_pod
 from numazones.dra.amounts import NodeDevices
 from numazones.dra.cluster_devices import ClusterDevices
 from numazones.dra.device_classes import DeviceClass
@@ -234,6 +235,8 @@ class ClusterPod:
     ) -> Self:
         """Read a core/v1 Pod; one that no kubelet could receive is kept with its ``problem``.
 
+        Defaults are not filled in: read what people wrote with ``from_manifest``.
+
         Args:
             body: the pod as the API server serves it.
             template_of: reads what pods of a template have alike; who reads many pods of few templates passes
@@ -255,6 +258,41 @@ class ClusterPod:
             return cls._of_parts(body, metadata, spec, status, template_of, share)
         except MALFORMED as error:
             raise invalid(body, "Pod", error) from error
+
+    @classmethod
+    def from_manifest(cls, body: Mapping[str, Any], *, exact: bool = True) -> Self:
+        """Read a core/v1 Pod as people write it, and fill in what the API server does: requests from limits.
+
+        What LimitRanges, RuntimeClasses, PriorityClasses or webhooks would change is not known here.
+
+        Args:
+            body: the pod, or the pod template of a workload.
+            exact: reject every field that pods do not have; False: only those of resources.
+
+        Raises:
+            InvalidManifest: it is not a pod, or the API server would reject it; the message names the field.
+
+        >>> container = {"name": "main", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+        >>> pod = ClusterPod.from_manifest({"metadata": {"name": "web"}, "spec": {"containers": [container]}})
+        >>> pod.requests["cpu"]
+        2000
+        >>> ClusterPod.from_manifest({"kind": "Deployment"})
+        Traceback (most recent call last):
+        ...
+        numazones.cluster.pod_manifest.InvalidManifest: expected a Pod, not a Deployment; pass its pod
+        template
+        """
+        created = created_pod(body, exact=exact)
+        try:
+            pod = cls.from_api(created)
+            hash(pod.constraints)  # what is compared later, such as schedulerName, is no list
+        except MALFORMED as error:
+            raise InvalidManifest(
+                f"this is not a valid manifest ({str(error).removesuffix(CURE)})"
+            ) from error
+        if pod.problem:
+            raise InvalidManifest(pod.problem)
+        return pod
 
     @classmethod
     def _of_parts(

@@ -1,7 +1,6 @@
 """The examples run as their first lines say, are short, and print what they promise."""
 
 import asyncio
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,7 @@ from numazones.api.rebalance import RebalancePolicy
 from numazones_client import Client
 from numazones_client.resources import NUMAZONES
 from numazones_simulator.control_plane import control_plane
-from tests.kubectl.recorded_day import recorded_day
-from tests.kubectl.small_cluster import cluster, pod_body, written
+from tests.kubectl.small_cluster import cluster, written
 from tests.places import ROOT
 
 POLICIES = sorted((ROOT / "docs" / "examples" / "policies").glob("*.yaml"))
@@ -32,32 +30,29 @@ def test_an_example_fits_on_a_screen(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 40
 
 
-def test_predict_for_a_pod(tmp_path: Path) -> None:
-    dump = written(tmp_path / "dump.json", cluster())
-    wanted = tmp_path / "pod.yaml"
-    wanted.write_text(json.dumps(pod_body("wanted", 4)))
-    assert run("predict_for_a_pod.py", dump, wanted).splitlines() == [
-        "Admissible: 1 of 1 nodes would admit it; best is worker-1 on NUMA node 0",
-        "  worker-1, NUMA nodes (0,), score 52",
-    ]
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_shown_with_a_command_and_a_link(path: Path) -> None:
+    page = (ROOT / "docs/examples.md").read_text()
+    assert f"$ .venv/bin/python docs/examples/{path.name} " in page
+    assert f"(examples/{path.name})" in page
 
 
-def test_size_a_machine() -> None:
-    assert run("size_a_machine.py", 12, 24) == (
-        "10 pods of 12 CPUs and 24Gi; shared CPUs left: 0,31-32,63-64,95-96,127\n"
-    )
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if path.name != "watch_zones.py"], ids=lambda path: path.name
+)
+def test_an_example_without_arguments_prints_its_usage(path: Path) -> None:
+    name = f"docs/examples/{path.name}"
+    done = subprocess.run([sys.executable, name], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Usage: python {name} ")
 
 
-def test_replay_a_recording(tmp_path: Path) -> None:
-    assert run("replay_a_recording.py", recorded_day(tmp_path)) == "46 of 46 decisions agree\n"
-
-
-def test_write_a_plan() -> None:
-    data = ROOT / "tests/data/rebalance"
-    said = run("write_a_plan.py", data / "dump.json", data / "policy.yaml", "2026-10-31T12:00:00+00:00")
-    first, move = said.splitlines()
-    assert first == "shape large x1: 0 now, 1 after 1 eviction"
-    assert move == "  default/web: worker-1 1 -> worker-2 0"
+def test_prediction_is_unknown_where_nodes_have_no_zones(tmp_path: Path) -> None:
+    nodes = [item for item in cluster() if item["kind"] != "NUMAZone"]
+    dump = written(tmp_path / "dump.json", nodes)
+    said = run("predict_for_a_pod.py", dump, ROOT / "docs/examples/pod.yaml")
+    assert said.startswith("Unknown: ")
+    assert "no NUMAZones have been published" in said
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda path: path.stem)
