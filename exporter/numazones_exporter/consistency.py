@@ -129,8 +129,8 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
         yield Problem(
             MEMORY_MANAGER_STATE,
             DISAGREE,
-            f"{MEMORY_MANAGER_STATE} has NUMA nodes {', '.join(map(str, sorted(state.machine)))}, the "
-            f"machine has {cpuset.format(cpuset.of(nodes))}",
+            f"{MEMORY_MANAGER_STATE} has NUMA nodes {', '.join(map(str, sorted(state.machine)))}, but "
+            f"the machine has {cpuset.format(cpuset.of(nodes))}",
         )
     for numa, node in sorted(nodes.items()):
         for kind, amount in _amounts(node):
@@ -140,14 +140,14 @@ def _memory(observation: Observation, hardware: Hardware) -> Iterator[Problem]:
                 continue
             unknown = kind == MEMORY and hardware.memory_unknown >> numa & 1
             if table.total != amount and not unknown:
-                yield _memory_problem(numa, kind, table.total, f"sysfs {format_bytes(amount)}")
+                yield _memory_problem(numa, kind, table.total, f"but sysfs shows {format_bytes(amount)}")
             configured = configured_memory(observation, numa, kind)
             if configured is not None and configured != table.system_reserved:
                 yield _memory_problem(
                     numa,
                     f"reserved {kind}",
                     table.system_reserved,
-                    f"the configuration {format_bytes(configured)}",
+                    f"but the configuration says {format_bytes(configured)}",
                 )
 
 

@@ -35,7 +35,7 @@ async def read(path: str, context: str | None) -> ClusterConfig:
     await credentials.renew()
     found = credentials.found
     if not found.host.startswith(("http://", "https://")):
-        raise ConfigError(f"the kubeconfig {path} has no usable server URL, but {found.host!r}")
+        raise ConfigError(f"the kubeconfig {path} has no usable server URL: {found.host!r}")
     namespace = loader.current_context["context"].get("namespace") or "default"
     if not isinstance(namespace, str):
         raise ConfigError(

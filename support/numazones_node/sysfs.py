@@ -295,7 +295,7 @@ class SysfsReader:
                     SYSFS,
                     NO_TOPOLOGY,
                     f"{self._cpu_dir}: no online CPU has topology files, so the kubelet knows none of them "
-                    "and runs with cpuManagerPolicy none only",
+                    "and runs only with cpuManagerPolicy none",
                 )
             ]
         counted = lists.present or len(cpus)

@@ -580,7 +580,7 @@ def test_memory_split_missing_from_podresources_is_estimated_and_reported() -> N
         ),
         pytest.param(
             {"kubelet": configured(reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}])},
-            "NUMA node 0: memory_manager_state has 1Gi of reserved memory, the configuration 2Gi",
+            "NUMA node 0: memory_manager_state has 1Gi of reserved memory, but the configuration says 2Gi",
             id="changed reservedMemory",
         ),
         pytest.param(

@@ -27,11 +27,11 @@ SAID: dict[str, tuple[str, str, str]] = {
         *(_CUT, "cpu_manager_state"),
     ),
     "memory moved": (
-        f"NUMA node 0: memory_manager_state has 15Gi of memory, sysfs 16Gi{_OLD}",
+        f"NUMA node 0: memory_manager_state has 15Gi of memory, but sysfs shows 16Gi{_OLD}",
         *(_DIFFERS, "memory_manager_state"),
     ),
     "a NUMA node came": (
-        f"memory_manager_state has NUMA nodes 0, the machine has 0-1{_OLD}",
+        f"memory_manager_state has NUMA nodes 0, but the machine has 0-1{_OLD}",
         *(_DIFFERS, "memory_manager_state"),
     ),
     "CPUs went": (

@@ -501,7 +501,7 @@ TRAPS: dict[str, tuple[Callable[[dict[str, Any]], object], str, str, str]] = {
     ),
     "ignorable": (
         _of_extender(ignorable=True),
-        *("error", "pods go anywhere while it is away", "set ignorable: false"),
+        *("error", "pods go anywhere while it is down", "set ignorable: false"),
     ),
     "no bind": (_of_extender(bindVerb=""), *("error", "bindVerb is missing", "set bindVerb: bind")),
     "no filter": (_of_extender(filterVerb=""), *("error", "filterVerb is missing", "set filterVerb")),

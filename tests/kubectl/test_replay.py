@@ -72,7 +72,7 @@ def test_pods_that_a_restart_would_reject_are_no_difference(run: Run, tmp_path: 
     result = run("replay", folder)
     assert result.return_value == 0
     name = f"{line['pod']['metadata']['namespace']}/{line['pod']['metadata']['name']}"
-    assert f"{name} on node-1 runs, but a restart of the kubelet would reject it" in result.output
+    assert f"{name} on node-1 runs, but the kubelet would reject it at a restart" in result.output
     found = json.loads(run("replay", folder, "-o", "json").output)
     assert [(it["node"], it["pod"]) for it in found["rejectedAtRestart"]] == [("node-1", name)]
     assert found["differ"] == []
@@ -132,7 +132,7 @@ def test_a_miss_is_found_in_the_operators_config_map(run: Run, tmp_path: Path) -
     assert run("replay", "one.json.gz", "-f", dump).return_value == 1
     assert "not base64" in str(run("replay", "two.json.gz", "-f", dump).exception)
     unknown = str(run("replay", "three.json.gz", "-f", dump).exception)
-    assert "(there: one.json.gz, two.json.gz)" in unknown
+    assert "(keys: one.json.gz, two.json.gz)" in unknown
     assert "contains no ConfigMap" in str(run("replay", "one.json.gz", "-n", "other", "-f", dump).exception)
 
 

@@ -127,7 +127,7 @@ def test_nodes_of_unknown_state_are_left_out_and_named(run: Invoke, tmp_path: Pa
         (
             ("--set", "topologyManagerScope=pod", *MACHINE),
             Exception,
-            "give pods that arrive at the machine: --pods",
+            "say which pods to place on the machine: --pods",
         ),
         (
             ("--set", "topologyManagerScope=pod", "--machine", "cores=2", *PODS),
@@ -300,7 +300,7 @@ def test_an_interrupted_sweep_tells_its_figures(run: Invoke, monkeypatch: pytest
     monkeypatch.setattr(experiment_module, "OneCore", Interrupted)
     interrupted = run(*SWEEP)
     made = len(execution.execute(experiment(), range(33), Interrupted()))
-    assert f"interrupted: {made} of 33 runs were made, and the figures are theirs\n" in interrupted.stderr
+    assert f"interrupted: {made} of 33 runs were made; the figures cover only these\n" in interrupted.stderr
     monkeypatch.undo()
     whole = json.loads(run(*SWEEP, "--runs", str(made)).stdout)
     assert json.loads(interrupted.stdout) == {**whole, "asked": 33}

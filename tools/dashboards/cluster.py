@@ -43,7 +43,7 @@ def remote_share(amounts: str) -> str:
 DASHBOARD = dashboard(
     "cluster",
     "cluster",
-    "How fragmented the cluster is, which pods are blocked and by what, how much room there is, and how right the predictions are.",
+    "How fragmented the cluster is, which pods are blocked and by what, how much room there is, and how accurate predictions are.",
     variables=("cluster", "namespace", "shape"),
     marks=(PLANS, EVICTIONS),
     rows=[

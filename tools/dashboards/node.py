@@ -74,7 +74,7 @@ DASHBOARD = dashboard(
                 heat_map(
                     "Heat map of NUMA nodes",
                     "Share of the allocatable exclusive CPUs that pods hold: green is free, red is full. "
-                    "Choose nodes above: a row for each NUMA node shown.",
+                    "One row per NUMA node; choose the nodes above.",
                     {ZONE: use(CPU)},
                     colors=FieldColorModeId.CONTINUOUS_GR_YL_RD,
                     unit="percentunit",
@@ -90,7 +90,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Exclusive CPUs by NUMA node",
-                    "CPUs that pods hold exclusively: packed on few NUMA nodes, or spread.",
+                    "CPUs that pods hold exclusively: packed on a few NUMA nodes, or spread over many.",
                     {ZONE: "sum by (node, numa_node) (cpu_manager_numa_allocation_spread{ZONE})"},
                     unit="cores",
                 ),
@@ -103,8 +103,8 @@ DASHBOARD = dashboard(
                 graph(
                     "Difference from the kubelet's count",
                     "Exclusive CPUs as the operator counts them, minus "
-                    "kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that are empty by "
-                    "our books are left out: the kubelet keeps an old value for them.",
+                    "kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that the operator "
+                    "counts as empty are left out: the kubelet keeps an old value for them.",
                     {
                         ZONE: "(max by (cluster, node, numa_node) (cpu_manager_numa_allocation_spread{ZONE}) > 0)"
                         " - max by (cluster, node, numa_node) (kubelet_cpu_manager_allocation_per_numa{ZONE})"

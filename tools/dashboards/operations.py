@@ -137,7 +137,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Time to respond to the scheduler",
-                    "99 of 100 take less, by verb; it does nothing else during filter, prioritize and preempt.",
+                    "99th percentile by verb; the scheduler waits during filter, prioritize and preempt.",
                     {
                         "{{verb}}": "histogram_quantile(0.99, sum by (verb, le) (rate("
                         "numazones_extender_request_duration_seconds_bucket{CLUSTER}[$__rate_interval])))"
@@ -208,8 +208,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Mean time to list a resource, and dropped events",
-                    "By resource, since the start; events on pods that were dropped because of the rate "
-                    "limit.",
+                    "Listing time by resource, since the start; and events that the rate limit dropped, "
+                    "per second.",
                     {
                         "list of {{resource}} (s)": f"sum by (resource) ({OPERATOR}_list_duration_seconds_sum{{CLUSTER}})"
                         f" / (sum by (resource) ({OPERATOR}_list_duration_seconds_count{{CLUSTER}}) > 0)",

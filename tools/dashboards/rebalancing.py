@@ -22,7 +22,7 @@ DASHBOARD = dashboard(
     marks=(PLANS, EVICTIONS),
     rows=[
         (
-            "In the shown time",
+            "In the selected time range",
             [
                 figure(
                     "Policies that are not followed",
@@ -62,7 +62,7 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Gain",
-                    "Pods or shapes that fit, or pods out of the way, by finished plans.",
+                    "Pods or shapes that now fit, or pods moved away, thanks to finished plans.",
                     in_range("numazones_rebalance_gain_total{CLUSTER}"),
                     empty=NO_POLICY,
                 ),

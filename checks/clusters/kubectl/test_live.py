@@ -215,14 +215,14 @@ async def test_forbidden_kinds_are_named_with_consequences_until_they_are_allowe
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
         async with app.run_test(size=(100, 24)) as pilot:
             kinds = "ReplicaSet, RebalanceRecommendation"
-            await until(pilot, f"may not list {kinds}: plans may err, no rebalancing")
+            await until(pilot, f"cannot list {kinds}: uncertain plans, no rebalancing")
             await until(pilot, "worker-1 +0 ")
             # Asked again, and rejected again, it says nothing more.
             await eventually(lambda: denied[0].struck > 2)
             assert sum("replicasets" in record.getMessage() for record in caplog.records) == 1
             for fault in denied:
                 faults.remove(fault)
-            await until_gone(pilot, "may not list")
+            await until_gone(pilot, "cannot list")
             await pilot.press("q")
 
 
@@ -233,9 +233,9 @@ async def test_why_a_cluster_cannot_be_shown_stays_on_the_screen(tmp_path: Path)
         app = Live(Source(kubeconfig=loop.kubeconfig), None)
         async with app.run_test(size=(160, 30)) as pilot:
             await until(pilot, "has no nodes")
-            await until(pilot, "may not list Job")
+            await until(pilot, "cannot list Job")
             loop.server.faults.remove(denied)
-            await until_gone(pilot, "may not list")  # how the watches fare is looked at again
+            await until_gone(pilot, "cannot list")  # how the watches fare is looked at again
             assert "has no nodes" in shown(app)
             await pilot.press("q")
 
@@ -246,7 +246,7 @@ def test_forbidden_kinds_share_one_line(number: int, width: int) -> None:
     kinds = [kind for kind in KINDS if not kind.needed][-number:]
     told = forbidden(kinds, width)
     assert len(told) <= width
-    assert told.startswith("may not list ")
+    assert told.startswith("cannot list ")
     for kind in kinds:
         assert kind.without
         assert kind.without in told

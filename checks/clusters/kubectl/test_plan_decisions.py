@@ -344,7 +344,7 @@ async def test_interrupted_wait_says_that_the_plan_continues(cluster: Cluster) -
 def test_without_a_terminal_nothing_is_decided_unasked(verb: str) -> None:
     ended = plugin.ended(verb, "x")
     assert ended.returncode == 2
-    assert f"there is no terminal to ask on; use {verb} --yes" in ended.stderr
+    assert f"there is no terminal to ask for confirmation; use {verb} --yes" in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["approve x", "reject x", "record x", "gate", "gate release", "gate off"])

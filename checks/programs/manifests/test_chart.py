@@ -379,10 +379,10 @@ def test_notes_tell_what_a_choice_lacks(tmp_path: Path) -> None:
     own = [
         f"--set={program}.image.repository=registry.example/{program}" for program in ("exporter", "operator")
     ]
-    assert "No registry has these images" in notes(tmp_path)
-    assert "No registry has these images" in notes(tmp_path, *own[:1])
-    assert "No registry has these images" not in notes(tmp_path, *own)
-    assert "No registry has these images" not in notes(tmp_path, own[0], "--set=operator.enabled=false")
+    assert "These images are in no registry" in notes(tmp_path)
+    assert "These images are in no registry" in notes(tmp_path, *own[:1])
+    assert "These images are in no registry" not in notes(tmp_path, *own)
+    assert "These images are in no registry" not in notes(tmp_path, own[0], "--set=operator.enabled=false")
     assert "set extender.nodeName" in notes(tmp_path, "--set=extender.enabled=true")
     placed = ("--set=extender.enabled=true", "--set=extender.nodeName=a")
     assert "set extender.nodeName" not in notes(tmp_path, *placed)

@@ -139,7 +139,7 @@ OUTCOMES = [
         {"numazones_operator_object_errors_total{kind='Pod',error='ValueError'}": "1x30"},
         "25m",
         {"kind": "Pod"},
-        "Objects of kind Pod cannot be read or decided about; they count as Unknown.",
+        "Objects of kind Pod cannot be read or evaluated; they count as Unknown.",
     ),
     Case(
         "NumazonesObjectErrors",
@@ -217,7 +217,8 @@ OUTCOMES = [
         },
         "20m",
         {"node": "a", "numa_node": "0"},
-        "On NUMA node 0 of a, numazones counts 4 exclusive CPUs more than the kubelet.",
+        "On NUMA node 0 of a, numazones and the kubelet count different numbers of exclusive CPUs "
+        "(difference 4).",
     ),
     Case(  # the same; empty, where the kubelet keeps its old figure; and not scraped at all
         "NumazonesKubeletDisagrees",
@@ -413,7 +414,7 @@ OUTCOMES = [
         {"numazones_extender_sampled_requests_total": "0x9 2x20"},
         "15m",
         {},
-        "2 times, no node passed for a pod although a node that the scheduler left out would have "
+        "In 2 requests, no node passed for a pod, although a node that the scheduler left out would have "
         "admitted it.",
     ),
     Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
@@ -422,7 +423,7 @@ OUTCOMES = [
         {"numazones_extender_repeated_requests_total": "0+60x30"},
         "15m",
         {},
-        "A pod is retried again and again, 600 times more than normal within 10 minutes.",
+        "A pod is retried again and again, with 600 excess requests within 10 minutes.",
     ),
     Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
     Case(

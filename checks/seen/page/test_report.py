@@ -281,7 +281,7 @@ def test_misaligned_pods_are_marked_and_listed_worst_first(tmp_path: Path, open_
     apart = page.locator(".machine i.apart")
     expect(apart).to_have_count(2)
     assert [mark.get_attribute("title") for mark in apart.all()] == [
-        f"CPU {cpu}: team/db-1, apart from the rest of it" for cpu in (3, 11)
+        f"CPU {cpu}: team/db-1, away from the rest of its container" for cpu in (3, 11)
     ]
 
 

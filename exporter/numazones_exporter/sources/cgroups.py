@@ -236,7 +236,7 @@ def _resident(text: str, file: Path) -> dict[int, int]:
     for _, amounts in lines:
         _add(found, {numa: amount * unit for numa, amount in amounts.items()})
     if not found:
-        raise SourceError("Malformed", f"{file} says nothing of anon and file by NUMA node: {text[:80]!r}")
+        raise SourceError("Malformed", f"{file} has no anon and file figures by NUMA node: {text[:80]!r}")
     return found
 
 

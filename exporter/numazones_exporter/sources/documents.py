@@ -26,7 +26,7 @@ def read_document(path: Path, read: ReadFile = read_file) -> Mapping[str, Any]:
     document = _parse(path, text)
     if not isinstance(document, Mapping):
         raise SourceError(
-            "InvalidDocument", f"{path} contains no Kubernetes object but {type(document).__name__}"
+            "InvalidDocument", f"{path} contains {type(document).__name__}, not a Kubernetes object"
         )
     return document
 

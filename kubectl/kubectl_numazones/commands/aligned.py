@@ -44,7 +44,7 @@ class HeldOfNuma:
     cpus: Annotated[int, "Exclusive CPUs."]
     memory: Annotated[
         int,
-        "Promised, hugepages included; a promise of several NUMA nodes counts in equal parts.",
+        "Promised, hugepages included; what several NUMA nodes promise together counts in equal parts.",
         format_bytes,
     ]
 

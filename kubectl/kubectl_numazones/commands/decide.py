@@ -51,7 +51,7 @@ def decide_on(
         NumazonesError: something speaks against one of them; nothing was written.
     """
     if not (dry_run or yes or sys.stdin.isatty()):
-        raise click.UsageError(f"there is no terminal to ask on; use {verb} --yes")
+        raise click.UsageError(f"there is no terminal to ask for confirmation; use {verb} --yes")
     decision = PlanDecision(verb)
     plans = run_until_complete(_plans(source, names, decision))
     fresh = [plan for plan in plans if not plan_decisions.is_decided(plan, decision)]

@@ -84,7 +84,9 @@ class FitDocument:
     notes: Annotated[
         tuple[str, ...], "Objects of the manifest that were skipped, and devices that were left out."
     ]
-    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
+    ]
     advice: Annotated[
         tuple[Advice, ...],
         "What would bring claimed devices to the CPUs of pods that fit; each was tried on a copy.",
@@ -144,7 +146,7 @@ def command(
     """Check whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
     Places pods one after the other, each where it costs the least room; all templates of a manifest share the
-    cluster. Below that it lists the nodes that would reject a pod, grouped by reason, or one line per node
+    cluster. Below them it lists the nodes that would reject a pod, grouped by reason, or one line per node
     with -o wide. -o name prints the nodes that pods would be placed on. The exit code is 0 if all replicas
     fit at once, 1 if not, 2 if this is unknown.
     """

@@ -59,7 +59,9 @@ class PlanDocument:
     """``plan``: goals and plans."""
 
     items: Annotated[list[PolicyReport], "One for each goal."]
-    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
+    ]
 
 
 @click.command("plan", epilog=_EPILOG)

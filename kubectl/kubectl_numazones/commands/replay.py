@@ -61,7 +61,7 @@ class ReplayDocument:
 
     outcomes: Annotated[int, "Decisions of kubelets that were compared."]
     agree: Annotated[int, "Those in which the model says the same."]
-    outside: Annotated[int, "Outcomes that others than the model's parts decided."]
+    outside: Annotated[int, "Outcomes decided by something that the model does not cover."]
     differ: Annotated[list[Difference], "Those in which it does not."]
     rejected_at_restart: Annotated[list[RejectedAtRestart], "Pods that a restart of their kubelet would end."]
 
@@ -94,8 +94,8 @@ def command(source: Source, name: str, output: Output) -> int:
             screen.say(f"{outcome.name} on {node}: {line}")
     for node, outcome in report.at_restart:
         screen.say(
-            f"{outcome.name} on {node} runs, but a restart of the kubelet would reject it, because its "
-            f"init containers would need again what they gave back: {outcome.at_restart}"
+            f"{outcome.name} on {node} runs, but the kubelet would reject it at a restart, because its "
+            f"init containers would need resources again that they gave back: {outcome.at_restart}"
         )
     when = " while it was recorded" if report.begins_with_pods else ""
     screen.say(
@@ -154,7 +154,7 @@ def find_miss(name: str, source: Source) -> WrongPrediction:
     if name not in kept:
         known = ", ".join(sorted(kept)) or "none"
         raise NotThere(
-            f"{name} is neither a file or directory nor a key of ConfigMap {namespace}/{_NAME} (there: "
+            f"{name} is neither a file or directory nor a key of ConfigMap {namespace}/{_NAME} (keys: "
             f"{known})"
         )
     try:

@@ -113,7 +113,7 @@ def command(
     comparisons: tuple[Path, ...],
     effort: int,
 ) -> int:
-    """Write the cluster as one page: NUMA nodes, fragmentation, stuck pods and why, animated plans.
+    """Describe the cluster on one page: NUMA nodes, fragmentation, stuck pods and why, animated plans.
 
     The page is one file and needs no network: mail it, or attach it to a ticket.
     """
@@ -271,7 +271,7 @@ def _table(name: str, document: Mapping[str, Any]) -> Documents:
         ]
     note = f"{pluralize(int(document['runs']), 'run')} with seed {document['seed']}: means"
     if len(variants) <= _MAX_SIDE_BY_SIDE:
-        note += ", with their 95 % intervals; then the difference to the first column within the same run"
+        note += ", with their 95 % intervals; then the difference from the first column within the same run"
     return table_document(name, title="Kubelet settings compared", columns=columns, rows=rows, note=note)
 
 

@@ -58,7 +58,7 @@ class SizeDocument:
     best: Annotated[Size | None, "Those that need the fewest machines; null where none will do."]
     sizes: Annotated[Sequence[Size], "One for each combination of settings."]
     doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelet's release and options; mostly none."
+        tuple[str, ...], "What is not certain because of the kubelet's release and options; usually empty."
     ]
 
 
@@ -94,7 +94,7 @@ def command(
     reserve: int | None,
     output: Output,
 ) -> int:
-    """Compute how many machines hold pods such as 40xcpu=6,memory=24Gi, by policy and reserved CPUs.
+    """Compute how many machines pods such as 40xcpu=6,memory=24Gi need, by policy and reserved CPUs.
 
     A GROUP may also be a manifest (FILE.yaml): each pod template is a group with its replicas. Larger pods
     come first, each to the first machine that admits it. AT LEAST is a lower bound: no placement needs fewer

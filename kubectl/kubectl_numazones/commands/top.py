@@ -132,7 +132,9 @@ class TopDocument:
     items: Annotated[list[ZoneFigures], "One for each NUMA node."]
     unknown: Annotated[list[NodeWithoutFigures], "Nodes without figures, and why."]
     held: Annotated[list[HeldRoomEntry] | None, "Null for a dump, whose pods are not read for it."]
-    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
+    ]
 
 
 @click.command("top", epilog=_EPILOG)

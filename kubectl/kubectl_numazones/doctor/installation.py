@@ -51,7 +51,7 @@ def definitions(evidence: Evidence) -> Iterator[Finding]:
         if wanted - there:
             yield warning(
                 name,
-                f"is of another version than this program: it lacks {some_of(sorted(wanted - there))}, "
+                f"has a different version from this program: it lacks {some_of(sorted(wanted - there))}, "
                 "which the API server therefore drops",
                 "kubectl apply -k crds",
             )
@@ -73,7 +73,7 @@ def access(evidence: Evidence) -> Iterator[Finding]:
         verb, _, resource = right.partition(" ")
         yield warning(
             f"{verb} {resource}",
-            f"you lack this right, so all answers lack what it would show (kubectl auth can-i {right})",
+            f"you lack this right, so all answers leave out what it would show (kubectl auth can-i {right})",
             f"get a ClusterRole with {verb} on {resource} bound to you",
         )
     for namespace in evidence.unrecordable:

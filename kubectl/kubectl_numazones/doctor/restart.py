@@ -157,11 +157,11 @@ def _reserved_memory(node: str, config: KubeletConfiguration, machine: Machine) 
     if found is None:
         return warning(
             node,
-            "the reservedMemory that it needs is not known: its NUMAZones do not say what is kept from pods",
+            "the reservedMemory that it needs is not known: its NUMAZones do not say what is reserved",
             "give the whole configuration with --kubelet-config",
         )
     total = reserved_in_all(found)
-    kept = str(config.kept_memory) or "what its kubelet keeps from pods now"
+    kept = str(config.kept_memory) or "what its kubelet reserves now"
     entries = ", ".join(
         f'{{numaNode: {entry.numa}, limits: {{memory: "{amount.value()}"}}}}'
         for entry in found
@@ -211,7 +211,7 @@ def _in_doubt(one: Readmission, *, reboot: bool) -> str:
     chance = _CHANCE[one.chance] if one.chance is not None else ""
     if reboot and one.chance is Uncertainty.PLUGINS:
         return (
-            "its kubelet rejects it unless its device plugin, itself mostly a pod, has registered before: "
+            "its kubelet rejects it unless its device plugin, usually a pod too, has registered first: "
             f"{one.reason}: {one.message}"
         )
     return f"its kubelet may reject it and stop its containers, {chance}: {one.reason}: {one.message}"

@@ -81,7 +81,7 @@ def _traps_of(name: str, extender: Mapping[str, Any], restart: str) -> Iterator[
     if extender.get("ignorable"):
         yield error(
             name,
-            "the extender may be ignored: pods go anywhere while it is away",
+            "the extender may be ignored: pods go anywhere while it is down",
             f"set ignorable: false, {restart}",
         )
     for verb, severity, why in (

@@ -129,8 +129,9 @@ class Dask:
         others = sorted({str(found) for found in versions.values()} - {_version()})
         if not versions or others:
             self._client.close()
-            said = f"have numazones {', '.join(others)}, not {_version()}" if others else "are none"
-            raise CannotExecute(f"the workers of the Dask scheduler at {address} {said}")
+            said = f"have numazones {', '.join(others)}, not {_version()}" if others else ""
+            said = f"its workers {said}" if said else "it has no workers"
+            raise CannotExecute(f"the Dask scheduler at {address} cannot be used: {said}")
         self.workers = len(versions)
 
     def run(self, experiment: Experiment, chunks: Sequence[Chunk]) -> Iterator[tuple[Chunk, list[Run]]]:

@@ -118,7 +118,7 @@ _OPTIONS = (
         type=click.IntRange(min=0),
         default=0,
         show_default=True,
-        help="Number of times that a random pod leaves, after all have arrived, to return later.",
+        help="Once all pods have arrived, number of times that a random pod leaves and later returns.",
     ),
     click.option(
         "--away",
@@ -139,7 +139,7 @@ _OPTIONS = (
     click.option(
         "--shape",
         metavar="SHAPE",
-        help="Count CPUs that no further pod of this shape can use as stranded; placement=shapes keeps "
+        help="Treat CPUs as stranded if no further pod of this shape can use them; placement=shapes keeps "
         "room for it. Default: the largest shape that fits on one NUMA node, and for placement=shapes "
         "those that RebalancePolicies and arriving pods name.",
     ),
@@ -198,7 +198,7 @@ def perform(asked: ExperimentOptions, experiment: Experiment, *, random: bool) -
         raise click.Abort
     if len(done) < runs:
         made = f"{len(done)} of {runs} runs were made"
-        screen.echo(f"interrupted: {made}, and the figures are theirs", err=True)
+        screen.echo(f"interrupted: {made}; the figures cover only these", err=True)
     comparison = compare(experiment, [run for _, run in sorted(done.items())], asked=runs)
     screen.warn_of(comparison.doubts)
     return comparison
@@ -252,7 +252,8 @@ def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:
     pods = (*(map(_without_node, here) if asked.reschedule else here), *cluster.pending.values())
     if not pods:
         raise NotThere(
-            "no pod runs on these nodes or waits; give pods that arrive: --pods 20xcpu=4,memory=8Gi"
+            "these nodes run no pods and none are waiting; say which pods to place: "
+            "--pods 20xcpu=4,memory=8Gi"
         )
     recipe = _recipe(asked, (pods,))
     words = _words(asked, pluralize(len(pods), "pod"))
@@ -278,7 +279,7 @@ def _of_machine(asked: ExperimentOptions, machine: str, given: Settings) -> _Sce
     if asked.usage or asked.prometheus:
         raise click.UsageError("--machine has no pods whose usage was measured; omit --usage")
     if not asked.groups:
-        raise click.UsageError("give pods that arrive at the machine: --pods 20xcpu=4,memory=8Gi")
+        raise click.UsageError("say which pods to place on the machine: --pods 20xcpu=4,memory=8Gi")
     made = with_settings(node_template(machine, name="machine-1"), given)
     nodes = (
         replace(made, node=replace(made.node, name=f"machine-{n}")) for n in range(1, asked.machines + 1)
@@ -352,8 +353,8 @@ def _without_node(pod: ClusterPod) -> ClusterPod:
 _LABELS = {
     "largest pod": "largest pod that still fits (CPUs)",
     "free CPUs": "CPUs free for exclusive use",
-    "imbalance of those": "  CPUs between such a pod's fullest and emptiest",
-    "spread over NUMA nodes": "  CPUs between a node's fullest and emptiest",
+    "imbalance of those": "  CPU gap between such a pod's NUMA nodes",
+    "spread over NUMA nodes": "  CPU gap between a node's fullest and emptiest",
 }
 
 
@@ -371,5 +372,5 @@ def label(name: str, shape: Shape | None) -> str:
 def summary(comparison: Comparison, happens: str) -> str:
     """Say what was done."""
     runs = pluralize(comparison.runs, "run")
-    rough = "; below 30, intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
+    rough = "; with fewer than 30, the intervals are too narrow" if 1 < comparison.runs < _ENOUGH_RUNS else ""
     return f"{happens}; {runs} with seed {comparison.seed}{rough}"

@@ -23,8 +23,8 @@ _DEFAULT = ("admitted", "largest pod", "stranded CPUs")
 _TITLE_WIDTH = 36
 _TITLES = {
     "stranded CPUs": "CPUs that are free, but stranded",
-    "imbalance of those": "CPUs between fullest and emptiest NUMA node of a pod across them",
-    "spread over NUMA nodes": "CPUs between fullest and emptiest NUMA node of the machine",
+    "imbalance of those": "CPU gap between fullest and emptiest NUMA node of a pod that spans several",
+    "spread over NUMA nodes": "CPU gap between fullest and emptiest NUMA node of the machine",
 }
 """What a table says by its rows."""
 _STYLE: dict[Any, Any] = {

@@ -41,7 +41,7 @@ class Board:
     misaligned: Mapping[str, Sequence[PodAlignment]]
     """Node → its pods that are not aligned; nodes that have none are left out."""
     doubts: tuple[str, ...]
-    """Doubts about the kubelets' releases; mostly none."""
+    """Doubts about the kubelets' releases; usually empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,8 @@ def forbidden(kinds: Sequence[NeededKind], width: int) -> str:
     follows = ", ".join(dict.fromkeys(kind.without for kind in kinds))
     names = [kind.kind for kind in kinds]
     fewer = (", ".join(names[:most]) + f" +{len(names) - most}" for most in range(len(names) - 1, 0, -1))
-    told = (f"may not list {some}: {follows}" for some in (", ".join(names), *fewer))
-    return next((line for line in told if len(line) <= width), f"may not list {len(names)} kinds: {follows}")
+    told = (f"cannot list {some}: {follows}" for some in (", ".join(names), *fewer))
+    return next((line for line in told if len(line) <= width), f"cannot list {len(names)} kinds: {follows}")
 
 
 class _ZoneRow(NamedTuple):

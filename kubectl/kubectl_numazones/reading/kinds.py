@@ -8,7 +8,7 @@ from numazones.placement import models
 from numazones_client import resources
 from numazones_client.resources import Resource
 
-_PLANS, _REBALANCING, _MODELS = "plans may err", "no rebalancing", "no other models"
+_PLANS, _REBALANCING, _MODELS = "uncertain plans", "no rebalancing", "no other models"
 _DEVICES = "no DRA"
 
 

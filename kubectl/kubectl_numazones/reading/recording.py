@@ -262,7 +262,7 @@ def _machine(packed: Path) -> Machine:
     found = [one for one in tree_archive.read_archive(packed, content) if may_be_read(one.path)]
     cpus = sum(_CPU.fullmatch(str(one.path)) is not None for one in found if one.is_directory)
     if cpus > _MOST_CPUS:
-        raise BadDump(f"{packed} is of a machine of {cpus:,} CPUs; up to {_MOST_CPUS:,} are supported")
+        raise BadDump(f"{packed} describes a machine with {cpus:,} CPUs; up to {_MOST_CPUS:,} are supported")
     with tempfile.TemporaryDirectory(prefix="numazones-") as scratch:
         tree_archive.unpack(found, Path(scratch))
         return SysfsReader(Path(scratch, "sys"), Path(scratch, "proc")).read().value.machine

@@ -80,7 +80,7 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         try:
             size, checksum = (int(_text(head[part]) or "0", 8) for part in (slice(124, 136), slice(148, 156)))
         except ValueError as error:
-            raise BadArchive("a header is damaged, or of a file of more than 8 GiB") from error
+            raise BadArchive("a header is damaged, or describes a file larger than 8 GiB") from error
         if checksum != sum(head) - sum(head[148:156]) + 8 * ord(" "):
             raise BadArchive("a header is damaged")
         at += _BLOCK
@@ -150,7 +150,7 @@ def unpack(found: list[Member], directory: Path) -> None:
         except (OSError, RuntimeError):  # a loop of links
             inside = False
         if not inside:
-            raise BadArchive(f"the link {str(member.path)!r:.80} leads out of it")
+            raise BadArchive(f"the link {str(member.path)!r:.80} points outside the archive")
 
 
 def read_archive(path: Path, packed: bytes) -> Iterator[Member]:

@@ -57,7 +57,9 @@ class WhyDocument:
     held: Annotated[tuple[str, ...], "Pods that room is held for, on nodes that would otherwise admit it."]
     verdict: Annotated[str, "Admissible, Inadmissible or Unknown."]
     sentence: Annotated[str, "The same in a sentence."]
-    doubts: Annotated[tuple[str, ...], "What is not certain because of the kubelets' releases; mostly none."]
+    doubts: Annotated[
+        tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
+    ]
     place: Annotated[FittingPlace | None, "Where it would go now; null if nowhere, or if it runs."]
     nodes: Annotated[NodeCounts, "How many nodes said what."]
     reasons: Annotated[tuple[Reason, ...], "Why nodes would not admit it; the first is the headline."]

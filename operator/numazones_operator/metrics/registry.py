@@ -141,7 +141,7 @@ class Metrics:
         )
         self.aligned = counter(
             "numazones_container_aligned_compute_resources_count",
-            "Containers, or whole pods, that the model aligned, with the kubelet's scope and boundary.",
+            "Containers, or whole pods, that the model aligned, by scope and boundary as in the kubelet.",
             ("scope", "boundary"),
         )
         self.unaligned = counter(

@@ -394,8 +394,8 @@ class NodeRecord:
         return Unknown(
             ZONES_BEHIND,
             f"the NUMAZones of {self.name} do not show {self.name_of(found)}, so its NUMA nodes are unknown: "
-            f"it was bound before the operator started, or next to such a pod. New NUMAZones will show "
-            f"them; check that the exporter there runs",
+            f"it was bound before the operator started, or next to a pod that was. New NUMAZones "
+            f"will show it; check that the exporter there runs",
             awaited=True,
         )
 

@@ -59,7 +59,7 @@ class UnreadableObjects:
     def take_undecided(self, about: ObjectReference, problem: str) -> None:
         """Take an object about which something could not be decided."""
         key = (about.get("kind", ""), about.get("uid") or about.get("name", ""))
-        message = f"it cannot be decided completely and counts as Unknown: {problem}"
+        message = f"no complete decision about it is possible, so it counts as Unknown: {problem}"
         self._note(key, _Problem(about, UNDECIDED, message))
 
     def _note(self, key: tuple[str, str], problem: _Problem) -> None:

@@ -191,7 +191,7 @@ class ZonePlacements:
             if len(text) > MAX_RECORD:
                 _log.warning(
                     "the placement model's state of node %s takes %d characters, but a NUMAZone has room "
-                    "for %d: a new leader and the plugin read the node from its objects alone",
+                    "for %d, so it is not stored: a new leader and kubectl numazones must do without it",
                     record.name,
                     len(text),
                     MAX_RECORD,

@@ -42,7 +42,7 @@ class RebalanceMetrics:
         )
         self.gain = counter(
             "numazones_rebalance_gain_total",
-            "Gain of finished plans, confirmed by NUMAZones: pods or shapes that fit, pods out of the way.",
+            "Gain of finished plans, confirmed by NUMAZones: pods or shapes that now fit, pods moved away.",
             ("mode", "policy"),
         )
         self.plan_seconds = Histogram(

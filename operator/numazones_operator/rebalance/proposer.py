@@ -340,7 +340,9 @@ class Proposer:
         problem = "no moves are needed now" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
-            moved_on = StatusUpdate(item.progress, f"the cluster moved on: {problem}", PlanPhase.SUPERSEDED)
+            moved_on = StatusUpdate(
+                item.progress, f"the cluster has changed: {problem}", PlanPhase.SUPERSEDED
+            )
             await self.statuses.write(item, policy, moved_on)
             return
         if policy.allows(item):

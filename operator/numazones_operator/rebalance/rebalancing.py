@@ -102,7 +102,7 @@ class Rebalancing:
         """End a plan about which something raised: it would keep all others from being executed."""
         self.intent.disregard(item)
         with self.faults.of(of_subject(item)):
-            await self.statuses.give_up(item, policy, f"an error ended it: {problem}")
+            await self.statuses.give_up(item, policy, f"an error stopped it: {problem}")
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""

@@ -356,7 +356,7 @@ class Steps:
         if all(self._is_overdue(one, now) for one in item.progress):
             return StatusUpdate(
                 item.progress,
-                f"the NUMAZones confirm a gain of {gained}, the plan promised {promised}",
+                f"the NUMAZones confirm a gain of {gained}, but the plan promised {promised}",
                 PlanPhase.FAILED,
                 count=count,
             )

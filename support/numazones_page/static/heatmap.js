@@ -162,7 +162,7 @@ function legend(metric, size, shown) {
     ...(present.has("unknown") ? [swatch("unknown", "unknown")] : []),
     ...(all("held").size ? [el("span.key", {}, el("span.swatch.coming", { "aria-hidden": "true" }), "room held there")] : []),
     ...(size === "detailed"
-      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "apart from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
+      ? [el("span.title", {}, "A cell is a CPU:"), ...[["held", "held"], ...(shown.some(([, node]) => misalignedOf(node).some((pod) => pod.apart)) ? [["held.apart", "away from the rest of its container"]] : []), ["free", "free"], ["reserved", "reserved"], ...(shown.some(([, node]) => node.exclusive === false) ? [["shared", "shared"]] : [])].map(([kind, text]) => el("span.key", {}, el(`i.${kind}`, { "aria-hidden": "true" }), text))]
       : []),
   );
 }

@@ -9,7 +9,7 @@ function drawHeld(section) {
   const rows = sorted("held")
     .filter(([pod, held]) => found(pod, held.way, ...held.places.map(([node]) => node)))
     .map(([pod, held]) => [pod, held.way, places(held), held.asks.map(([resource, amount]) => `${resource} ${amount}`).join(", "), until(held)]);
-  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "No pod on its way matches."));
+  section.querySelector(".list").replaceChildren(rows.length ? table(["Pod", "State", "Where", "Requests", "Held until"], rows, { label: "Pods that room is held for" }) : el("p.empty", {}, "None of the pods on their way matches."));
 }
 
 // Each place a line: the pod comes to one of them.

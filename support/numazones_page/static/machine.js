@@ -30,7 +30,7 @@ function marksOf(node) {
   for (const cpu of cpus(node.reserved)) marks.set(cpu, { kind: "reserved", title: "reserved" });
   const apart = apartOf(node);
   node.pods.forEach((pod, index) => {
-    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: apart.has(cpu) ? "held.apart" : "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: apart.has(cpu) ? `${pod.pod}, apart from the rest of it` : pod.pod });
+    for (const cpu of cpus(pod.cpus)) marks.set(cpu, { kind: apart.has(cpu) ? "held.apart" : "held", letter: LETTERS[index % LETTERS.length], colour: index % COLOURS, pod: pod.pod, title: apart.has(cpu) ? `${pod.pod}, away from the rest of its container` : pod.pod });
   });
   return marks;
 }

@@ -49,8 +49,8 @@ def test_the_kubelets_defaults_are_applied() -> None:
         ("a: [", "InvalidDocument", "is neither JSON nor YAML: "),
         ("[" * 100_000, "InvalidDocument", "nests deeper than 64 levels"),
         ("a: " + "9" * 5000, "InvalidDocument", "is neither JSON nor YAML: "),
-        ("- a\n", "InvalidDocument", "contains no Kubernetes object but list"),
-        ("", "InvalidDocument", "contains no Kubernetes object but NoneType"),
+        ("- a\n", "InvalidDocument", "contains list, not a Kubernetes object"),
+        ("", "InvalidDocument", "contains NoneType, not a Kubernetes object"),
         (
             "kind: Pod\n",
             "InvalidConfiguration",

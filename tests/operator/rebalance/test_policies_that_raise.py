@@ -37,7 +37,7 @@ async def test_plan_that_raises_ends_and_the_next_one_begins(monkeypatch: pytest
     rebalancing = here.rebalancing()
     await rebalancing.round()
     assert here.item.status.phase == PlanPhase.SUPERSEDED
-    assert here.item.status.message == "an error ended it: ZeroDivisionError: by nothing: no pod is evicted"
+    assert here.item.status.message == "an error stopped it: ZeroDivisionError: by nothing: no pod is evicted"
     assert told == [("RebalanceRecommendation", "p-1", "ZeroDivisionError: by nothing")]
     await rebalancing.round()
     other = here.intent.recommendations.get("p-2")

@@ -430,7 +430,7 @@ async def test_gain_missing_from_zones_is_awaited_like_the_last_move() -> None:
     later = {"phase": "Verified", "since": "2026-01-31T12:01:00Z"}
     item = here.plan("Verified", later, gain={"before": 1, "after": 3, "total": 2})
     assert await here.step(LATE) is None
-    missed = "the NUMAZones confirm a gain of 1, the plan promised 2"
+    missed = "the NUMAZones confirm a gain of 1, but the plan promised 2"
     late = LATE + timedelta(minutes=1)
     assert await here.step(late) == StatusUpdate(item.progress, missed, PlanPhase.FAILED, count=2)
 

@@ -363,7 +363,7 @@ HTTPS = {"server": "https://127.0.0.1:1"}
         ({"clusters": []}, "name c in .*clusters"),
         ({"clusters": "c"}, "cannot be used"),
         ({"clusters": ["c"]}, "cannot be used"),
-        ({"cluster": {"server": "tcp://x"}}, "has no usable server URL, but 'tcp://x'"),
+        ({"cluster": {"server": "tcp://x"}}, "has no usable server URL: 'tcp://x'"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "cannot be used: GoogleAuth"),
         ({"user": {"exec": {"args": ["x"]}}}, "the credential plugin None returned no credentials"),
         (

@@ -881,7 +881,7 @@ async def test_a_plan_that_the_cluster_has_overtaken_is_superseded(tmp_path: Pat
         await here.client.create(PODS, pod_body("newcomer", cpu=10), namespace="default")
         old = await here.reach("Superseded")
         assert old["metadata"]["name"] == item["metadata"]["name"]
-        assert old["status"]["message"].startswith("the cluster moved on: ")
+        assert old["status"]["message"].startswith("the cluster has changed: ")
         assert await here.is_alive()
 
 
@@ -892,7 +892,7 @@ async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> Non
         await here.reach("Proposed")
         await here.client.delete(PODS, "fill-0", namespace="default")
         old = await here.reach("Superseded")
-        assert old["status"]["message"] == "the cluster moved on: no moves are needed now"
+        assert old["status"]["message"] == "the cluster has changed: no moves are needed now"
         assert await here.is_alive()
 
 

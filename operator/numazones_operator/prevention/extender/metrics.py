@@ -46,8 +46,8 @@ class ExtenderMetrics:
         )
         self.repeated = counter(
             "numazones_extender_repeated_requests_total",
-            "Filter requests for one pod within 10 s, beyond 20 and beyond the changes of bound pods in "
-            "that time: something requeues the pod again and again.",
+            "Excess filter requests: for one pod within 10 s, those beyond the first 20 and beyond "
+            "the number of changes of bound pods in that time; something requeues the pod again and again.",
         )
         self.unread = counter(
             "numazones_extender_unread_answers_total",
