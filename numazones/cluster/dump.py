@@ -12,7 +12,7 @@ from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.workload_partitioning import with_partitioning
 from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
-from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
 from numazones.dra.claims import KIND as CLAIM
 from numazones.dra.claims import DeviceClaim
@@ -44,6 +44,15 @@ ZONES_UNREADABLE = "ZonesUnreadable"
 def zones_unreadable(error: NumazonesError) -> Unknown:
     """Return why a node is unknown whose zones cannot be turned into a state."""
     return Unknown(OPTION_UNKNOWN if isinstance(error, OptionUnknown) else ZONES_UNREADABLE, str(error))
+
+
+def _zones_not_dumped(node: str) -> Unknown:
+    """Return why a node is unknown in a dump without any NUMAZones."""
+    return Unknown(
+        NO_ZONES.reason,
+        f"the dump has no NUMAZones of {node}; add numazones to kubectl get, or check that the exporter "
+        "runs there",
+    )
 
 
 class ObjectsMissing(UnreadableNode):
@@ -121,16 +130,21 @@ class Dump:
         return timestamp.parse(max(times))
 
 
-def nodes_of(items: Iterable[Object], pods: Callable[[], Iterable[Object]]) -> list[ClusterNode]:
+def nodes_of(
+    items: Iterable[Object],
+    pods: Callable[[], Iterable[Object]],
+    complete: frozenset[str] = frozenset(),
+) -> list[ClusterNode]:
     """Read the nodes of a dump alone, without their pods.
 
-    ``items`` are its objects without the pods; ``pods`` gives them where the state of a node depends on them.
+    ``items`` are its objects without the pods; ``pods`` gives them where the state of a node depends on them;
+    ``complete``: kinds that were read completely.
 
     Raises:
         InvalidDump: it holds no nodes.
         NumazonesError: an object cannot be read.
     """
-    dump = Dump.of(items)
+    dump = Dump.of(items, complete)
     return read_nodes(dump, lambda: map(dump.sharing.pod, pods()))
 
 
@@ -155,6 +169,8 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
                 found.setdefault(pod.node, []).append(pod)
         return found
 
+    zones_read = bool(zones) or NUMAZone.RESOURCE.kind in dump.complete
+
     def bound_to(node: str) -> Iterator[ClusterPod]:
         yield from bound().get(node, ())
 
@@ -171,6 +187,8 @@ def read_nodes(dump: Dump, pods: Callable[[], Iterable[ClusterPod]]) -> list[Clu
         own = zones.get(node.name, ())
         if own:
             node = _with_zones(node, with_partitioning(own, body), dump.sharing)
+        elif not zones_read:
+            node = node.with_placement(_zones_not_dumped(node.name))
         nodes.append(_with_model(node, body, topologies.get(node.name), own, dump, bound_to))
     return nodes
 

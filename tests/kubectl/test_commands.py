@@ -129,6 +129,9 @@ def test_unknown_nodes_make_the_answer_unknown(run: Run, tmp_path: Path) -> None
     result = run("fit", "cpu=4", "-f", bare)
     assert result.return_value == 2
     assert "for 1 node that is not known" in result.output
+    said = "the dump has no NUMAZones of worker-1; add numazones to kubectl get, or check that the exporter"
+    for command in ("plan", "why team/waiting"):
+        assert said in run(*command.split(), "-f", bare).output
 
 
 def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def command(
             screen.echo("no pod waits; --shape makes room for future pods")
         for goal, item in found:
             _print_plans(goal, item)
+        if any("NodeState" in item.unmovable for _, item in found):
+            _print_unknown_nodes(seen)
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
 
 
@@ -225,6 +227,13 @@ def _print_plans(goal: Goal, item: PolicyReport) -> None:
         screen.say(f"  no more plans: {item.reason}")
         for line in kept_pods(item.unmovable):
             screen.say(f"  {line}")
+
+
+def _print_unknown_nodes(seen: ClusterView) -> None:
+    """Say why pods stay on nodes whose state is not known, for the first of them."""
+    unknown = [node.unknown for _, node in sorted(seen.situation.cluster.nodes.items()) if node.unknown]
+    if unknown:
+        screen.say(f"{pluralize(len(unknown), 'node')} of unknown state; of the first: {unknown[0].message}")
 
 
 def _script(goal: Goal, item: PolicyReport) -> None:

@@ -88,7 +88,7 @@ def gather(source: Source) -> Evidence:
 def _evidence(
     items: Sequence[Object], unseen: Mapping[str, str], now: datetime | None, denied: Sequence[str] | None
 ) -> Evidence:
-    seen = read_cluster(items, now)
+    seen = read_cluster(items, now, complete=frozenset() if now is None else frozenset({"NUMAZone"}))
     objects: dict[str, list[Object]] = {}
     for item in items:
         objects.setdefault(str(item["kind"]), []).append(item)

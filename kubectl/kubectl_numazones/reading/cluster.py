@@ -325,7 +325,7 @@ def read_nodes_and_comers(source: Source) -> tuple[list[ClusterNode], list[Clust
     """
 
     def take(objects: Objects, _namespace: str) -> tuple[list[ClusterNode], list[ClusterPod] | None]:
-        nodes = nodes_of(objects.others(), objects.pods)
+        nodes = nodes_of(objects.others(), objects.pods, objects.read)
         if source.files:
             return nodes, None
         return nodes, [ClusterPod.from_api(item) for item in objects.pods() if _may_hold_room(item)]
