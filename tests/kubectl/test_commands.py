@@ -639,6 +639,7 @@ def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: 
         "spec": {"replicas": 1},
     }
     items = cluster()
+    items[0]["metadata"]["creationTimestamp"] = "2026-11-20T10:05:00Z"  # the latest in the dump
     for name, phase in (("bad", "Failed"), ("good", "Running")):
         rejection = {"reason": "TopologyAffinityError", "message": "Pod was rejected: no"}
         items.append(
@@ -653,6 +654,8 @@ def test_rejected_pods_of_a_dump_are_listed_and_not_deleted(run: Run, tmp_path: 
     without = run("clean", "--rejected", "-n", "team", "-f", path).stdout
     assert "team/bad" in without
     assert "its ReplicaSet was deleted, or not read" in without
+    ages = {line.split()[0]: line.split()[3] for line in without.splitlines()}
+    assert ages["team/rejected"] == "5m"
     path = written(tmp_path / "dump.json", [*items, replica_set])
     found = json.loads(run("clean", "--rejected", "-n", "team", "-f", path, "-o", "json").stdout)["items"]
     assert {one["name"]: one["replaced"] for one in found}["bad"] is True

@@ -18,6 +18,7 @@ from kubectl_numazones.reading.source import Source, connect
 from numazones.apimachinery.api_object import MALFORMED
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
+from numazones.cluster.dump import Dump
 from numazones.cluster.rejected_pods import RejectedPod, rejected_pods
 from numazones.wording import pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
@@ -77,7 +78,7 @@ def command(
         raise click.UsageError("say what to clean: --rejected")
     if yes and source.files:
         raise BadDump("clean --yes needs a live cluster; on a dump (-f), clean only lists pods")
-    found, where, document = (
+    found, where, document, now = (
         _of_files(source, selector, everywhere=everywhere)
         if source.files
         else run_until_complete(_of_cluster(source, selector, everywhere=everywhere, delete=yes))
@@ -88,11 +89,12 @@ def command(
         for one in found:
             screen.echo(f"pod/{one.name}")
     else:
-        _print(found, where, document, yes=yes)
+        _print(found, where, document, now, yes=yes)
     return int(bool(document.failed))
 
 
-Found = tuple[list[RejectedPod], str, CleanDocument]
+Found = tuple[list[RejectedPod], str, CleanDocument, datetime]
+"""The pods, where they were looked for, the answer, and when the cluster was read."""
 
 
 def _of_files(source: Source, selector: LabelSelector | None, *, everywhere: bool) -> Found:
@@ -101,7 +103,8 @@ def _of_files(source: Source, selector: LabelSelector | None, *, everywhere: boo
     owners = [body for body in objects if (body.get("apiVersion"), body.get("kind")) in _KINDS]
     namespace = "" if everywhere else source.namespace
     found = _selected(bodies, owners, selector, namespace)
-    return found, f" in namespace {namespace}" if namespace else "", CleanDocument(found, [], {})
+    where = f" in namespace {namespace}" if namespace else ""
+    return found, where, CleanDocument(found, [], {}), Dump.of(objects).moment
 
 
 async def _of_cluster(
@@ -120,7 +123,7 @@ async def _of_cluster(
         document = CleanDocument(found, [], {})
         if delete:
             await _delete(client, [one for one in found if one.replaced], document)
-        return found, "" if everywhere else none_here(namespace, 0), document
+        return found, "" if everywhere else none_here(namespace, 0), document, datetime.now(UTC)
 
 
 def _selected(
@@ -157,11 +160,12 @@ async def _delete(client: Client, pods: Sequence[RejectedPod], document: CleanDo
             document.deleted.append(name)
 
 
-def _print(found: Sequence[RejectedPod], where: str, document: CleanDocument, *, yes: bool) -> None:
+def _print(
+    found: Sequence[RejectedPod], where: str, document: CleanDocument, now: datetime, *, yes: bool
+) -> None:
     if not found:
         screen.echo(f"No rejected pods{where}")
         return
-    now = datetime.now(UTC)
     columns: tuple[Column[RejectedPod], ...] = (
         Column("POD", lambda one: f"{one.namespace}/{one.name}"),
         Column("REASON", lambda one: one.reason),
