@@ -190,7 +190,7 @@ def pod_body(
     {'cpu': 2000, 'memory': 1073741824}
     """
     if containers < 1:
-        raise InvalidPod(f"a pod needs containers, not {containers} of them")
+        raise InvalidPod(f"a pod needs at least one container, not {containers}")
     asked = {CPU: cpu, MEMORY: memory}
     asked |= {f"{HUGEPAGES}{size}": amount for size, amount in (hugepages or {}).items()}
     asked |= devices or {}

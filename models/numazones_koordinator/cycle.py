@@ -349,8 +349,8 @@ def check_modelled(node: Node, devices: DeviceRequest) -> None:
     known = vendor in {"", "nvidia"} and model in _HOPPER
     if known or (node.devices is not None and node.devices.inventory.partitioned):
         raise UnmodelledFeature(
-            f"node {node.name} groups its GPUs in partitions, which is not modelled; "
-            "predictions of pods with whole GPUs need nodes without them"
+            f"node {node.name} groups its GPUs in partitions, which is not modelled, "
+            "so nothing is predicted for pods with whole GPUs there"
         )
     if labels.get(NODE_GPU_PARTITION_POLICY) == "Honor":
         raise unresolvable("node(s) missing GPU Partition Table")

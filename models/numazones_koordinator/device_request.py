@@ -99,7 +99,8 @@ def device_request(
     for key in _UNMODELLED:
         if key in annotations:
             raise UnmodelledFeature(
-                f"the pod's annotation {key} is not modelled; predictions need pods without it"
+                f"the pod's annotation {key} is not modelled, so nothing is predicted for the "
+                "pod; remove the annotation to change that"
             )
     return DeviceRequest(shares, shared_gpu, labels.get(api.GPU_ISOLATION_PROVIDER, ""))
 
@@ -111,8 +112,8 @@ def _check(own: Amounts) -> None:
             raise unresolvable(f"invalid resource unit {name}: {Quantity(amount).canonical()}")
     if any(name in own for name in _NPUS):
         raise UnmodelledFeature(
-            f"requests of {', '.join(name for name in _NPUS if name in own)} are not modelled; "
-            "predictions need pods without them"
+            f"requests of {', '.join(name for name in _NPUS if name in own)} are not modelled, "
+            "so nothing is predicted for pods with them"
         )
     if frozenset(own) not in _COMBINATIONS or not _sensible(own):
         raise unresolvable(f"invalid resource device requests: [{' '.join(sorted(own))}]")

@@ -175,7 +175,7 @@ def _gaps_in_the_records(admission: Admission) -> Iterator[str]:
     elif not admission.numa_resources:
         yield "nothing is charged to the NUMA nodes: the merge left the pod without a set of its own"
     elif not admission.cpus:
-        yield "exclusivity looks at CPU sets alone: this pod has none, and counts on no NUMA node"
+        yield "exclusivity looks at CPU sets alone: this pod has none, so it counts as using no NUMA node"
 
 
 def _fits_if_spread_well(candidate: Candidate) -> bool:

@@ -253,8 +253,8 @@ class Trials:
             return sorted(ids, key=lambda numa: left.get(numa, 0))
         if len(ids) > _MAX_INSERTION_SORT:
             raise UnmodelledFeature(
-                f"koord-scheduler's order of more than {_MAX_INSERTION_SORT} NUMA nodes is not modelled; "
-                "predictions need smaller machines"
+                f"koord-scheduler's order of more than {_MAX_INSERTION_SORT} NUMA nodes is not modelled, "
+                "so nothing is predicted for this machine"
             )
         order = list(ids)
         for start in range(1, len(order)):

@@ -134,5 +134,5 @@ def _others(admission: Admission) -> list[str]:
             sentences.append(f"{owner} moves from CPUs {cpuset.format(was)} to {shown}")
         if update.mems is not None and update.mems != before.containers[name].mems:
             nodes = cpuset.format(update.mems)
-            sentences.append(f"{owner} may use memory of NUMA nodes {nodes}, so that this one fits")
+            sentences.append(f"{owner} may now use memory of NUMA nodes {nodes}, so that this one fits")
     return sentences

@@ -159,12 +159,12 @@ def _check_key(key: str) -> None:
         first, _, rest = rest.partition("/")
         if first in _MAP_KEYS or first == "pod":
             if not rest:
-                raise InvalidDocument(f"the key {key!r} ends with {first!r}; say which of them")
+                raise InvalidDocument(f"the key {key!r} ends with {first!r}; more must follow")
             if first in _MAP_KEYS:
                 return
         elif first not in _PLAIN_KEYS:
             raise InvalidDocument(f"unknown key {key!r}")
         elif rest:
-            raise InvalidDocument(f"the key {key!r} goes on behind {first!r}")
+            raise InvalidDocument(f"the key {key!r} continues after {first!r}, which has no parts")
         if not rest:
             return

@@ -239,10 +239,10 @@ def _check_tree(node: Node, published: tuple[PublishedPool, ...]) -> None:
         capacity = _MILLI * (pool.sharable | pool.reserved).bit_count()
         if capacity != zone.cpu_capacity or pool.reserved != zone.reserved:
             raise UnmodelledFeature(
-                f"pool {pool.name} has {zone.cpu_capacity}m of CPU and the reserved CPUs "
-                f"{cpuset.format(zone.reserved) or '(none)'} as published, {capacity}m and "
-                f"{cpuset.format(pool.reserved) or '(none)'} by machine and configuration: isolated or "
-                "available CPUs differ from what is known"
+                f"pool {pool.name} is published with {zone.cpu_capacity}m of CPU and reserved CPUs "
+                f"{cpuset.format(zone.reserved) or '(none)'}, but machine and configuration give "
+                f"{capacity}m and {cpuset.format(pool.reserved) or '(none)'}: the node has other isolated or "
+                "available CPUs than the ones known here"
             )
 
 
@@ -259,9 +259,9 @@ def _check_pools(node: Node, published: tuple[PublishedPool, ...]) -> None:
     for pool, zone in zip(node.pools, published, strict=True):
         if (differing := _difference(node, pool, zone)) is not None:
             raise UnmodelledFeature(
-                f"{differing} as published, but not if the pods that run here are placed in the order of "
-                "their creation: containers came and went in another order, could not be resized, or are "
-                "unknown"
+                f"{differing} as published, but placing the running pods in the order of their creation "
+                "gives something else: containers came and went in another order, could not be resized, "
+                "or are unknown"
             )
 
 

@@ -220,7 +220,7 @@ def _check_holdings(entries: Iterable[_Entry]) -> None:
         if entry.pool is None:
             continue
         if stray := entry.exclusive & ~(entry.pool.sharable | entry.pool.isolated):
-            raise _unreadable(f"CPUs {cpuset.format(stray):.100} are not of {entry.pool.name}")
+            raise _unreadable(f"CPUs {cpuset.format(stray):.100} do not belong to {entry.pool.name}")
         if again := entry.exclusive & taken:
             raise _unreadable(f"CPUs {cpuset.format(again):.100} are assigned twice")
         taken |= entry.exclusive
@@ -232,7 +232,7 @@ def _memory_zones(fresh: Node, record: Record, entries: Iterable[_Entry]) -> lis
     everything = fresh.policy.memory.everything
     if len(set(zones)) < len(zones) or any(not zone or zone & ~everything for zone in zones):
         raise _unreadable(
-            f"its memory zones are not different sets of the NUMA nodes {cpuset.format(everything)}"
+            f"its memory zones repeat, are empty, or go beyond NUMA nodes {cpuset.format(everything)}"
         )
     for entry in entries:
         if entry.pool is not None and entry.zone not in zones:

@@ -252,8 +252,8 @@ def _check_interrupts(config: Configuration, sandbox: Sandbox, container: str, c
         raise Rejection(f"irq-affinity has no mode {mode!r}", code="irq-affinity")
     if patterns and config.interrupts not in {(), ("*",)}:
         raise UnmodelledFeature(
-            f"container {container} claims or masks interrupts and the configuration restricts "
-            "controllableInterrupts: whether it may depends on the machine's interrupts, which are not known"
+            f"container {container} claims or masks interrupts, but the configuration restricts "
+            "controllableInterrupts, and it is not known which interrupts the machine has"
         )
     if scope is Scope.CONTAINER and sandbox.qos is not QOSClass.GUARANTEED:
         raise Rejection("irq-affinity is for Guaranteed pods only", code="irq-affinity")

@@ -216,7 +216,7 @@ def _memory_nodes(hardware: Hardware) -> dict[int, MemoryNode]:
         nearest = min(others.values())
         if [other for other, distance in others.items() if distance == nearest] != [node_id]:
             raise StartFailed(
-                f"another NUMA node is as near to NUMA node {node_id} as the node itself",
+                f"another NUMA node is at least as near to NUMA node {node_id} as that node is to itself",
                 code="distance-to-self",
             )
     return nodes
@@ -234,7 +234,7 @@ def _average_dram(hardware: Hardware) -> int:
         return 0
     if len(with_cpus) == empty or not total // (len(with_cpus) - empty):
         raise StartFailed(
-            "there is memory apart from CPUs but no DRAM to compare it with", code="memory-type"
+            "some NUMA nodes have memory but no CPUs, and no DRAM exists to compare with", code="memory-type"
         )
     return total // (len(with_cpus) - empty)
 

@@ -40,7 +40,7 @@ class Misalignment:
 
     TITLE: ClassVar = "WhyNotAligned"
     alignment: Annotated[Alignment, "remote or spanning: that of the worst of its containers."]
-    sentence: Annotated[str, "The same in few words."]
+    sentence: Annotated[str, "The same in a few words."]
     alignable: Annotated[Alignable, "Whether its node could hold it aligned: now, emptier, never or unknown."]
     why: Annotated[
         tuple[str, ...],
@@ -91,8 +91,8 @@ def _let_in(node: ClusterNode, pod: ClusterPod, could: Alignable) -> Iterator[st
     by_kubelet = dict(alignment.of_node(node, claims=False) or ()).get(pod)
     if by_kubelet is None or by_kubelet.aligned:
         yield (
-            "its claims admitted it: the scheduler allocates their devices, which no Topology Manager "
-            "policy sees"
+            "the kubelet admitted it because the scheduler allocates the devices of its claims, which no "
+            "Topology Manager policy sees"
         )
         return
     policy = node.state.config.topology_manager_policy

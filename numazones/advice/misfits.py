@@ -57,7 +57,7 @@ class Misfit:
             given = f"the kubelet gives whole cores of {self.granule} threads only (full-pcpus-only)"
         else:
             most = amount_in_words(self.resource, self.widest)
-            given = f"a NUMA node gives {most} at most, also when it is empty"
+            given = f"a NUMA node gives at most {most}, even when it is empty"
         return (
             f"container {self.container} requests {amount_with_resource(self.resource, self.asked)}; {given}"
         )

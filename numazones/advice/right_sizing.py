@@ -180,7 +180,7 @@ def _smaller(
         together = alone if others_changed is node else _with_request(others_changed, use, request)
         if alone is not None and together is not None:
             return request, alone, together
-    return f"node {node.name} would admit pod {use.namespace}/{use.pod} with no smaller request"
+    return f"node {node.name} would not admit pod {use.namespace}/{use.pod} with any smaller request"
 
 
 def _why_unknown(node: ClusterNode, use: MeasuredUse) -> str:

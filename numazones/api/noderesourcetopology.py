@@ -131,7 +131,7 @@ class NodeResourceTopology(APIModel):
             where = ".".join(str(part) for part in first["loc"])
             name = (body.get("metadata") or {}).get("name", "(unnamed)")
             raise InvalidResource(
-                f"{KIND} {name}: {where}: {first['msg']}; see the exporter that writes it"
+                f"{KIND} {name}: {where}: {first['msg']}; check the exporter that writes it"
             ) from error
 
     def to_api(self) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def policy_and_scope(topology: NodeResourceTopology) -> tuple[str, str]:
                 if text == name + suffix or (text == name and scope == SCOPE_CONTAINER):
                     return policy, scope
     raise InvalidResource(
-        f"{KIND} {topology.metadata.name} names no topology manager policy; see the exporter that writes it"
+        f"{KIND} {topology.metadata.name} names no topology manager policy; check the exporter that writes it"
     )
 
 
@@ -274,8 +274,8 @@ def node_from_topology(body: Mapping[str, Any]) -> Node:
     if not zones:
         others = ", ".join(sorted({zone.type for zone in topology.zones})) or "none at all"
         raise InvalidResource(
-            f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE}, but {others}; so it does "
-            "not describe the kubelet's NUMA nodes"
+            f"{KIND} {topology.metadata.name} has no zones of type {_ZONE_TYPE} (its types: {others}), so it "
+            "does not describe the kubelet's NUMA nodes"
         )
     imagined = _ApproximateState(zones)
     static_memory = any(MEMORY in infos for infos in zones.values())

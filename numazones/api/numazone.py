@@ -302,7 +302,7 @@ class Summary(APIModel):
     memory_free: str = text(32, "Memory that pods could still be given.")
     memory_max: str = text(
         32,
-        "Written by exporters of release 0.2 only, which the API server would reject without it.",
+        "Written only by exporters of release 0.2; kept so that the API server accepts what they write.",
     )
     devices: str = text(
         256,
@@ -440,7 +440,7 @@ NUMAZONE = ResourceType(
             "Empty while all is well; NotReady or Unknown if not everything could be read, Silent while the "
             "exporter does not renew its Lease",
         ),
-        PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs kept from pods", priority=1),
+        PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs reserved on the NUMA node", priority=1),
         PrinterColumn(
             "Assigned", ".status['placement','summary'].assigned", "CPUs held exclusively", priority=1
         ),

@@ -139,7 +139,7 @@ class Reason:
         ),
     ] = ()
     brief: Annotated[str, _INTERNAL] = ""
-    """The sentence in few words."""
+    """The sentence in a few words."""
     held_by: Annotated[tuple[tuple[str, str], ...], _INTERNAL] = ()
     """(UID as the kubelet knows it, amount) of the pods that hold there what is missing, most first."""
 
@@ -201,7 +201,7 @@ class PredictionOutcome(APIModel):
     message: str = text(_MAX_MESSAGE, "The kubelet's message.")
     accuracy: str = text(
         32,
-        "How right the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
+        "How accurate the prediction was: Right; Race, Stale or Model, if it was wrong because pods came or "
         "went meanwhile, because the NUMAZones were old, or because of the model; Unknown if there was none. "
         "Left out until it is known.",
     )
@@ -214,7 +214,7 @@ class PredictionOutcome(APIModel):
 
 
 class PredictionSummary(APIModel):
-    """The same in few words, for the columns of kubectl get; programs read the rest."""
+    """The same in a few words, for the columns of kubectl get; programs read the rest."""
 
     nodes: str = text(32, "Nodes that would admit the pod, of all: 3/20.")
     actual: str = text(32, "Waiting until the kubelet has decided, then Admitted or Rejected.")
@@ -244,7 +244,7 @@ class AdmissionPredictionStatus(APIModel):
     recommendation: str = text(MAX_NAME, "RebalanceRecommendation in force that would make room for the pod.")
     changed: Timestamp | None = optional("When the verdict last changed.")
     outcome: PredictionOutcome | None = optional("Outcome for the pod once it had a node.")
-    summary: PredictionSummary | None = optional("The same in few words, for the columns of kubectl get.")
+    summary: PredictionSummary | None = optional("The same in a few words, for the columns of kubectl get.")
 
 
 ADMISSION_PREDICTION = ResourceType(

@@ -107,14 +107,14 @@ class TargetShape(APIModel):
         max_length=32,
         description="What one pod needs on one NUMA node, such as cpu, memory and vendor.example/nic.",
     )
-    count: int | None = optional("How many should fit; as many as possible where left out.", ge=1)
+    count: int | None = optional("How many should fit; as many as possible if left out.", ge=1)
 
 
 class FreeZone(APIModel):
     """A node, or one NUMA node of it, that is to become free of pods."""
 
     node_name: str = Field(min_length=1, max_length=MAX_NAME, description="Name of the node.")
-    numa_id: NUMAID | None = optional("NUMA node; the whole node where left out.")
+    numa_id: NUMAID | None = optional("NUMA node; the whole node if left out.")
 
 
 class SelectorRequirement(APIModel):
@@ -158,10 +158,10 @@ class PendingPodSelector(APIModel):
     namespaces: Namespaces | None = optional("Namespaces of the pods; one of include and exclude.")
     label_selector: Selector | None = optional("Only pods with these labels.")
     min_priority: int | None = optional(
-        "Only pods of this priority or above; 0 where left out.", ge=-(2**31), le=2**31 - 1
+        "Only pods of this priority or above; 0 if left out.", ge=-(2**31), le=2**31 - 1
     )
     scheduler_names: tuple[Name, ...] = list_of(
-        16, "Only pods of these schedulers; default-scheduler and numazones where left out."
+        16, "Only pods of these schedulers; default-scheduler and numazones if left out."
     )
 
 
@@ -171,7 +171,7 @@ class Goals(APIModel):
     pending_pods: bool = Field(default=True, description="Make room for pending pods that no node admits.")
     pending_pod_selector: PendingPodSelector | None = optional(
         "Which pending pods count; those of priority 0 or above of the schedulers default-scheduler and "
-        "numazones where left out. No plan evicts a pod of higher priority than the one it makes room for."
+        "numazones if left out. No plan evicts a pod of higher priority than the one it makes room for."
     )
     shapes: tuple[TargetShape, ...] = list_of(
         32, "Raise how many pods of these shapes would fit.", list_map("name")
@@ -193,7 +193,7 @@ class PVCProtection(APIModel):
     """Claims that the protection PodsWithPVC covers."""
 
     protected_storage_classes: tuple[StorageClassName, ...] = list_of(
-        64, "Claims of these storage classes; all claims where left out."
+        64, "Claims of these storage classes; all claims if left out."
     )
 
 
@@ -219,7 +219,7 @@ class ProtectionSettings(APIModel):
     """Pods that are not moved, in the terms of the descheduler's DefaultEvictor."""
 
     pod_protections: PodProtections | None = optional(
-        "Kinds of pods; the descheduler's default kinds where left out."
+        "Kinds of pods; the descheduler's default kinds if left out."
     )
     priority_threshold: PriorityThreshold | None = optional("Pods of this priority or above are not moved.")
     label_selector: Selector | None = optional("Only pods with these labels may move.")
@@ -248,7 +248,7 @@ class EvictionLimits(APIModel):
     per_node: int | None = optional("From one node.", ge=0, alias="maxNoOfPodsToEvictPerNode")
     per_namespace: int | None = optional("In one namespace.", ge=0, alias="maxNoOfPodsToEvictPerNamespace")
     per_workload: int | None = optional(
-        "In one workload; depends on its number of replicas where left out.",
+        "In one workload; depends on its number of replicas if left out.",
         ge=0,
         alias="maxNoOfPodsToEvictPerWorkload",
     )
@@ -323,7 +323,7 @@ class PolicyConflict(APIModel):
 class RebalancePolicyStatus(APIModel):
     """Evaluation of the policy by the operator."""
 
-    observed_generation: int | None = optional("The metadata.generation the status is about.", ge=0)
+    observed_generation: int | None = optional("The metadata.generation that was evaluated.", ge=0)
     last_search: Timestamp | None = optional("When the last search ended.")
     recommendation: str = text(MAX_NAME, "Name of the recommendation in force.")
     message: str = text(_MAX_MESSAGE, "What the last search found for each goal, or why it found nothing.")
@@ -442,7 +442,7 @@ class Gain(APIModel):
     after: int = Field(description="Value after all moves.")
     total: int = Field(description="The difference.")
     minimal: bool = Field(
-        default=False, description="Whether no plan with fewer evictions is known that reaches the same gain."
+        default=False, description="True if no known plan reaches the same gain with fewer evictions."
     )
 
 
@@ -468,8 +468,8 @@ class RebalanceRecommendationSpec(APIModel):
     goal_key: str = Field(
         default="",
         max_length=_MAX_GOAL_KEY,
-        description="Which goal of the policy that is: shape/NAME, free/NODE or free/NODE/ZONE; "
-        "pods/NAMESPACE/NAME for pending pods of that one's kind.",
+        description="Goal of the policy that the plan is for: shape/NAME, free/NODE or free/NODE/ZONE; "
+        "pods/NAMESPACE/NAME for pending pods like that one.",
         json_schema_extra=IMMUTABLE,
     )
     moves: tuple[RecommendedMove, ...] = Field(

@@ -262,10 +262,10 @@ def _ready(statuses: Mapping[int, NUMAZoneStatus], despite: Collection[str]) -> 
         ready = next((condition for condition in status.conditions if condition.type == READY), None)
         if ready is None or (ready.status != "True" and ready.reason not in despite):
             said = "it says nothing about it" if ready is None else f"{ready.reason}: {ready.message}"
-            raise ZonesNotReady(f"NUMA node {numa} is not ready ({said}); see the exporter on the node")
+            raise ZonesNotReady(f"NUMA node {numa} is not ready ({said}); check the exporter on the node")
         if status.kubelet is None or status.topology is None:
             raise ZonesNotReady(
-                f"NUMA node {numa}: the kubelet's settings or the topology are missing; see the exporter"
+                f"NUMA node {numa}: the kubelet's settings or the topology are missing; check the exporter"
             )
         kubelets.append(status.kubelet)
     if any(kubelet != kubelets[0] for kubelet in kubelets[1:]):
@@ -301,7 +301,7 @@ def _machine(statuses: Mapping[int, NUMAZoneStatus]) -> Machine:
         distances = {entry.numa_id: entry.distance for entry in topology.distances}
         if distances and set(distances) != set(statuses):
             raise ZonesNotReady(
-                f"NUMA node {numa}: the distances are not to the NUMA nodes of this machine; see the exporter"
+                f"NUMA node {numa}: the distances do not match the machine's NUMA nodes; check the exporter"
             )
         nodes.append(
             NUMANode(
@@ -339,7 +339,7 @@ def _cpus(numa: int, topology: Topology) -> list[CPU]:
             missing &= ~(1 << cpu)
     if missing:
         raise ZonesNotReady(
-            f"NUMA node {numa}: CPUs {cpuset.format(missing)} are in no core; see the exporter on the node"
+            f"NUMA node {numa}: CPUs {cpuset.format(missing)} are in no core; check the exporter on the node"
         )
     return cpus
 
@@ -364,7 +364,7 @@ def _amount(numa: int, row: ZoneResource, which: str) -> int:
 def _amount_text(numa: int, row: ZoneResource, which: str) -> str:
     text: str | None = getattr(row, which)
     if text is None:
-        raise ZonesNotReady(f"NUMA node {numa}: the {which} of {row.name} is missing; see the exporter")
+        raise ZonesNotReady(f"NUMA node {numa}: the {which} of {row.name} is missing; check the exporter")
     return text
 
 
@@ -399,7 +399,7 @@ def _kubelet_key(statuses: Mapping[int, NUMAZoneStatus], settings: KubeletSettin
 
 def _configuration(kubelet: KubeletSettings, statuses: Mapping[int, NUMAZoneStatus]) -> KubeletConfiguration:
     if not kubelet.version:
-        raise ZonesNotReady("the NUMAZones do not have the kubelet's version; see the exporter on the node")
+        raise ZonesNotReady("the NUMAZones do not have the kubelet's version; check the exporter on the node")
     static_memory = kubelet.memory_manager_policy == STATIC_MEMORY
     reservations = tuple(_reservations(statuses)) if static_memory else ()
     return KubeletConfiguration(
@@ -424,7 +424,7 @@ def _reserved_cpus(statuses: Mapping[int, NUMAZoneStatus]) -> CPUSet:
     reserved = 0
     for numa, status in statuses.items():
         if status.cpus is None:
-            raise ZonesNotReady(f"NUMA node {numa}: the use of its CPUs is missing; see the exporter")
+            raise ZonesNotReady(f"NUMA node {numa}: the use of its CPUs is missing; check the exporter")
         reserved |= cpuset.parse(status.cpus.reserved)
     return reserved
 
@@ -464,7 +464,9 @@ def _machine_state(statuses: Mapping[int, NUMAZoneStatus]) -> dict[int, NUMANode
     states = {}
     for numa, status in statuses.items():
         if status.memory_assignments is None or not status.memory_group:
-            raise ZonesNotReady(f"NUMA node {numa}: the memory manager's state is missing; see the exporter")
+            raise ZonesNotReady(
+                f"NUMA node {numa}: the memory manager's state is missing; check the exporter"
+            )
         rows = [row for row in status.resources if is_memory(row.name)]
         hugepages = sum(_amount(numa, row, "capacity") for row in rows if row.name != MEMORY)
         tables = {
@@ -555,7 +557,7 @@ class _Holders:
             if holder is None:
                 raise ZonesNotReady(
                     f"device {device.resource} {device.id} is assigned to {names.namespace}/{names.pod}, "
-                    "which holds nothing according to the NUMAZone's assignments; see the exporter"
+                    "which holds nothing according to the NUMAZone's assignments; check the exporter"
                 )
             self._hold(holder, device.resource, listed[device.resource, device.id])
         for holder in status.assignments:

@@ -76,7 +76,7 @@ def _verdict(
 ) -> tuple[bool, str]:
     """Return whether an owner has replaced a pod, and why that is so."""
     if owner.kind not in {"ReplicaSet", "Job"}:
-        return False, f"a {owner.kind} creates no other pod while this one exists, or is not known to"
+        return False, f"a {owner.kind} creates no other pod while this one exists, as far as is known"
     if body is None:
         return False, f"its {owner.kind} was deleted, or not read"
     if _is_deleting(body):

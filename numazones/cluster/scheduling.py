@@ -30,7 +30,7 @@ NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
 TOO_MANY_PODS = "Too many pods"
 PODS = "pods"
 
-ALLOCATOR_DECIDES = "which nodes have such devices free is for the scheduler's allocator to say"
+ALLOCATOR_DECIDES = "only the scheduler's allocator knows which nodes have such devices free"
 NOT_ALLOCATED = "DevicesNotAllocated"
 """Reason where the scheduler still has to allocate devices of dynamic resource allocation."""
 

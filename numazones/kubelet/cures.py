@@ -68,9 +68,9 @@ def restart(kubelet: str) -> str:
     """Return the cure where a restart is one.
 
     >>> restart("the kubelet of worker-1")
-    'restart the kubelet of worker-1: it takes its state files'
+    'restart the kubelet of worker-1: it will accept its state files'
     """
-    return f"restart {kubelet}: it takes its state files"
+    return f"restart {kubelet}: it will accept its state files"
 
 
 def without_state_file(node: str, file: str) -> str:
@@ -85,7 +85,7 @@ def without_state_file(node: str, file: str) -> str:
 def fuller_shared_pool(node: str) -> str:
     """Return what else helps where exclusive CPUs have left nothing to share."""
     return (
-        f"delete a pod of {node} with CPUs of its own before the kubelet is restarted, or "
+        f"delete a pod of {node} with exclusive CPUs before the kubelet is restarted, or "
         + without_state_file(node, CPU_STATE_FILE)
     )
 
@@ -123,8 +123,8 @@ def matching_reservations(expected: str, kept: str, difference: str) -> str:
     """
     return (
         f"let reservedMemory add up to {expected}, which is {kept}, "
-        f"or change kubeReserved or systemReserved by the same amount: {difference}; where reservedMemory is "
-        f"not as before, drain the node and remove {MEMORY_STATE_FILE} before its kubelet starts again"
+        f"or change kubeReserved or systemReserved by the same amount: {difference}; if you change "
+        f"reservedMemory, drain the node and remove {MEMORY_STATE_FILE} before its kubelet starts again"
     )
 
 

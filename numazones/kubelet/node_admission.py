@@ -158,7 +158,7 @@ class _Insufficient:
     @property
     def sentence(self) -> str:
         if self.resource == PODS:
-            return f"the node runs {pluralize(self.used, 'pod')} and takes {self.capacity}"
+            return f"the node runs {pluralize(self.used, 'pod')} and takes at most {self.capacity}"
         asked, used, capacity = figures(self.resource, self.requested, self.used, self.capacity)
         return f"requests {asked} {self.resource}; pods on the node request {used} of its {capacity}"
 
@@ -187,7 +187,7 @@ def _objections(node: NodeInfo, pod: PodInfo, granted: Node) -> Iterator[_AnyObj
 
 
 _SENTENCES = {
-    NODE_AFFINITY: "its node selector or affinity does not take this node",
+    NODE_AFFINITY: "its node selector or affinity does not match this node",
     NODE_PORTS: "a host port that it requests is taken on this node",
     TAINT_TOLERATION: "the node has a taint of effect NoExecute that it does not tolerate",
 }

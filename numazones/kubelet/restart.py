@@ -77,6 +77,6 @@ def node_from_checkpoints(
 def _check_policy(file: str, found: str, configured: str) -> None:
     if found != configured:
         raise InvalidNodeState(
-            f"{file} was written by policy {found!r}, the kubelet is configured for {configured!r} and "
-            "would not start: drain the node and remove the file"
+            f"{file} was written under policy {found!r}, but the kubelet is configured for {configured!r} "
+            "and would not start: drain the node and remove the file"
         )

@@ -81,13 +81,13 @@ def _sentence(
     if not younger:
         return (
             f"{oldest} holds {cpus}, but the kubelet considers {cpus} free, which happens when {cause}: "
-            f"delete {oldest} when it can be spared; until then other containers run there, one more pod "
-            "may be given the same, and the kubelet would not start again on its state"
+            f"delete {oldest} as soon as it can be spared; until then other containers run there, another "
+            "pod may be given the same CPUs, and the kubelet, if restarted, would reject its state file"
         )
     times = [created(pod) for pod in pods]
     age = ", the younger," if all(times) and times[0] != times[1] else ""
     return (
         f"{enumeration([oldest, *younger])} {'all' if len(younger) > 1 else 'both'} hold {cpus}: delete "
-        f"{enumeration(younger)}{age} to end that, and {oldest} when it can be spared, because the "
-        f"kubelet considers {cpus} free until then"
+        f"{enumeration(younger)}{age} to end that, then {oldest} as soon as it can be spared: the kubelet "
+        f"considers {cpus} free until {oldest} is gone"
     )

@@ -181,14 +181,14 @@ DISTRIBUTION_KEEPS_WIDTH = Rule(
 DISTRIBUTION_ENDS = Rule(
     38,
     Confidence.CODE,
-    "distribution counts whole cores of what is left over, so that it ends",
+    "distribution counts the CPUs that are left over in whole cores, so that it always ends",
     frozenset({DISTRIBUTE_ACROSS_NUMA, FULL_PCPUS_ONLY}),
     fix=True,
 )
 COMBINATIONS_COPIED = Rule(
     38,
     Confidence.DERIVED,
-    "distribution uses the NUMA nodes it chose, also where they are 4, 6 to 8 or more",
+    "distribution uses the NUMA nodes that it chose, even if there are 4, 6 to 8 or more of them",
     frozenset({DISTRIBUTE_ACROSS_NUMA}),
     fix=True,
 )

@@ -66,7 +66,7 @@ class ForeseenDevice:
 
 
 Shares = tuple[tuple[str, tuple[int, ...]], ...]
-"""(container, NUMA nodes that the kubelet gives it something of)."""
+"""(container, NUMA nodes on which the kubelet gives it something)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ContainerPlace:
     """Where a container's devices and the rest of it would be."""
 
     container: Annotated[str, "Its name; empty where only the pod as a whole is known."]
-    numas: Annotated[tuple[int, ...], "NUMA nodes that the kubelet gives it something of."]
+    numas: Annotated[tuple[int, ...], "NUMA nodes on which the kubelet gives it something."]
     devices: Annotated[tuple[str, ...], "Its devices, as DRIVER/DEVICE."]
     alignment: Annotated[str, "aligned, notAligned or unknown."]
     sentence: Annotated[str, "The same in words."]
@@ -121,7 +121,7 @@ class DeviceAnswer:
     """In the scheduler's words."""
     devices: tuple[ForeseenDevice, ...] = ()
     zones: tuple[int, ...] = ()
-    """NUMA nodes that the kubelet gives it something of."""
+    """NUMA nodes on which the kubelet gives it something."""
     shares: Shares = ()
     """The same by container, of one that has several; none: only of the pod is that known."""
     several: bool = False

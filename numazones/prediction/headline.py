@@ -122,7 +122,7 @@ def groups(nodes: Collection[SameVerdict], *, unknown_first: bool) -> list[Reaso
     for one in negative:
         key = max((key for key in one.keys if key in common), key=_distance) if common else one.fence
         if key is None:
-            raise ValueError(f"a verdict against a pod names nothing in its way: {one.verdict}")
+            raise ValueError(f"a negative verdict gives no reason: {one.verdict}")
         group = found.get(key)
         if group is None:
             group = found[key] = ReasonGroup(key, one.verdict, one.named_first, min(one.names), one.nearness)

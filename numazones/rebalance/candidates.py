@@ -160,7 +160,9 @@ def _unforeseeable(pod: ClusterPod, situation: Situation, policy: Policy) -> Ite
         yield Objection("Unforeseeable", f"where its replacement will run cannot be foreseen: {rules_}")
     if pod.volume_claims and policy.target is not ReplacementTarget.SAME:
         claims = ", ".join(pod.volume_claims)
-        yield Objection("Unforeseeable", f"volumes may bind it to nodes (PVC {claims}); target Same moves it")
+        yield Objection(
+            "Unforeseeable", f"volumes may tie it to nodes (PVC {claims}); move it with target Same"
+        )
 
 
 def _unknown_state(pod: ClusterPod, situation: Situation) -> Iterator[Objection]:

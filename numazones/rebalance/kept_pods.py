@@ -38,7 +38,7 @@ RULES: Mapping[str, str] = {
     "Unforeseeable": "the node of a replacement cannot be foreseen",
     "Limits": "the policy's limits allow no eviction",
     "PodDisruptionBudget": "a PodDisruptionBudget allows no eviction now",
-    UNDECIDED: "an unforeseen error is raised about them",
+    UNDECIDED: "an unexpected error occurred while checking them",
     "Cooldown": "a pod of the same owner was moved recently",
 }
 """Rule → why it keeps pods, as the end of "N pods stay: …"."""

@@ -260,7 +260,7 @@ def _with_devices(
     if found is None:
         return PlacementResult(placed)
     if found.elsewhere:
-        return PlacementResult(None, ("its claims are about devices that other nodes or pods share",))
+        return PlacementResult(None, ("it claims devices that are shared with other nodes or pods",))
     held: dict[str, set[Key]] = {}
     for one in found.devices:
         for container in one.containers:

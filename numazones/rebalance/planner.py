@@ -110,7 +110,7 @@ def _undoing(undoes: Mapping[str, FreedNode]) -> str:
     nodes = ", ".join(sorted(undoes))
     policies = " and ".join(sorted({emptied.policy for emptied in undoes.values()}))
     until = timestamp.format(max(emptied.until for emptied in undoes.values()))
-    return f"would fill {nodes}, where plans of policy {policies} made room; it is not made before {until}"
+    return f"would fill {nodes}, where plans of policy {policies} made room; it waits until {until}"
 
 
 @dataclass(eq=False, repr=False)
@@ -186,14 +186,14 @@ class _Planning:
     def _reason_for_no_plan(self) -> str:
         spared = ""
         if self._spared:
-            spared = f"; spared: {pluralize(self._spared, 'pod')} more important than the pending pod"
+            spared = f"; not moved: {pluralize(self._spared, 'pod')} more important than the pending pod"
         if not self._movable:
             return f"no pod may be moved{spared}"
         within = pluralize(self._policy.max_evictions, "eviction")
         late = " before time was up" if self._expired() else ""
         barred = pluralize(len(self._forbidden), "move")
         besides = (
-            f"; barred for the cooldown: {barred} of plans that failed or were rejected"
+            f"; excluded until the cooldown ends: {barred} of plans that failed or were rejected"
             if self._forbidden
             else ""
         )

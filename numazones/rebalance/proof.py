@@ -195,9 +195,9 @@ class _Play:
             nodes = choices(move.replacement, cluster.with_node(taken), move.affinity)
             if not nodes or not all(self._ends_aligned(move.replacement, node) for node in nodes):
                 raise Disproved(
-                    f"pending pod {pod.full_name} may take what the eviction of {move.pod.full_name} "
-                    f"frees on node {freed.name} before the replacement does, which would then not be "
-                    "aligned",
+                    f"pending pod {pod.full_name} may take the room that evicting {move.pod.full_name} frees "
+                    f"on node {freed.name} before the replacement gets there; the replacement would then "
+                    "not be aligned",
                     hopeless=move.pod.uid,
                 )
 
@@ -222,8 +222,8 @@ class _Play:
         if emptied is not None:
             raise Disproved(
                 f"the replacement of {move.pod.full_name} may be put on node {node.name}, where a plan of "
-                f"policy {emptied.policy} made room; before {timestamp.format(emptied.until)} only plans "
-                "for pending pods fill it"
+                f"policy {emptied.policy} made room; until {timestamp.format(emptied.until)} only plans "
+                "for pending pods may use it"
             )
 
     def _options(self, pod: ClusterPod, cluster: Cluster, affinity: tuple[str, ...]) -> list[ClusterNode]:

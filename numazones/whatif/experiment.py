@@ -172,7 +172,7 @@ class Comparison:
     shape: Annotated[Shape | None, "CPUs that no further such pod can use are stranded.", _text]
     variants: Annotated[tuple[VariantFigures, ...], "The first is what the others are compared with."]
     doubts: Annotated[
-        tuple[str, ...], "What is not certain because of the kubelets' releases and options; mostly none."
+        tuple[str, ...], "What is not certain because of the kubelets' releases and options; usually empty."
     ] = ()
 
 

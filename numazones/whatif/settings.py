@@ -77,7 +77,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator:
             raise IneffectiveSetting(
-                f"{text!r} is not a setting; write KEY=VALUE, KEY one of {', '.join(_FORMS)}"
+                f"{text!r} is not a setting; write KEY=VALUE, where KEY is one of {', '.join(_FORMS)}"
             )
         _check(key, value)
         settings[key] = value

@@ -32,7 +32,7 @@ _READ_BY_ADMISSION = "kubernetes.io/config."
 
 
 class InvalidRecord(NumazonesError):
-    """Data that is no kept wrong prediction; the message says why."""
+    """Data that is no saved wrong prediction; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,13 @@ def read(data: bytes) -> WrongPrediction:
         document = read_json(gunzip(data, OBJECT.size), OBJECT)
     except UnreadableDocument as error:
         raise InvalidRecord(
-            f"not a kept wrong prediction: {error}; use an entry of the operator's ConfigMap"
+            f"not a saved wrong prediction: {error}; use an entry of the operator's ConfigMap"
         ) from error
     found = document.get("format") if isinstance(document, Mapping) else None
     if found != FORMAT:
         raise InvalidRecord(
-            f"not a kept wrong prediction of format {FORMAT} but of {found!r}; replay it with its own release"
+            f"the wrong prediction has format {found!r}, not {FORMAT}; replay it with the release "
+            "that wrote it"
         )
     try:
         zones = [NUMAZone.from_api(zone) for zone in document["zones"]]
@@ -118,7 +119,7 @@ def read(data: bytes) -> WrongPrediction:
 
 
 def _damage(why: str) -> InvalidRecord:
-    return InvalidRecord(f"the kept prediction is damaged: {why}; replay it with its own release")
+    return InvalidRecord(f"the saved prediction is damaged: {why}; replay it with the release that wrote it")
 
 
 def replay(wrong: WrongPrediction) -> Answer:

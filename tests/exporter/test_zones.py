@@ -327,7 +327,7 @@ def test_reserved_cpus_that_contradict_podresources_are_used_and_reported() -> N
     status, _, message = condition(found, "Consistent")
     assert status == "False"
     assert message == (
-        "restart the kubelet: it takes its state files; reservedSystemCPUs is 2,6, but according to "
+        "restart the kubelet: it will accept its state files; reservedSystemCPUs is 2,6, but according to "
         "podresources, CPUs 0,4 are reserved"
     )
 

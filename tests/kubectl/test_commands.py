@@ -146,11 +146,11 @@ def test_devices_that_the_scheduler_allocates_make_the_answer_unknown(run: Run, 
     assert result.return_value == 2
     assert result.output == (
         "0 of 1 fit; for 1 node that is not known\nit requests gpu.example/large, which dynamic resource "
-        "allocation provides (DeviceClass gpus): which nodes have such devices free is for the "
-        "scheduler's allocator to say\n\nNot on 2 nodes:\nNODES   NEAREST    VERDICT    WHY\n    1   "
+        "allocation provides (DeviceClass gpus): only the scheduler's allocator knows which nodes "
+        "have such devices free\n\nNot on 2 nodes:\nNODES   NEAREST    VERDICT    WHY\n    1   "
         "worker-1   Unknown    it requests gpu.example/large, which dynamic resource allocation provides "
-        "(DeviceClass gpus): which nodes have such devices free is for the scheduler's allocator to "
-        "say\n    1   worker-2   Excluded   node(s) were unschedulable\n"
+        "(DeviceClass gpus): only the scheduler's allocator knows which nodes have such devices "
+        "free\n    1   worker-2   Excluded   node(s) were unschedulable\n"
     )
     unmapped = run("fit", "cpu=1,memory=1Gi,gpu.example/small=1", "-f", dump)
     assert unmapped.return_value == 1

@@ -96,5 +96,5 @@ def test_a_restart_is_advised_where_the_state_files_survive_it(run: Run, tmp_pat
     message = f"reservedSystemCPUs is 0, but according to podresources, CPUs 0-1 are reserved{_OLD}"
     path = contradicting(tmp_path / "dump.json", message)
     cures = {it["cure"] for it in findings(run, "-f", path) if it["check"] == "readings"}
-    assert cures == {"restart the kubelet of worker-2: it takes its state files"}
+    assert cures == {"restart the kubelet of worker-2: it will accept its state files"}
     assert run("doctor", "--restart", "worker-2", "-f", path).return_value == 0

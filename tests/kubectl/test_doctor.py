@@ -395,7 +395,7 @@ CASES: dict[str, tuple[list[Item], str, str, list[str], str, str]] = {
     "a CPU more than a NUMA node has": (
         [*healthy(), waiting(9)],
         *("requests", "warning", ["team/wants"]),
-        *("requests 9 CPUs; a NUMA node gives 8 at most", "request 8 CPUs"),
+        *("requests 9 CPUs; a NUMA node gives at most 8", "request 8 CPUs"),
     ),
     "a Guaranteed pod that pins nothing": (
         [*healthy(), waiting("2500m")],

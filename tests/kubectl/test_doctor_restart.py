@@ -93,7 +93,10 @@ def test_reserved_memory_that_does_not_add_up_is_refused(run: Run, shared: Path)
     (finding,) = found(run, "--restart", "worker-0", *change)["findings"]
     assert finding["message"] == f"its kubelet would not start: {SUM}"
     assert finding["cure"].startswith("let reservedMemory add up to 1Gi (1073741824 bytes), which is ")
-    assert "or change kubeReserved or systemReserved by the same amount: 1Gi more; where" in finding["cure"]
+    assert (
+        "or change kubeReserved or systemReserved by the same amount: 1Gi more; if you change"
+        in finding["cure"]
+    )
     error = run("whatif", "--pods", "4xcpu=4,memory=8Gi", *change).exception
     assert f"the kubelet of worker-0 would not start: {SUM}; let reservedMemory add up" in str(error)
 

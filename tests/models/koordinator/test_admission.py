@@ -357,7 +357,7 @@ def test_unhealthy_gpus_are_not_given() -> None:
 def test_what_is_not_modelled_is_said_never_guessed(
     annotations: dict[str, str], labels: dict[str, str], asked: dict[str, str]
 ) -> None:
-    with pytest.raises(UnmodelledFeature, match="predictions"):
+    with pytest.raises(UnmodelledFeature, match="nothing is predicted"):
         admit(node(gpus=[0, 1], labels=labels), pod(annotations=annotations, cpu="1", **asked))
 
 

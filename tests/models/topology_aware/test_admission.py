@@ -363,7 +363,7 @@ def test_memory_that_others_lose_is_told() -> None:
     for number in range(3):
         admission = admit(filled, guaranteed(f"g{number}", "100m", "1200Mi"))
         filled = admission.node
-        if any("may use memory of NUMA nodes" in line for line in explain(admission).others):
+        if any("may now use memory of NUMA nodes" in line for line in explain(admission).others):
             return
     pytest.fail("no container was moved to other memory")
 

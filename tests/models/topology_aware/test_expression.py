@@ -88,7 +88,7 @@ def test_operators(key: str, operator: str, values: list[str], holds: bool) -> N
         ({"key": "name", "operator": "Exists", "values": ["a"]}, "Exists takes no values"),
         ({"operator": "AlwaysTrue"}, "unknown key ''"),
         ({"key": "colour", "operator": "Exists"}, "unknown key 'colour'"),
-        ({"key": "name/x", "operator": "Exists"}, "goes on behind 'name'"),
+        ({"key": "name/x", "operator": "Exists"}, "continues after 'name', which has no parts"),
         ({"key": "labels", "operator": "Exists"}, "ends with 'labels'"),
         ({"key": "pod", "operator": "Exists"}, "ends with 'pod'"),
         ({"key": "name", "operator": "Exists", "negate": True}, "unknown field 'negate'"),

@@ -156,7 +156,7 @@ def busy(*names: str) -> tuple[Node, dict[str, Pod]]:
 
 def test_pods_created_in_one_second_come_from_the_record() -> None:
     node, present = busy("b", "a")
-    with pytest.raises(UnmodelledFeature, match="as published, but not if the pods"):
+    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
         read(node, present.values())
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
@@ -165,7 +165,7 @@ def test_node_after_a_pod_left_is_read_from_the_record() -> None:
     node, present = busy("a", "b", "c")
     node = remove(node, "uid-a")
     del present["uid-a"]
-    with pytest.raises(UnmodelledFeature, match="as published, but not if the pods"):
+    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
         read(node, present.values())
     assert read(node, present.values(), record=written(node)).state_key == node.state_key
 
@@ -205,7 +205,7 @@ def test_containers_after_a_failing_init_container_are_not_created() -> None:
 def test_record_that_contradicts_explained_pools_is_ignored() -> None:
     node, present = busy("a", "b")
     record = written(busy("b", "a")[0])
-    with pytest.raises(UnmodelledFeature, match="as published, but not if the pods"):
+    with pytest.raises(UnmodelledFeature, match="as published, but placing the running pods"):
         read(busy("a", "b", "c")[0], present.values(), record=record)
     assert read(node, present.values(), record=record).state_key == node.state_key
     assert read(node, present.values(), record={"pods": 3}).state_key == node.state_key
@@ -282,10 +282,13 @@ def _holding(record: dict[str, Any]) -> dict[str, Any]:
         (lambda record: record.update(pods=[3]), "a pod is not a mapping: 3"),
         (lambda record: record["pods"][0].update(uid=7), "uid is not a string: 7"),
         (lambda record: record["pods"].append(record["pods"][0]), "appears twice"),
-        (lambda record: record.update(memoryZones=["9"]), "different sets of the NUMA nodes 0-3"),
+        (
+            lambda record: record.update(memoryZones=["9"]),
+            "memory zones repeat, are empty, or go beyond NUMA nodes 0-3",
+        ),
         (lambda record: record.update(memoryZones=[]), "the memory zone of container c is not among"),
         (lambda record: record.update(memoryZones=[0]), "0 is not a list of CPUs or NUMA nodes"),
-        (lambda record: _holding(record).update(cpus="99"), "CPUs 99 are not of NUMA node"),
+        (lambda record: _holding(record).update(cpus="99"), "CPUs 99 do not belong to NUMA node"),
         (lambda record: _holding(record).update(cpus="4-"), "'4-' is not a CPU list"),
         (lambda record: _holding(record).update(pool=99), "is in pool 99, which does not exist"),
         (lambda record: _holding(record).update(pool=True), "is in pool True, which does not exist"),

@@ -228,7 +228,7 @@ def test_zones_of_other_writers_do_not_hide_numa_nodes(kind: str) -> None:
     strange = {"name": f"{kind} #0", "type": kind, "resources": "whatever", "costs": [{"name": 7}], "x": None}
     body["zones"].insert(0, strange)
     assert state(node_from_topology(body)) == state(node_from_topology(topology(**ZONES)))
-    with pytest.raises(InvalidResource, match=f"has no zones of type Node, but {kind or 'none'}"):
+    with pytest.raises(InvalidResource, match=rf"has no zones of type Node \(its types: {kind or 'none'}"):
         node_from_topology({**body, "zones": [strange]})
 
 

@@ -504,7 +504,7 @@ NOT_READY = [
         (
             status(0, topology={"distances": [{"numaID": 7, "distance": 10}]}),
             ZonesNotReady,
-            "NUMA node 0: the distances are not to the NUMA nodes of this machine",
+            "NUMA node 0: the distances do not match the machine's NUMA nodes",
         ),
         (kubelet(version=""), ZonesNotReady, "do not have the kubelet's version"),
         (kubelet(version="v1.12.0"), UnsupportedVersion, "older than"),

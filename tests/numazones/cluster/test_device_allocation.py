@@ -84,7 +84,9 @@ def test_the_prediction_says_where_free_devices_and_cpus_are(
 
 
 def test_without_devices_nothing_is_added() -> None:
-    assert predict(claiming(), [worker()]).sentence.endswith("for the scheduler's allocator to say")
+    assert predict(claiming(), [worker()]).sentence.endswith(
+        ": only the scheduler's allocator knows which nodes have such devices free"
+    )
 
 
 def test_a_rejection_stays_one() -> None:

@@ -41,7 +41,9 @@ def test_cpus_are_grouped_by_who_holds_them() -> None:
     )
 
 
-TO_END_THAT = "to end that, and {} when it can be spared, because the kubelet considers {} free until then"
+TO_END_THAT = (
+    "to end that, then {} as soon as it can be spared: the kubelet considers {} free until {} is gone"
+)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +64,16 @@ def test_it_is_said_who_shares_what_and_what_ends_it(
     groups: tuple[SharedCPUs, ...], who: str, delete: str, spare: str, cpus: str
 ) -> None:
     *names, last = (part if part in {"both", "all", "and"} else f"default/{part}" for part in who.split())
-    until = TO_END_THAT.format(f"default/{spare}", cpus)
+    until = TO_END_THAT.format(f"default/{spare}", cpus, f"default/{spare}")
     assert said(groups) == f"{' '.join(names)} {last} hold {cpus}: delete {delete} {until}"
 
 
 def test_consequences_are_explained_when_a_held_cpu_counts_as_free() -> None:
     assert said(found("0,4", a="4")) == (
         "default/a holds CPU 4, but the kubelet considers CPU 4 free, which happens when one of two pods "
-        "that share CPUs ends: delete default/a when it can be spared; until then other containers run "
-        "there, one more pod may be given the same, and the kubelet would not start again on its state"
+        "that share CPUs ends: delete default/a as soon as it can be spared; until then other containers "
+        "run there, another pod may be given the same CPUs, and the kubelet, if restarted, would reject its "
+        "state file"
     )
 
 

@@ -529,7 +529,7 @@ def test_extended_resource_of_dra_is_unknown_not_lacking(
         assert (result.nodes.admissible, result.nodes.stale, result.candidates) == (0, 1, ())
         assert result.sentence == (
             f"it requests {resource}, which dynamic resource allocation provides (DeviceClass gpus): "
-            "which nodes have such devices free is for the scheduler's allocator to say"
+            "only the scheduler's allocator knows which nodes have such devices free"
         )
 
 

@@ -79,9 +79,9 @@ def test_no_eviction_if_a_waiting_pod_would_take_the_room(build: Any) -> None:
     outcome = found(waiting(here, build.pod("eager", 5)))
     assert outcome.plan is None
     assert outcome.reason == (
-        "the plan that was found did not pass the proof: pending pod default/eager may take what the "
-        "eviction of default/wide frees on node n1 before the replacement does, which would then not be "
-        "aligned"
+        "the plan that was found did not pass the proof: pending pod default/eager may take the "
+        "room that evicting default/wide frees on node n1 before the replacement gets there; the replacement "
+        "would then not be aligned"
     )
     for harmless in (build.pod("larger", 6), build.pod("held", 5, spec=GATED)):
         assert moves(found(waiting(here, harmless))) == [("wide", "n1", "n1", (1,))]

@@ -102,7 +102,7 @@ def test_request_larger_than_a_numa_node_gets_a_smaller_suggestion(build: Any) -
         ),
     )
     assert help_ == (
-        "request 4 CPUs: container c requests 5 CPUs; a NUMA node gives 4 at most, also when it is empty",
+        "request 4 CPUs: container c requests 5 CPUs; a NUMA node gives at most 4, even when it is empty",
     )
 
 
@@ -146,8 +146,8 @@ def test_devices_of_claims_are_nobodys_but_the_schedulers() -> None:
     assert found.why == (
         "container main has 4 CPUs on NUMA node 1; gpu.example/gpu-0 on NUMA node 0",
         (
-            "its claims admitted it: the scheduler allocates their devices, which no Topology Manager "
-            "policy sees"
+            "the kubelet admitted it because the scheduler allocates the devices of its claims, which no "
+            "Topology Manager policy sees"
         ),
         "it is unknown whether worker-1 could hold it aligned, as the scheduler chooses its devices",
     )

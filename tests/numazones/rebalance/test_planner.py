@@ -313,7 +313,7 @@ def test_failed_moves_are_in_no_plan_during_the_cooldown(build: Any, two_ways: A
         assert len(failed) < 50
     assert len(failed) >= 2
     assert (
-        f"barred for the cooldown: {len(failed)} moves of plans that failed or were rejected"
+        f"excluded until the cooldown ends: {len(failed)} moves of plans that failed or were rejected"
         in outcome.reason
     )
     over = MoveHistory(failed=dict.fromkeys(failed, build.now - timedelta(minutes=60)))
@@ -367,10 +367,10 @@ def test_room_of_another_policys_plan_is_kept_for_a_day(
     if not made:
         assert outcome.undoes == emptied
         assert outcome.reason == (
-            "the only plan found would fill n2, where plans of policy other made room; it is not made before "
+            "the only plan found would fill n2, where plans of policy other made room; it waits until "
             "2026-01-31T13:00:00Z"
         )
-        assert "node n2, where a plan of policy other made room; before" in proof.reason
+        assert "node n2, where a plan of policy other made room; until" in proof.reason
 
 
 def test_plan_avoids_room_that_another_policys_plan_made(build: Any, broken: Callable[..., Any]) -> None:
@@ -456,7 +456,7 @@ FORESEEN = "where its replacement will run cannot be foreseen: "
     [
         (ANTI_AFFINITY, ReplacementTarget.ANY, f"{FORESEEN}podAntiAffinity"),
         (SPREAD, ReplacementTarget.ANY, f"{FORESEEN}topologySpreadConstraints"),
-        (CLAIM, ReplacementTarget.ANY, "volumes may bind it to nodes (PVC data); target Same moves it"),
+        (CLAIM, ReplacementTarget.ANY, "volumes may tie it to nodes (PVC data); move it with target Same"),
         (CLAIM, ReplacementTarget.SAME, ""),
     ],
 )

@@ -308,7 +308,7 @@ def test_room_of_another_policy_is_only_for_waiting_pods(build: Any, two_ways: A
     closed = replace(build.situation([first, build.node("n2")]), history=made_room)
     assert holds(closed, moved(first.pods["p"], "n2", affinity=("n2",))) == (
         "the replacement of default/p may be put on node n2, where a plan of policy other made room; "
-        "before 2026-01-31T13:00:00Z only plans for pending pods fill it"
+        "until 2026-01-31T13:00:00Z only plans for pending pods may use it"
     )
     older = MoveHistory(emptied={"n2": FreedNode("other", build.now - timedelta(hours=24))})
     open_again = replace(closed, history=older)

@@ -50,11 +50,11 @@ def test_labels_and_annotations_irrelevant_to_admission_are_dropped() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "not a kept wrong prediction"),
-        (b"\x1f\x8bnonsense", "not a kept wrong prediction"),
-        (b"{}", "not a kept wrong prediction of format numazones-miss/1 but of None"),
-        (b'{"format": "numazones-miss/9"}', "replay it with its own release"),
-        (b'{"format": "numazones-miss/1"}', "the kept prediction is damaged: 'zones'"),
+        (b"", "not a saved wrong prediction"),
+        (b"\x1f\x8bnonsense", "not a saved wrong prediction"),
+        (b"{}", "the wrong prediction has format None, not numazones-miss/1"),
+        (b'{"format": "numazones-miss/9"}', "replay it with the release that wrote it"),
+        (b'{"format": "numazones-miss/1"}', "the saved prediction is damaged: 'zones'"),
     ],
 )
 def test_what_is_no_miss_is_named(data: bytes, said: str) -> None:

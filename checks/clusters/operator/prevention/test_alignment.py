@@ -148,7 +148,8 @@ async def test_predictions_follow_slices_claims_and_templates() -> None:
     cluster.state.devices.take_unreadable(["resourceclaims.resource.k8s.io"])
     await cluster.offline.renew()
     assert (
-        "resourceclaims.resource.k8s.io may not be read here" in cluster.offline.published["train"].sentence
+        "there is no right to read resourceclaims.resource.k8s.io here"
+        in cluster.offline.published["train"].sentence
     )
     cluster.state.devices.take_unreadable([])
     cluster.state.devices.templates.discard("default/gpus")

@@ -351,7 +351,7 @@ async def test_rejected_plan_bars_its_moves_for_the_cooldown(tmp_path: Path, mod
 
         async def searched_again() -> bool:
             message = (await status_of_policy(here)).get("message", "")
-            return ("barred for the cooldown: 1 move of plans that failed or were rejected") in message
+            return "excluded until the cooldown ends: 1 move of plans that failed or were rejected" in message
 
         await eventually(searched_again)
         assert [one["status"]["phase"] for one in await here.recommendations()] == ["Rejected"]
