@@ -11,6 +11,7 @@ from click.testing import Result
 
 from kubectl_numazones.live import head
 from kubectl_numazones.live.board import board_of
+from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import NotThere, read_cluster
 from numazones.api.zones import zones_from_node
 from numazones.kubelet.machine import Machine
@@ -362,7 +363,7 @@ def test_tree_shows_memory_of_a_two_socket_numa_node_once(run: Run, tmp_path: Pa
 
 def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path: Path) -> None:
     named = {"kind": "PriorityClass", "metadata": {"name": "batch"}, "value": 500}
-    dump = written(tmp_path / "dump.json", [node_body("n"), named])
+    dump = written(tmp_path / "dump.json", [node_body("n"), named, pod_body("one", 1, phase="Succeeded")])
     policy = tmp_path / "policy.yaml"
     protections = {"priorityThreshold": {"name": "batch"}}
     body = {
@@ -401,6 +402,16 @@ def test_plan_says_what_is_wrong_with_a_policy(
     kept = {name: value for name, value in {**body, **fields}.items() if value is not None}
     policy.write_text(json.dumps(kept))
     assert message in str(run("plan", "-f", dump, "--policy", policy).exception)
+
+
+def test_plan_for_a_dump_without_pods_asks_for_them(run: Run, tmp_path: Path) -> None:
+    without = written(tmp_path / "dump.json", [item for item in cluster() if item["kind"] != "Pod"])
+    error = run("plan", "-f", without).exception
+    assert isinstance(error, BadDump)
+    assert "the dump has no pods; dump them, too: kubectl get nodes,pods,numazones -A" in str(error)
+    none = tmp_path / "pods.json"
+    none.write_text('{"apiVersion": "v1", "kind": "PodList", "items": []}')
+    assert run("plan", "-f", without, "-f", none).return_value == 0
 
 
 def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:

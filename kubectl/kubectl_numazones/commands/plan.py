@@ -13,6 +13,7 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, NotThere, read, source_options
 from kubectl_numazones.reading.file_content import read_file
+from kubectl_numazones.reading.files import has_pod_list
 from kubectl_numazones.reading.names import OWNER_TYPES, POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
 from kubectl_numazones.reading.source import Source
@@ -118,7 +119,7 @@ def command(
     check_names(names, selector=selector)
     if shapes and (names or selector is not None):
         raise click.UsageError("--shape plans for future pods: do not name pods or use -l")
-    seen = read(source)
+    seen = _read_with_pods(source)
     body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
     spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
     policy = policy_of(spec, seen.priority_classes)
@@ -146,6 +147,13 @@ def command(
         if any("NodeState" in item.unmovable for _, item in found):
             _print_unknown_nodes(seen)
     return 0 if all(item.after > item.before or _is_reached(goal, item) for goal, item in found) else 1
+
+
+def _read_with_pods(source: Source) -> ClusterView:
+    seen = read(source)
+    if source.files and next(seen.pods, None) is None and not has_pod_list(source.files):
+        raise BadDump("the dump has no pods; dump them, too: kubectl get nodes,pods,numazones -A -o json")
+    return seen
 
 
 def _waiting(seen: ClusterView, names: tuple[str, ...], selector: LabelSelector | None) -> list[ClusterPod]:

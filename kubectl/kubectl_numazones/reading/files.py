@@ -139,6 +139,23 @@ def objects_of_files(paths: Iterable[Path]) -> list[Object]:
     return [entry.read() for entry in _entries(paths)]
 
 
+def has_pod_list(paths: Iterable[Path]) -> bool:
+    """Return whether pods were read although there are none: a PodList is there, or a recording.
+
+    Raises:
+        BadDump: a file cannot be read.
+    """
+    return any(
+        is_history(path)
+        or any(
+            isinstance(document, Mapping) and document.get("kind") == f"{_POD}List"
+            for file in files_of(path)
+            for document in documents(file)
+        )
+        for path in paths
+    )
+
+
 def _until_repeated(entries: Iterable[_Entry]) -> Iterator[Object]:
     """Yield objects until one is there again.
 
