@@ -52,7 +52,7 @@ def test_prediction_is_unknown_where_nodes_have_no_zones(tmp_path: Path) -> None
     dump = written(tmp_path / "dump.json", nodes)
     said = run("predict_for_a_pod.py", dump, ROOT / "docs/examples/pod.yaml")
     assert said.startswith("Unknown: ")
-    assert "no NUMAZones have been published" in said
+    assert "no NUMAZones of worker-1" in said
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda path: path.stem)
