@@ -273,7 +273,10 @@ async def test_on_a_terminal_it_asks_first(cluster: Cluster, answer: str, code: 
 
 
 @pytest.mark.parametrize(("end", "code"), [("Succeeded", 0), ("Failed", 1)])
-async def test_wait_prints_each_phase_until_the_end(cluster: Cluster, end: str, code: int) -> None:
+async def test_wait_prints_each_phase_until_the_end(
+    cluster: Cluster, end: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubectl_numazones.plan_progress._INTERVAL", 0.05)  # the program is forked from here
     await cluster.policy()
     gated = pod_body("trainer", namespace="team", schedulingGates=[{"name": GATE}])
     await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})
@@ -306,7 +309,9 @@ async def test_wait_prints_each_phase_until_the_end(cluster: Cluster, end: str, 
             "team/trainer: waits for the operator to open its gate",
             "team/trainer: scheduled to worker-1",
         ]
-    assert said.splitlines()[-len(lines) :] == lines
+    # Whether a look falls between the gate's removal and the binding is chance.
+    shown = [line for line in said.splitlines() if line != "team/trainer: waits for its scheduler"]
+    assert shown[-len(lines) :] == lines
     assert ended == code
 
 
