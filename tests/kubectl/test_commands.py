@@ -412,6 +412,11 @@ def test_plan_for_a_dump_without_pods_asks_for_them(run: Run, tmp_path: Path) ->
     none = tmp_path / "pods.json"
     none.write_text('{"apiVersion": "v1", "kind": "PodList", "items": []}')
     assert run("plan", "-f", without, "-f", none).return_value == 0
+    long = [{"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": "x" * (9 << 20)}}] * 2
+    larger = written(
+        tmp_path / "larger.json", [*(item for item in cluster() if item["kind"] != "Pod"), *long]
+    )
+    assert "the dump has no pods" in str(run("plan", "-f", larger).exception)
 
 
 def test_plan_moves_nothing_that_no_owner_replaces(run: Run, dump: Path) -> None:

@@ -145,14 +145,17 @@ def has_pod_list(paths: Iterable[Path]) -> bool:
     Raises:
         BadDump: a file cannot be read.
     """
+    return any(is_history(path) or any(map(_has_pod_list, files_of(path))) for path in paths)
+
+
+def _has_pod_list(path: Path) -> bool:
+    content = _bytes(path)
+    found = _list_in(path, content)
+    if found is not None:
+        return found.kind == f"{_POD}List"
     return any(
-        is_history(path)
-        or any(
-            isinstance(document, Mapping) and document.get("kind") == f"{_POD}List"
-            for file in files_of(path)
-            for document in documents(file)
-        )
-        for path in paths
+        isinstance(document, Mapping) and document.get("kind") == f"{_POD}List"
+        for document in _documents(path, content)
     )
 
 
@@ -232,20 +235,26 @@ def _entries_at(path: Path) -> Iterator[_Entry]:
 
 def _entries_of(path: Path) -> Iterator[_Entry]:
     content = _bytes(path)
-    if not _is_yaml(path, content):
-        try:
-            found = _LISTS.decode(content)
-        except msgspec.DecodeError:
-            pass  # anything else than a list; what is wrong with it is said below
-        else:
-            if len(found.items) > _MOST_OBJECTS:
-                raise _too_long(path, too_many_items(_MOST_OBJECTS))
-            if found.kind.endswith("List"):
-                kind = found.kind.removesuffix("List")
-                yield from [_entry(path, kind, memoryview(item)) for item in found.items]
-                return
+    found = _list_in(path, content)
+    if found is not None:
+        kind = found.kind.removesuffix("List")
+        yield from [_entry(path, kind, memoryview(item)) for item in found.items]
+        return
     for document in _documents(path, content):
         yield from _of_document(path, document)
+
+
+def _list_in(path: Path, content: bytes) -> _List | None:
+    """Return the list that a file in JSON holds, its objects unread; None for anything else."""
+    if _is_yaml(path, content):
+        return None
+    try:
+        found = _LISTS.decode(content)
+    except msgspec.DecodeError:
+        return None  # what is wrong with it is said where it is read as a document
+    if len(found.items) > _MOST_OBJECTS:
+        raise _too_long(path, too_many_items(_MOST_OBJECTS))
+    return found if found.kind.endswith("List") else None
 
 
 def _entry(path: Path, kind: str, content: memoryview) -> _Entry:
