@@ -31,11 +31,14 @@ from numazones.kubelet.node import Node
 from numazones.kubelet.pod import InvalidPod, Pod
 from numazones.kubelet.versions import REFERENCE
 from numazones.whatif.machine_type import InvalidMachineType, aligning_settings, parse
+from numazones.wording import did_you_mean
 
 __all__ = ["configuration", "machine", "node", "pod", "pod_body"]
 
 Amount = str | int | float
 
+_LOOSELY = 0.4
+"""Similarity of a misspelled word to the one meant."""
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "cpuManagerPolicy": (NO_CPUS, STATIC_CPUS),
     "memoryManagerPolicy": (NO_MEMORY, STATIC_MEMORY),
@@ -112,7 +115,7 @@ def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE
         if allowed and value and value not in allowed:
             raise InvalidConfiguration(
                 f"{name} of the kubelet configuration is {value!r}, which is not one of {', '.join(allowed)}"
-                + _did_you_mean(value, allowed)
+                + did_you_mean(value, allowed, cutoff=_LOOSELY)
             )
     return read
 
@@ -267,9 +270,6 @@ def _amount(resource: str, value: Amount) -> str:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     known = tuple(known)
-    return f"{what} {name!r}" + (_did_you_mean(name, known) or f"; use one of {', '.join(known)}")
-
-
-def _did_you_mean(word: object, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(word), tuple(known), n=1, cutoff=0.4)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"{what} {name!r}" + (
+        did_you_mean(name, known, cutoff=_LOOSELY) or f"; use one of {', '.join(known)}"
+    )

@@ -5,6 +5,7 @@ One place, so that no message says "1 pods".
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -35,6 +36,15 @@ def enumeration(parts: Iterable[str]) -> str:
     """Return ``a``, ``a and b``, or ``a, b and c``; each item once."""
     listed = list(dict.fromkeys(parts))
     return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def did_you_mean(word: object, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``; did you mean a?`` for a misspelled word; empty where no known word is close enough.
+
+    ``cutoff``: the least similarity, as ``difflib`` measures it.
+    """
+    near = get_close_matches(str(word), tuple(known), n=1, cutoff=cutoff)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 _LONGEST_NAME = 253

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,7 +35,7 @@ from numazones.cluster.owners import owner_of
 from numazones.cluster.waiting import RELEASED
 from numazones.errors import NumazonesError
 from numazones.placement.occupancy import Occupancy
-from numazones.wording import pluralize
+from numazones.wording import did_you_mean, pluralize
 
 if TYPE_CHECKING:  # most commands do without
     from numazones.api.rebalance import Goals
@@ -183,7 +182,7 @@ class ClusterView:
         if elsewhere:
             cure = f"; there is one in namespace {', '.join(elsewhere)}: -n {elsewhere[0]}"
         else:
-            cure = _did_you_mean(bare, [pod.name for pod in self.pods if pod.namespace == namespace])
+            cure = did_you_mean(bare, [pod.name for pod in self.pods if pod.namespace == namespace])
         read = pluralize(sum(1 for _ in self.pods), "pod")
         raise NotThere(f"pod {namespace}/{bare} is not among the {read} read{cure}")
 
@@ -272,11 +271,6 @@ def node_named(name: str, nodes: Mapping[str, ClusterNode]) -> ClusterNode:
     names = sorted(nodes)
     some = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
     raise NotThere(f"node {name} is not among the {pluralize(len(names), 'node')} read ({some})")
-
-
-def _did_you_mean(name: str, names: Sequence[str]) -> str:
-    near = get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def occupancy_of(node: ClusterNode) -> Occupancy:
