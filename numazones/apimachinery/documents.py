@@ -53,12 +53,13 @@ YAML_DUMP = Bounds(size=16 << 20, values=400_000)
 """A dump in YAML; larger ones are read as JSON."""
 
 DUMP = Bounds(size=512 << 20, values=30_000_000)
-"""A dump in JSON, of which one object at a time is read; 5,000 nodes with 50,000 pods fit."""
+"""A dump in JSON, read one object at a time; 5,000 nodes with 50,000 pods fit."""
 
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _BACKSLASHES = re.compile(rb"\\*")
 _PART = 1 << 20
 """Bytes from which strings are removed at once; all of a long text would take five times its memory."""
+_DIGITS_AS_ZERO = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in range(256))
 _INNERMOST = re.compile(rb"[\[{],*[\]}]")
 _NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
@@ -78,9 +79,6 @@ _PATTERNS = {
     ),
 }
 """How scalars without quotes look that are not text. (Numbers in base 60 are.)"""
-
-
-_DIGITS_AS_ZERO = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in range(256))
 
 
 def check_json(content: bytes, bounds: Bounds) -> None:

@@ -639,7 +639,7 @@ class ClusterNode:
             node,
             pods={**node.pods, pod.uid: pod},
             requested=_with_amounts(node.requested, pod.requests, sign=1),
-            placement=placement or self.placement,
+            placement=self.placement if placement is None else placement,
         )
 
     def without_pod(self, uid: str, placement: Placement | None = None) -> "ClusterNode":
@@ -661,7 +661,7 @@ class ClusterNode:
             self,
             pods={key: other for key, other in self.pods.items() if key != uid},
             requested=_with_amounts(self.requested, pod.requests, sign=-1),
-            placement=placement or self.placement,
+            placement=self.placement if placement is None else placement,
         )
 
 
