@@ -33,7 +33,7 @@ class NodeResourceTopologyPublisher:
     clock: Callable[[], float] = time.monotonic
     _published: str | None = None
     _conflict: str = ""
-    """What the API server said of the other writer; empty while there is none."""
+    """Message of the API server about the other program that writes it; empty while there is none."""
     _asked_at: float = 0.0
 
     async def publish(self, zones: Sequence[NUMAZone]) -> int:

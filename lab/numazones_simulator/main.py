@@ -269,7 +269,7 @@ def cluster(directory: Path | None, **chosen: Any) -> None:
             "--prevention gate needs the operator, which opens the gate; omit --no-operator"
         )
     if chosen["kind"] is not None and chosen["models"] == ALL_MODELS:
-        raise click.UsageError("--kind makes all nodes alike, but --models all adds other kinds: omit one")
+        raise click.UsageError("--kind gives all nodes one kind, but --models all adds other kinds: omit one")
     settings = _ClusterSettings(**chosen)
     _run(lambda scratch: _show_cluster(Screen(), scratch, settings), directory)
 

@@ -22,7 +22,7 @@ from numazones_program.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class WhoDocument:
-    """``who``: what each NUMA node of a node holds exclusively, and for whom."""
+    """``who``: exclusive resources of each NUMA node of a node, and the pods that hold them."""
 
     node: Annotated[str, "Its name."]
     items: Annotated[list[NUMAShare], "One for each pod and NUMA node."]
