@@ -2,7 +2,8 @@
 
 Commands are named here and imported when they are asked for, so that ``--help`` and completion answer at
 once. Errors that name their cure end a command with one line on stderr and exit code 2, as 1 is an answer (it
-does not fit); a pipe that is closed and Ctrl-C end it quietly, with the exit code that shells expect.
+does not fit); a usage error adds a line that names the help. A pipe that is closed and Ctrl-C end it quietly,
+with the exit code that shells expect.
 """
 
 import importlib
@@ -10,7 +11,6 @@ import io
 import os
 import signal
 import sys
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 _INTERRUPTIBLE = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem  # noqa: E402
 
 from kubectl_numazones.garbage_collection import without_collection  # noqa: E402
 from numazones.errors import NumazonesError  # noqa: E402
-from numazones.wording import visible  # noqa: E402
+from numazones.wording import did_you_mean, visible  # noqa: E402
 
 if _INTERRUPTIBLE:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -94,9 +94,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is named; of one that is not there, say which is meant."""
-        near = get_close_matches(args[0], _COMMANDS, n=1)
-        if near and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"unknown command {args[0]!r}; did you mean {near[0]}?")
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"unknown command {args[0]!r}{did_you_mean(args[0], _COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -142,7 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
         if sys.stdout is not None:  # closed by the caller
             sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(_INTERRUPTED)
@@ -157,6 +156,16 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo(f"error: {error.strerror or error}", err=True)
         sys.exit(_ERROR)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _show(error: click.ClickException) -> None:
+    """Print an error of the command line, and where its help is; without a command, print the help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    click.echo(f"error: {visible(error.format_message())}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"see: {error.ctx.command_path} --help", err=True)
 
 
 def _name() -> str:

@@ -1,6 +1,7 @@
 """Bad input ends with one line that names the thing and the cure, and with a fitting exit code."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,8 +130,9 @@ def test_missing_names_are_answered_with_the_existing_ones(
     [
         (("fit", "cpu=none"), 2, "invalid quantity 'none' for cpu"),
         (("fit",), 2, "give either a SHAPE"),
-        (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=16"),
-        (("fit", "--memory=4Gi"), 2, "write the amounts as one argument: kubectl numazones fit memory="),
+        (("fit", "--cpu", "4"), 2, "write the amounts as one argument: kubectl numazones fit cpu=4"),
+        (("fit", "--memory=4Gi"), 2, "as one argument: kubectl numazones fit cpu=16,memory=4Gi"),
+        (("fit", "--cpu", "18X"), 2, "'--cpu': '18X' is not a Kubernetes quantity"),
         (("wy", "pod"), 2, "unknown command 'wy'; did you mean why?"),
         (("who", "nowhere"), 2, "error: node nowhere is not among"),
     ],
@@ -144,6 +146,11 @@ def test_the_program_ends_with_one_line_on_stderr(
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not ended.stdout
+
+
+def test_usage_error_names_the_help_in_a_second_line() -> None:
+    said = plugin.ended("top", "--watchh").stderr
+    assert re.fullmatch(r"error: No such option .*\nsee: kubectl.numazones top --help\n", said)
 
 
 CONTAINER = "kind: Pod\nspec: {containers: [{name: c, resources: %s}]}\n"

@@ -14,6 +14,8 @@ from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_man
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
 from numazones.advice.changes import Advice
+from numazones.apimachinery import quantity
+from numazones.apimachinery.resources import CPU
 from numazones.cluster.cluster import ClusterPod
 from numazones.placement.fragmentation import InvalidShape, Shape
 from numazones.prediction.forecast import (
@@ -37,10 +39,6 @@ Examples:
   kubectl numazones fit cpu=16 -o wide          every node that would reject one, and why
   kubectl numazones fit cpu=16 -o name          the best node, for a pipe
 """
-
-
-_SHAPES = {"--cpu": "cpu=16", "--memory": "memory=32Gi"}
-"""What to write instead of options that people try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +107,22 @@ _TEMPLATES: tuple[Column[TemplateFit], ...] = (
 )
 
 
-class _Fit(click.Command):
-    """Says where amounts belong to whom gives them as options."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            shape = _SHAPES.get(error.option_name)
-            if shape is None:
-                raise
-            raise click.UsageError(
-                f"write the amounts as one argument: kubectl numazones fit {shape}", ctx
-            ) from error
+def _belongs_in_shape(_ctx: click.Context, param: click.Parameter, amount: str | None) -> None:
+    """Say where amounts belong to users who give them as options."""
+    if amount is None:
+        return
+    try:
+        quantity.parse(amount)
+    except quantity.InvalidQuantity as error:
+        raise click.BadParameter(f"{error}; write for example fit cpu=16,memory=32Gi") from error
+    shape = f"cpu={amount}" if param.name == CPU else f"cpu=16,{param.name}={amount}"
+    raise click.UsageError(f"write the amounts as one argument: kubectl numazones fit {shape}")
 
 
-@click.command("fit", cls=_Fit, epilog=_EPILOG)
+@click.command("fit", epilog=_EPILOG)
 @click.argument("shape", required=False, metavar="[SHAPE]")
+@click.option("--cpu", hidden=True, expose_value=False, callback=_belongs_in_shape)
+@click.option("--memory", hidden=True, expose_value=False, callback=_belongs_in_shape)
 @click.option(
     "--pod",
     "manifest",
