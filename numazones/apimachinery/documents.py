@@ -64,6 +64,7 @@ _INNERMOST = re.compile(rb"[\[{],*[\]}]")
 _NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _YAML_NUMBER = re.compile(r"[-+.]?[0-9][-+.0-9a-zA-Z_:]*")
+_SOURCE = re.compile(r'\s+in "<\w+ string>",')
 _GZIP = b"\x1f\x8b"
 _MOST_DIRECTIVES = 16
 """The reader in C compares each with all before it."""
@@ -223,7 +224,8 @@ def read_all_yaml(text: str | bytes, bounds: Bounds, *, unique_keys: bool = Fals
         raise
     # The last five are the constructors' own, on tags that do not fit their text: ``!!bool maybe``.
     except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UnreadableDocument(" ".join(str(error).split())) from error
+        said = _SOURCE.sub(" at", str(error))  # whoever read the text names its file
+        raise UnreadableDocument(", ".join(map(str.strip, said.splitlines()))) from error
 
 
 def gunzip(content: bytes, most: int) -> bytes:

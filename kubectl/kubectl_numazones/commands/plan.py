@@ -203,8 +203,7 @@ def _policy_body(path: Path) -> dict[str, Any]:
     try:
         body = read_yaml(read_file(path, CONFIGURATION.size), CONFIGURATION)
     except UnreadableDocument as error:
-        said = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise BadDump(f"{path}: {said}") from error
+        raise BadDump(f"{path}: {error}") from error
     if not isinstance(body, dict):
         raise BadDump(f"{path} contains no RebalancePolicy")
     for field, cure in (("apiVersion", API_VERSION), ("kind", RebalancePolicy.RESOURCE.kind)):

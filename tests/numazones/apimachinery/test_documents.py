@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -59,6 +60,19 @@ def test_yaml_beyond_a_bound_is_refused(text: str, said: str) -> None:
         read_yaml(text, ANNOTATION)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: b\n c: d", "mapping values are not allowed in this context at line 2, column 3"),
+        (b"a: [1", "while parsing a flow sequence at line 1, column 4, did not find expected ',' or ']' at"),
+        (b"a: \x00", "unacceptable character #x0000: control characters are not allowed at position 3"),
+    ],
+)
+def test_broken_yaml_is_placed_by_line_and_column(text: str | bytes, said: str) -> None:
+    with pytest.raises(UnreadableDocument, match=re.escape(said)):
+        read_yaml(text, ANNOTATION)
 
 
 def test_an_ordinary_annotation_of_16_kib_is_read() -> None:
