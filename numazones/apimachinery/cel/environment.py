@@ -1,7 +1,7 @@
 """Compiles expressions: the CEL library checks them, ``evaluation`` runs them.
 
 The library is imported when an environment is made, not before: it adds 24 MB to a process, and many never
-meet an expression. Where it is not installed, expressions are ``Unsupported`` and the message says so.
+meet an expression. Where it cannot be imported, expressions are ``Unsupported`` and the message says so.
 """
 
 import re
@@ -28,10 +28,6 @@ from numazones.apimachinery.cel.syntax_tree import (
 from numazones.apimachinery.cel.values import Failure, Unsupported, Value
 from numazones.errors import NumazonesError
 
-_MISSING = (
-    "expressions (CEL), because the package cel-expr-python is not installed; install it: pip install "
-    "cel-expr-python"
-)
 _PREFIX, _SUFFIX = re.compile(r"^[A-Z_]+: "), re.compile(r" \[[A-Z_]+\]\s*$")
 _DOUBLING, _MOST_DOUBLINGS = re.compile(r"\bopt(?:Flat)?Map\b"), 8
 """Macros that double what they are called on, so that a nest of them grows without end."""
@@ -274,7 +270,10 @@ def _library() -> ModuleType:
     try:
         from cel_expr_python import cel  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
-        raise Unsupported(_MISSING) from error
+        raise Unsupported(
+            f"expressions (CEL), because the package cel-expr-python cannot be imported: {error}; if it is "
+            "not installed, run pip install cel-expr-python"
+        ) from error
     return cel  # type: ignore[no-any-return]
 
 
