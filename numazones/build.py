@@ -4,7 +4,6 @@ The types themselves take what sysfs, a kubelet and an API server say, word for 
 people write by hand is checked here instead, at once, and a slip is named with what was probably meant.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -108,9 +107,8 @@ def configuration(settings: Mapping[str, Any], *, version: str = f"v1.{REFERENCE
     """
     read = KubeletConfiguration.from_api(settings, version=version)
     for name, value in settings.items():
-        near = difflib.get_close_matches(name, _FIELDS, n=1, cutoff=0.8)
-        if name not in _FIELDS and near:
-            raise InvalidConfiguration(_unknown("the kubelet configuration has no", name, _FIELDS))
+        if name not in _FIELDS and (meant := did_you_mean(name, _FIELDS, cutoff=0.8)):
+            raise InvalidConfiguration(f"the kubelet configuration has no {name!r}{meant}")
         allowed = _ALLOWED.get(name, ())
         if allowed and value and value not in allowed:
             raise InvalidConfiguration(
@@ -266,10 +264,3 @@ def _amount(resource: str, value: Amount) -> str:
             f"{resource} of a pod is {value!r}, which is not a quantity; write for example 4, 500m or 8Gi"
         ) from error
     return str(value)
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    known = tuple(known)
-    return f"{what} {name!r}" + (
-        did_you_mean(name, known, cutoff=_LOOSELY) or f"; use one of {', '.join(known)}"
-    )

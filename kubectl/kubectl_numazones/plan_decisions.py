@@ -6,7 +6,6 @@ beforehand: a missing right, a policy that asks for no approval, a plan whose ti
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -20,7 +19,7 @@ from numazones.errors import NumazonesError
 from numazones.rebalance.custom_resources import tally_of
 from numazones.rebalance.decisions import approval_problem, rejection_problem
 from numazones.rebalance.recommendation import Recommendation
-from numazones.wording import pluralize
+from numazones.wording import did_you_mean, pluralize
 from numazones_client import APIError, Client, Conflict, Forbidden, NotFound
 from numazones_client.errors import UnknownResource
 from numazones_client.resources import REBALANCE_POLICIES, REBALANCE_RECOMMENDATIONS
@@ -99,7 +98,7 @@ async def find(client: Client, name: str) -> PendingPlan:
             "RebalancePolicy to get plans"
         ) from error
     except NotFound as error:
-        raise Undecidable(f"there is no recommendation {name}; {await _others(client, name)}") from error
+        raise Undecidable(f"there is no recommendation {name}{await _others(client, name)}") from error
 
 
 async def _others(client: Client, name: str) -> str:
@@ -110,14 +109,13 @@ async def _others(client: Client, name: str) -> str:
             key=lambda plan: (not plan.active, plan.name),
         )
     except NumazonesError:
-        return "kubectl get rebalancerecommendations shows which there are"
-    near = get_close_matches(name, [plan.name for plan in plans], n=1, cutoff=0.8)
-    if near:
-        return f"did you mean {near[0]}?"
+        return "; kubectl get rebalancerecommendations shows which there are"
+    if meant := did_you_mean(name, [plan.name for plan in plans], cutoff=0.8):
+        return meant
     if not plans:
-        return "there are none: no RebalancePolicy has found a plan that helps"
+        return "; there are none: no RebalancePolicy has found a plan that helps"
     some = ", ".join(f"{plan.name} ({plan.phase})" for plan in plans[:_MAX_NAMED])
-    return f"there {'is' if len(plans) == 1 else 'are'} {some}{', …' if len(plans) > _MAX_NAMED else ''}"
+    return f"; there {'is' if len(plans) == 1 else 'are'} {some}{', …' if len(plans) > _MAX_NAMED else ''}"
 
 
 async def missing_right(client: Client) -> str:

@@ -7,12 +7,11 @@ unknown fields and unknown names (``meta`` says why readers keep them).
 import json
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
-from numazones.wording import enumeration
+from numazones.wording import did_you_mean, enumeration
 
 _SHOWN = 40
 _PATTERNS = {
@@ -92,7 +91,8 @@ def _walk(
             if name in fields:
                 yield from _walk(schema, fields[name], item, (*path, name))
             else:
-                yield f"{_path((*path, name))}: unknown field{_meant(str(name), list(fields))}"
+                cure = did_you_mean(name, fields) or f"; the fields are {enumeration(fields)}"
+                yield f"{_path((*path, name))}: unknown field{cure}"
     elif isinstance(value, Mapping) and isinstance(part.get("additionalProperties"), Mapping):
         for name, item in value.items():
             yield from _walk(schema, part["additionalProperties"], item, (*path, name))
@@ -117,11 +117,6 @@ def _resolved(schema: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str
         if form.get("type") != "null":
             return {**part, **_resolved(schema, form)}
     return part
-
-
-def _meant(name: str, fields: list[str]) -> str:
-    near = get_close_matches(name, fields, n=1)
-    return f" (did you mean {near[0]}?)" if near else f"; the fields are {enumeration(fields)}"
 
 
 def _path(parts: tuple[Any, ...]) -> str:

@@ -5,13 +5,13 @@ the API server's validation of pods: a quantity, not below 0, and no request abo
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
 from numazones.apimachinery import quantity
 from numazones.apimachinery.defaulting import created_spec
 from numazones.errors import NumazonesError
+from numazones.wording import did_you_mean
 
 _MOST_SHOWN = 40
 
@@ -99,9 +99,8 @@ def _unknown_fields(
 def _unknown(part: Mapping[str, Any], known: frozenset[str], within: str) -> Iterator[str]:
     for field in map(str, part):
         if field not in known:
-            near = get_close_matches(field, sorted(known), n=1)
-            cure = f"did you mean {near[0]}?" if near else "check its spelling and indentation"
-            yield f"{within}{field} is not a field of a pod; {cure}"
+            cure = did_you_mean(field, sorted(known)) or "; check its spelling and indentation"
+            yield f"{within}{field} is not a field of a pod{cure}"
 
 
 def _problems(spec: Mapping[str, Any]) -> Iterator[str]:

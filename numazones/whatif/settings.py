@@ -25,7 +25,7 @@ from numazones.kubelet.versions import (
     Maturity,
 )
 from numazones.prediction.node_choice import NodeChoice
-from numazones.wording import enumeration
+from numazones.wording import did_you_mean, enumeration
 
 Settings = Mapping[str, str]
 """Key → value, as written."""
@@ -66,8 +66,10 @@ class IneffectiveSetting(NumazonesError):
     """A setting has no effect on admission, or cannot be read; the message names the field."""
 
 
-def parse(texts: Iterable[str]) -> dict[str, str]:
+def parse(texts: Iterable[str], *others: str) -> dict[str, str]:
     """Read ``KEY=VALUE`` texts; of a key given twice the last value counts.
+
+    ``others``: keys that are read elsewhere, which a misspelled one may mean.
 
     Raises:
         IneffectiveSetting: a text is not in this form, or its key is unknown.
@@ -79,7 +81,7 @@ def parse(texts: Iterable[str]) -> dict[str, str]:
             raise IneffectiveSetting(
                 f"{text!r} is not a setting; write KEY=VALUE, where KEY is one of {', '.join(_FORMS)}"
             )
-        _check(key, value)
+        _check(key, value, *others)
         settings[key] = value
     return settings
 
@@ -93,7 +95,7 @@ def parse_variant(texts: Iterable[str]) -> dict[str, str]:
     settings: dict[str, str] = {}
     for text in texts:
         key, separator, value = (part.strip() for part in text.partition("="))
-        settings |= {key: _choice(value)} if separator and key == PLACEMENT else parse([text])
+        settings |= {key: _choice(value)} if separator and key == PLACEMENT else parse([text], PLACEMENT)
     return settings
 
 
@@ -112,7 +114,7 @@ def _choice(value: str) -> NodeChoice:
         raise IneffectiveSetting(f"{PLACEMENT}={value}: unknown placement; use one of {known}") from error
 
 
-def _check(key: str, value: str) -> None:
+def _check(key: str, value: str, *others: str) -> None:
     field, dot, name = key.partition(".")
     if field in _TEXTS and not dot:
         return
@@ -120,10 +122,8 @@ def _check(key: str, value: str) -> None:
         return
     if field == _GATES and name:
         if name not in GATES:
-            known = ", ".join(sorted(GATES))
-            raise IneffectiveSetting(
-                f"{key}: this gate has no effect on admission; those that do are {known}"
-            )
+            cure = did_you_mean(name, known := sorted(GATES)) or f"; those that do are {', '.join(known)}"
+            raise IneffectiveSetting(f"{key}: this gate has no effect on admission{cure}")
         _boolean(key, value)
         return
     if field == RESERVED_MEMORY and name:
@@ -132,7 +132,8 @@ def _check(key: str, value: str) -> None:
     if key in FIELDS:
         _kept({key: value})
         return
-    raise IneffectiveSetting(f"{key} is not a setting that affects admission; those are {', '.join(_FORMS)}")
+    cure = did_you_mean(key, (*_FORMS, *others)) or f"; those are {', '.join(_FORMS)}"
+    raise IneffectiveSetting(f"{key} is not a setting that affects admission{cure}")
 
 
 def _boolean(key: str, value: str) -> bool:

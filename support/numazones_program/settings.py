@@ -7,7 +7,6 @@ which shows the outcome with the origin of each value.
 """
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -20,6 +19,7 @@ from click.core import ParameterSource
 from numazones.apimachinery import duration
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.errors import NumazonesError
+from numazones.wording import did_you_mean
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -242,9 +242,8 @@ def _settings_of_file(ctx: click.Context, path: Path, content: Mapping[str, Any]
     for key, value in content.items():
         param = known.get(str(key))
         if param is None:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            cure = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
-            raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}; {cure}")
+            cure = did_you_mean(key, known) or f"; use one of {', '.join(known)}"
+            raise click.UsageError(f"--config {path}: unknown setting {str(key)!r}{cure}")
         if value is None or value == "":
             continue  # an empty value leaves the default, so that a dumped configuration can be loaded
         try:

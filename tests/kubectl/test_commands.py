@@ -390,7 +390,7 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
         ({"spec": {"target": "There"}}, 'spec.target: "There" is not one of Other, Same, Any'),
         (
             {"spec": {"modee": "Auto", "goals": {"pendingPod": True}}},
-            "spec.goals.pendingPod: unknown field (did you mean pendingPods?)",
+            "spec.goals.pendingPod: unknown field; did you mean pendingPods?",
         ),
     ],
 )

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from numazones.apimachinery.answer import document as written
 from numazones.apimachinery.jsonpath import InvalidJSONPath, compile_path, find
+from numazones.wording import did_you_mean
 
 _JSONPATH = "jsonpath"
 DOCUMENTS = ("json", "yaml")
@@ -95,8 +95,7 @@ class _OutputType(click.ParamType[Output]):
             return Output(form, template)
         if value in self._forms:
             return Output(str(value))
-        near = get_close_matches(str(value), self._forms, n=1)
-        cure = f"; did you mean {near[0]}?" if near else f"; use {', '.join(self._forms)} or {_JSONPATH}=…"
+        cure = did_you_mean(value, self._forms) or f"; use {', '.join(self._forms)} or {_JSONPATH}=…"
         return self.fail(f"unknown output format {value!r}{cure}", param, ctx)
 
     def shell_complete(

@@ -14,7 +14,7 @@ OPERATOR = {"matchExpressions": [{"key": "a", "operator": "Is"}]}
     ("spec", "message"),
     [
         ({"mode": "Sometimes"}, 'spec.mode: "Sometimes" is not one of Recommend, Approve, Auto'),
-        ({"mod": "Auto"}, "spec.mod: unknown field (did you mean mode?)"),
+        ({"mod": "Auto"}, "spec.mod: unknown field; did you mean mode?"),
         ({"schedule": {"x": 1}}, "spec.schedule.x: unknown field; the fields are interval and suspend"),
         ({"schedule": {"interval": "2x"}}, 'spec.schedule.interval: "2x" is not a duration, such as 90s, 5m'),
         ({"goals": []}, "spec.goals: must be an object with fields, not []"),

@@ -51,6 +51,7 @@ def test_reserved_memory_is_set_as_a_whole() -> None:
         ("topologyManagerPolicy", "is not a setting; write KEY=VALUE"),
         ("maxPods=3", "maxPods is not a setting that affects admission; those are cpuManagerPolicy,"),
         ("topologyManagerPolicyOptions=true", "topologyManagerPolicyOptions is not a setting"),
+        ("topologyManagerScop=pod", "affects admission; did you mean topologyManagerScope?"),
         ("featureGates.Foo=true", "featureGates.Foo: this gate has no effect on admission"),
         ("featureGates.PodLevelResources=perhaps", "'perhaps' is neither true nor false"),
         ("reservedMemory.memory=1Gi", "write reservedMemory.0.memory=1Gi"),

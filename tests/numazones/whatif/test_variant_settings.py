@@ -32,7 +32,7 @@ WAYS = "default, nrt, exact, pack, best-fit, scarce, shapes"
             f"placement=: unknown placement; use one of {WAYS}",
         ),
         ("placement", "'placement' is not a setting; write KEY=VALUE"),
-        ("placements=pack", "placements is not a setting that affects admission"),
+        ("placements=pack", "placements is not a setting that affects admission; did you mean placement?"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
