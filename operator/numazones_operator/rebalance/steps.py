@@ -262,9 +262,7 @@ class Steps:
         proven_for = self._freshness.known(_nodes_in(item))
         end = await self._premature_end(item, index, policy, settings, now)
         if end is not None:
-            withdrawn = item.progress[index].model_copy(update={"phase": MovePhase.PENDING, "since": None})
-            progress = (*item.progress[:index], withdrawn, *item.progress[index + 1 :])
-            return replace(end, progress=progress)
+            return replace(end, progress=_with_move(item, index, phase=MovePhase.PENDING, since=None))
         behind = await self._freshness.problem(proven_for)
         if behind:
             return self._advance(item, index, message=f"waits: {behind}")
@@ -400,21 +398,17 @@ class Steps:
 
     def _advance(self, item: Recommendation, index: int, **changes: Any) -> StatusUpdate | None:
         """The advance that changes one move's progress; None if it would change nothing."""
-        before = item.progress[index]
-        after = before.model_copy(update=changes)
-        if after == before:
+        progress = _with_move(item, index, **changes)
+        if progress == item.progress:
             return None
-        pod = item.spec.moves[index].pod
+        pod, after = item.spec.moves[index].pod, progress[index]
         text = f"move {index + 1} of {len(item.spec.moves)}, pod {pod.full_name}: {after.phase}"
-        message = f"{text}, {after.message}" if after.message else text
-        return StatusUpdate((*item.progress[:index], after, *item.progress[index + 1 :]), message)
+        return StatusUpdate(progress, f"{text}, {after.message}" if after.message else text)
 
     def _failure(self, item: Recommendation, index: int, why: str, **changes: Any) -> StatusUpdate:
-        changes |= {"phase": MovePhase.FAILED, "message": why}
-        progress = item.progress[index].model_copy(update=changes)
         pod = item.spec.moves[index].pod
         return StatusUpdate(
-            (*item.progress[:index], progress, *item.progress[index + 1 :]),
+            _with_move(item, index, phase=MovePhase.FAILED, message=why, **changes),
             f"the plan failed at move {index + 1}, pod {pod.full_name}: {why}",
             PlanPhase.FAILED,
         )
@@ -431,6 +425,12 @@ def _pods_in(item: Recommendation) -> Iterator[str]:
     """Yield the UIDs of the pods that a plan moves or places."""
     yield from (move.pod.uid for move in item.spec.moves)
     yield from (placement.pod.uid for placement in item.spec.placements)
+
+
+def _with_move(item: Recommendation, index: int, **changes: Any) -> tuple[MoveProgress, ...]:
+    """The progress of a plan's moves after one of them has changed."""
+    after = item.progress[index].model_copy(update=changes)
+    return (*item.progress[:index], after, *item.progress[index + 1 :])
 
 
 def _end(pod: ClusterPod | None) -> str:

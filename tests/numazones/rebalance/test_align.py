@@ -83,7 +83,9 @@ def test_no_eviction_if_a_waiting_pod_would_take_the_room(build: Any) -> None:
         "room that evicting default/wide frees on node n1 before the replacement gets there; the replacement "
         "would then not be aligned"
     )
-    for harmless in (build.pod("larger", 6), build.pod("held", 5, spec=GATED)):
+    assert found(waiting(here, build.pod("larger", 6), build.pod("eager", 5))).plan is None
+    bound_elsewhere = build.pod("pinned", 5, spec={"nodeSelector": {"kubernetes.io/hostname": "n2"}})
+    for harmless in (build.pod("larger", 6), build.pod("held", 5, spec=GATED), bound_elsewhere):
         assert moves(found(waiting(here, harmless))) == [("wide", "n1", "n1", (1,))]
     elsewhere = found(waiting(build.situation([node, build.node("n2")]), build.pod("eager", 5)))
     assert [move[:3] for move in moves(elsewhere)] == [("wide", "n1", "n2")]

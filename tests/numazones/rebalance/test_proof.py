@@ -16,7 +16,7 @@ from numazones.rebalance.history import FreedNode, MoveHistory
 from numazones.rebalance.moves import Move, PlacedPod, PlanFound, evict, relocation, replacement
 from numazones.rebalance.planner import plan
 from numazones.rebalance.policy import Policy, ReplacementTarget
-from numazones.rebalance.proof import choices, prove
+from numazones.rebalance.proof import Proof, choices, prove
 
 
 def never() -> bool:
@@ -124,6 +124,17 @@ def test_a_free_choice_must_hold_wherever_it_leads(build: Any) -> None:
     assert holds(situation, moved(pod, "n2", affinity=("n2",))) == ""
 
 
+def test_a_free_choice_must_not_include_a_node_left_out(build: Any) -> None:
+    first = build.put(build.node("n1"), build.pod("p", 1))
+    situation = build.situation([first, build.node("n2")])
+    situation.left_out.nodes["n3"] = "ZeroDivisionError: division by zero"
+    pod = first.pods["p"]
+    assert holds(situation, moved(pod, "n2")) == (
+        "the scheduler could choose node n3 for default/p, and the state of that node is unknown"
+    )
+    assert holds(situation, moved(pod, "n2", affinity=("n2",))) == ""
+
+
 def test_node_that_would_reject_the_replacement_disproves_a_free_choice(build: Any) -> None:
     """n2 has two CPUs free by the scheduler's sums, but in two zones."""
     first = build.put(build.node("n1"), build.pod("p", 2))
@@ -219,14 +230,17 @@ def test_no_pod_makes_room_for_a_less_important_one(build: Any, two_ways: Any) -
         "pod default/y may not be moved: its priority 10 is above 0, the priority of the pod that would "
         "get its room"
     )
+    unplaced = prove(replace(made, placements=()), goal, build.situation([first, two_ways[1]]), Policy())
+    assert unplaced.reason == reason
 
 
 def test_more_courses_than_can_be_played_through_prove_nothing(build: Any) -> None:
     nodes = [build.put(build.node("n1"), *(build.pod(f"p{index}", 1) for index in range(5)))]
     nodes += [build.node(f"n{index}") for index in range(2, 9)]
     situation = build.situation(nodes)
-    moves = [moved(pod, "n2") for pod in nodes[0].pods.values()]
-    assert holds(situation, *moves, before=-5, after=-9) == "more than 256 sequences of events are possible"
+    moves = tuple(moved(pod, "n2") for pod in nodes[0].pods.values())
+    proof = prove(PlanFound(moves, -5, -9), Vacate("n1"), situation, Policy())
+    assert proof == Proof(holds=False, reason="more than 256 sequences of events are possible", sequences=257)
 
 
 def test_more_nodes_than_can_be_played_through_prove_nothing(build: Any) -> None:

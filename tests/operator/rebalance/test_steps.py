@@ -50,6 +50,36 @@ def budget(allowed: int) -> Budget:
     )
 
 
+# One move changes at a time
+
+
+@pytest.mark.parametrize(
+    ("spec", "first"),
+    [
+        ({"expires": "2026-01-31T11:59:59Z"}, {"phase": "Pending"}),
+        ({}, {"phase": "Failed", "message": "the replacement is gone", "since": AT_NOON}),
+    ],
+)
+async def test_moves_after_the_one_that_ends_a_plan_keep_their_progress(
+    spec: dict[str, Any], first: dict[str, Any]
+) -> None:
+    here = Execution()
+    moves = [move("mover"), move("later", "n2", "n1"), move("last", "n2", "n1")]
+    if not spec:
+        here.gone("mover")
+    phase = "Evicting" if spec else "Placed"
+    phases = [(phase, {"since": AT_NOON}), ("Pending", {}), ("Pending", {})]
+    progress = [
+        {"pod": one["pod"], "phase": phase, **since}
+        for one, (phase, since) in zip(moves, phases, strict=True)
+    ]
+    item = here.recommend({"moves": moves, **spec}, {"progress": progress})
+    advance = await here.step()
+    assert advance is not None
+    assert advance.progress[0].model_dump(mode="json", exclude={"pod"}, exclude_defaults=True) == first
+    assert advance.progress[1:] == item.progress[1:]
+
+
 # Announcing an eviction
 
 
