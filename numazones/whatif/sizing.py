@@ -84,20 +84,22 @@ def size(machine: NodeTemplate, groups: Sequence[PodGroup], settings: Settings) 
             return Size(settings, 0, 0, run([], []), 0, f"{group}: {why}")
     placed, machines = _first_fit(empty, ordered)
     outcome = run([replace(empty, name=name) for name in machines], placed, shape=smallest)
-    requested = sum(pod.requests[CPU] for pod in placed)
+    requested = sum(pod.requests.get(CPU, 0) for pod in placed)
     left = (len(machines) * empty.allocatable[CPU] - requested) // _MILLI
     return Size(settings, len(machines), _lower_bound(empty, groups), outcome, left)
 
 
 def _share(pod: ClusterPod, empty: ClusterNode) -> float:
     """Return the largest share of an empty machine that a pod asks of any resource."""
-    return max(amount / max(empty.allocatable.get(name, 0), 1) for name, amount in pod.requests.items())
+    shares = [amount / max(empty.allocatable.get(name, 0), 1) for name, amount in pod.requests.items()]
+    return max(shares, default=0)
 
 
 def _why_not(pod: ClusterPod, empty: ClusterNode) -> str:
     """Say why not even an empty machine takes a pod; empty if it does."""
-    obstacles = scheduling.obstacles(pod.constraints, pod.requests, empty)
-    if obstacles:
+    if lacks := scheduling.lacks(pod.requests, empty):
+        return "; ".join(map(str, lacks))
+    if obstacles := scheduling.obstacles(pod.constraints, pod.requests, empty):
         return obstacles[0]
     if beside(pod, empty) is not None:
         return ""
@@ -142,7 +144,7 @@ def _lower_bound(empty: ClusterNode, groups: Sequence[PodGroup]) -> int:
             asked[name] = asked.get(name, 0) + group.count * amount
     by_sums = [-(-amount // empty.allocatable[name]) for name, amount in asked.items() if amount]
     by_slots = -(-sum(group.count for group in groups) // empty.pod_slots)
-    return max(*by_sums, by_slots, *_machines_for_large_pods(empty, groups))
+    return max([*by_sums, by_slots, *_machines_for_large_pods(empty, groups)])
 
 
 def _machines_for_large_pods(empty: ClusterNode, groups: Sequence[PodGroup]) -> list[int]:

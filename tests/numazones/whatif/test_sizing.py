@@ -57,8 +57,9 @@ def test_large_pods_come_first_and_small_ones_fill_the_gaps() -> None:
             "single-numa-node",
             "1xcpu=9: needs 9 exclusive CPUs on one NUMA node, more than any has even when empty",
         ),
-        ("1xcpu=15", "none", "1xcpu=15: Insufficient cpu"),
-        ("1xcpu=1,y.example/gpu=1", "none", "Insufficient y.example/gpu"),
+        ("1xcpu=15", "none", "1xcpu=15: Insufficient cpu: 15 requested, 14 free"),
+        ("1xcpu=15,memory=99Gi", "none", "99Gi requested, 31Gi free; Insufficient cpu: 15 requested"),
+        ("1xcpu=1,y.example/gpu=1", "none", "Insufficient y.example/gpu: 1 requested, 0 free"),
     ],
 )
 def test_a_pod_that_fits_no_machine_is_named(group: str, policy: str, said: str) -> None:
