@@ -17,9 +17,12 @@ from numazones.apimachinery.resources import CPU, MEMORY, is_memory
 from numazones.errors import NumazonesError
 from numazones.kubelet.machine import numas_of
 from numazones.kubelet.node import Node
+from numazones.wording import did_you_mean
 
 _PLENTIFUL = frozenset({CPU, MEMORY})
 """What every NUMA node has, as a rule."""
+
+_SHARED = "such a pod runs on the shared pool, without exclusive CPUs"
 
 
 class InvalidShape(NumazonesError):
@@ -56,6 +59,8 @@ class Shape:
                 number = quantity.parse(amount)
             except quantity.InvalidQuantity:
                 number = quantity.ZERO
+            if name == CPU and number.nanos > 0 and number.milli() % 1000:
+                raise InvalidShape(f"cpu={amount} is not whole CPUs: {_SHARED}; use for example cpu=16")
             if not separator or not name or number.nanos <= 0 or number.milli() % 1000:
                 wrong = (
                     f"invalid quantity {amount!r} for {name}"
@@ -67,7 +72,10 @@ class Shape:
                 )
             resources[name] = number.value()
         if CPU not in resources:
-            raise InvalidShape(f"shape {text!r} requests no CPUs; add for example cpu=16")
+            meant = next(filter(None, (did_you_mean(name, [CPU]) for name in resources)), "")
+            raise InvalidShape(
+                f"shape {text!r} requests no CPUs" + (meant or f": {_SHARED}; add for example cpu=16")
+            )
         return cls(tuple(sorted(resources.items())))
 
     @property

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec, TargetShape
+from numazones.api.rebalance import FreeZone, Goals, Mode, RebalancePolicySpec
 from numazones.apimachinery import duration
+from numazones.placement.fragmentation import InvalidShape
 from numazones.prediction.wanted_shapes import shape_named
 from numazones.rebalance.beneficiaries import Beneficiaries
 from numazones.rebalance.goals import Align, FitMore, Goal, Vacate, Wanted
@@ -53,18 +54,17 @@ def standing_goals(goals: Goals) -> Iterator[Goal]:
     """Yield the goals that a policy names; those for pending pods change all the time and are left out.
 
     Raises:
-        InvalidShape: a shape asks for no CPUs, or for broken amounts.
+        InvalidShape: a shape asks for no CPUs, or for broken amounts; the message names its field.
     """
-    yield from map(shape_goal, goals.shapes)
+    for at, shape in enumerate(goals.shapes):
+        try:
+            yield FitMore((Wanted.shape(shape.name, shape_named(shape), count=shape.count),))
+        except InvalidShape as error:
+            raise InvalidShape(f"spec.goals.shapes[{at}].resources: {error}") from error
     if goals.free is not None:
         yield free_goal(goals.free)
     if goals.align:
         yield Align()
-
-
-def shape_goal(shape: TargetShape) -> FitMore:
-    """Return the goal of a shape."""
-    return FitMore((Wanted.shape(shape.name, shape_named(shape), count=shape.count),))
 
 
 def free_goal(free: FreeZone) -> Vacate:

@@ -387,6 +387,10 @@ def test_plan_knows_the_priority_classes_that_a_policy_names(run: Run, tmp_path:
         ({"apiVersion": None}, "policy.yaml: apiVersion is missing; use numazones.io/v1alpha1"),
         ({"metadata": None}, "policy.yaml: metadata.name is missing; give the policy a name"),
         ({"spec": {"goals": {"pendingPods": "yes"}}}, 'pendingPods: must be true or false, not "yes"'),
+        (
+            {"spec": {"goals": {"shapes": [{"name": "a", "resources": {"cpu": "1500m"}}]}}},
+            "policy.yaml: spec.goals.shapes[0].resources: cpu=1500m is not whole CPUs",
+        ),
         ({"spec": {"target": "There"}}, 'spec.target: "There" is not one of Other, Same, Any'),
         (
             {"spec": {"modee": "Auto", "goals": {"pendingPod": True}}},

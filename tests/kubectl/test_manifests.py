@@ -147,6 +147,16 @@ def test_devices_of_networks_are_mentioned(run: Run, dump: Path, tmp_path: Path)
     assert note.startswith("p: networks team/fast (vendor.example/nic), plain may add devices")
 
 
+def test_pods_without_exclusive_cpus_are_explained(run: Run, dump: Path, tmp_path: Path) -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "main"}]}}
+    manifest = write(tmp_path / "pod.yaml", pod)
+    machine = ("--machine", "numa=2,cores=8,memory=16Gi")
+    for command in (("fit", "--pod", manifest, "-f", dump), ("size", manifest, *machine)):
+        result = run(*command)
+        assert result.return_value == 0
+        assert "p: no exclusive CPUs, which need a Guaranteed pod and whole CPUs" in result.stderr
+
+
 def test_a_mistake_names_its_template(run: Run, dump: Path, tmp_path: Path) -> None:
     wrong: dict[str, Any] = {"name": "bad", "template": template(1)}
     wrong["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "x"

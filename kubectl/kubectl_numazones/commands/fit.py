@@ -10,14 +10,14 @@ import click
 from kubectl_numazones.printing import answers, screen
 from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.reading.cluster import read, source_options
-from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest
+from kubectl_numazones.reading.manifests import Manifest, TemplatePods, read_manifest, shared_pool_notes
+from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from numazones import cpuset
 from numazones.advice.changes import Advice
 from numazones.apimachinery import quantity
 from numazones.apimachinery.resources import CPU
-from numazones.cluster.cluster import ClusterPod
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.placement.fragmentation import Shape
 from numazones.prediction.forecast import (
     ADMISSIBLE,
     INADMISSIBLE,
@@ -80,7 +80,8 @@ class FitDocument:
     ]
     templates: Annotated[list[TemplateFit], "Each template of the manifest; all are placed together."]
     notes: Annotated[
-        tuple[str, ...], "Objects of the manifest that were skipped, and devices that were left out."
+        tuple[str, ...],
+        "Objects of the manifest that were skipped, devices that were left out, pods without exclusive CPUs.",
     ]
     doubts: Annotated[
         tuple[str, ...], "What is not certain because of the kubelets' releases; usually empty."
@@ -120,7 +121,7 @@ def _belongs_in_shape(_ctx: click.Context, param: click.Parameter, amount: str |
 
 
 @click.command("fit", epilog=_EPILOG)
-@click.argument("shape", required=False, metavar="[SHAPE]")
+@click.argument("shape", type=ShapeType(), required=False, metavar="[SHAPE]")
 @click.option("--cpu", hidden=True, expose_value=False, callback=_belongs_in_shape)
 @click.option("--memory", hidden=True, expose_value=False, callback=_belongs_in_shape)
 @click.option(
@@ -138,7 +139,7 @@ def _belongs_in_shape(_ctx: click.Context, param: click.Parameter, amount: str |
 @output_option("text", "wide", "name")
 @source_options
 def command(
-    source: Source, shape: str | None, manifest: Path | None, replicas: int | None, output: Output
+    source: Source, shape: Shape | None, manifest: Path | None, replicas: int | None, output: Output
 ) -> int:
     """Check whether pods of a SHAPE (or of a manifest) would be admitted, where, and how many.
 
@@ -147,14 +148,18 @@ def command(
     with -o wide. -o name prints the nodes that pods would be placed on. The exit code is 0 if all replicas
     fit at once, 1 if not, 2 if this is unknown.
     """
-    if (shape is None) == (manifest is None):
-        raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
     asked = _asked(shape, manifest, replicas)
-    for note in asked.notes:
-        screen.warn(note)
     situation = read(source).situation
     nodes = situation.cluster.nodes
     fitting = answers.fit_together([(one.pod, one.replicas) for one in asked.templates], nodes)
+    by_kubelets = [
+        template
+        for template, one in zip(asked.templates, fitting, strict=True)
+        if any(placed.node.state is not None for placed in one.placed)
+    ]
+    asked = replace(asked, notes=(*asked.notes, *shared_pool_notes(by_kubelets)))
+    for note in asked.notes:
+        screen.warn(note)
     advice = tuple(
         item
         for one in fitting
@@ -177,10 +182,12 @@ def command(
     return answers.EXIT_CODES[verdict]
 
 
-def _asked(shape: str | None, path: Path | None, replicas: int | None) -> Manifest:
+def _asked(shape: Shape | None, path: Path | None, replicas: int | None) -> Manifest:
     """Return the pods that are asked about."""
-    if path is None:
-        return Manifest((TemplatePods("", _of_shape(shape), replicas or 1, "", 0),), ())
+    if shape is not None and path is None:
+        return Manifest((TemplatePods("", pod_of_shape(shape), replicas or 1, "", 0),), ())
+    if shape is not None or path is None:
+        raise click.UsageError("give either a SHAPE such as cpu=16,memory=32Gi, or --pod FILE")
     manifest = read_manifest(path)
     if replicas is None:
         return manifest
@@ -272,10 +279,3 @@ def _print_refusals(refusals: Sequence[answers.NodeGroup], lines: Iterable[answe
         screen.print_table(answers.NODE_GROUPS, refusals)
     else:
         screen.print_table(answers.NODES, (line for line in lines if line.verdict != ADMISSIBLE))
-
-
-def _of_shape(text: str | None) -> ClusterPod:
-    try:
-        return pod_of_shape(Shape.parse(text or ""))
-    except InvalidShape as error:
-        raise click.UsageError(str(error)) from error

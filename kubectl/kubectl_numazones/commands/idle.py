@@ -12,6 +12,7 @@ from kubectl_numazones.printing.output import Output, output_option
 from kubectl_numazones.printing.zone_figures import NodeWithoutFigures
 from kubectl_numazones.reading.cluster import read, source_options
 from kubectl_numazones.reading.selection import all_namespaces_option, none_here
+from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from numazones.advice.right_sizing import IDLE_BELOW, IdleContainer, right_sizing
@@ -19,7 +20,7 @@ from numazones.apimachinery import duration
 from numazones.apimachinery.duration import human_duration
 from numazones.cluster.cluster import ClusterNode
 from numazones.cluster.usage import MeasuredUse
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.placement.fragmentation import Shape
 from numazones.wording import pluralize
 from numazones_program.columns import Column
 
@@ -55,7 +56,7 @@ class IdleDocument:
 @all_namespaces_option
 @click.option(
     "--shape",
-    "shape_text",
+    type=ShapeType(),
     metavar="SHAPE",
     help="Count how many more pods of this shape would fit.  [default: CPUs of the first container listed]",
 )
@@ -73,7 +74,7 @@ def command(
     source: Source,
     *,
     everywhere: bool,
-    shape_text: str | None,
+    shape: Shape | None,
     measured: str,
     prometheus: str,
     window: str,
@@ -92,7 +93,7 @@ def command(
     uses = [use for use in found.containers if use.node in nodes and use.seconds >= least]
     too_short = sum(use.seconds < least for use in found.containers)
     here = [use for use in uses if everywhere or use.namespace == view.namespace]
-    shape = _shape(shape_text, nodes, here)
+    shape = shape or _largest_idle(nodes, here)
     sizing = right_sizing(nodes, here, shape)
     more = {} if shape is None else sizing.more_pods(nodes, shape)
     document = IdleDocument(
@@ -120,13 +121,8 @@ def _seconds(text: str) -> float:
         raise click.UsageError(f"--measured: {error}") from error
 
 
-def _shape(text: str | None, nodes: Mapping[str, ClusterNode], uses: Iterable[MeasuredUse]) -> Shape | None:
-    """Return the shape that is asked about; by default the CPUs that the first container has now."""
-    if text is not None:
-        try:
-            return Shape.parse(text)
-        except InvalidShape as error:
-            raise click.UsageError(str(error)) from error
+def _largest_idle(nodes: Mapping[str, ClusterNode], uses: Iterable[MeasuredUse]) -> Shape | None:
+    """Return the shape of the CPUs that the first container listed has now; None: none is idle."""
     first = next(iter(right_sizing(nodes, uses).idle), None)
     return None if first is None else Shape.parse(f"cpu={first.use.cpus}")
 

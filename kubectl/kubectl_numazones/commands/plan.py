@@ -16,13 +16,15 @@ from kubectl_numazones.reading.file_content import read_file
 from kubectl_numazones.reading.files import has_pod_list
 from kubectl_numazones.reading.names import OWNER_TYPES, POD_TYPES, complete_pods, joined
 from kubectl_numazones.reading.selection import check_names, selector_option
+from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from numazones.api.meta import API_VERSION
 from numazones.api.rebalance import RebalancePolicy
 from numazones.apimachinery.documents import CONFIGURATION, UnreadableDocument, read_yaml
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import ClusterPod
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.errors import NumazonesError
+from numazones.placement.fragmentation import Shape
 from numazones.prediction import doubts
 from numazones.rebalance.candidates import why_not
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally
@@ -71,6 +73,7 @@ class PlanDocument:
 @click.option(
     "--shape",
     "shapes",
+    type=ShapeType(),
     multiple=True,
     metavar="SHAPE",
     help="Make room for pods of this shape, as many as possible.",
@@ -103,7 +106,7 @@ def command(
     *,
     names: tuple[str, ...],
     selector: LabelSelector | None,
-    shapes: tuple[str, ...],
+    shapes: tuple[Shape, ...],
     policy_file: Path | None,
     align: bool,
     movable: str | None,
@@ -120,15 +123,13 @@ def command(
     if shapes and (names or selector is not None):
         raise click.UsageError("--shape plans for future pods: do not name pods or use -l")
     seen = _read_with_pods(source)
-    body = _DEFAULT_POLICY if policy_file is None else _policy_body(policy_file)
-    spec = RebalancePolicy.from_api(body, strict=policy_file is not None).spec
-    policy = policy_of(spec, seen.priority_classes)
+    policy, standing = _policy(policy_file, seen)
     if movable is not None:
         return _why_not(seen, policy, movable)
     goals: list[Goal] = [] if shapes or align else [*pending_goals(_waiting(seen, names, selector))]
     if not (names or shapes or selector or align):
-        goals += standing_goals(spec.goals)
-    goals += [_shape_goal(text) for text in shapes]
+        goals += standing
+    goals += [FitMore((Wanted.shape(str(shape), shape),)) for shape in shapes]
     goals += [Align(_running(seen, names, selector))] if align else []
     found = [(goal, what_if(goal, seen.situation, policy, effort=effort)) for goal in goals]
     uncertain = doubts.of_nodes(seen.situation.cluster.nodes.values())
@@ -192,11 +193,14 @@ def _is_reached(goal: Goal, item: PolicyReport) -> bool:
     return goal.aim is not None and item.after >= goal.aim
 
 
-def _shape_goal(text: str) -> Goal:
+def _policy(path: Path | None, seen: ClusterView) -> tuple[Policy, list[Goal]]:
+    """Return the settings and the standing goals of a policy; without a file, of one that sets nothing."""
+    body = _DEFAULT_POLICY if path is None else _policy_body(path)
     try:
-        return FitMore((Wanted.shape(text, Shape.parse(text)),))
-    except InvalidShape as error:
-        raise click.UsageError(str(error)) from error
+        spec = RebalancePolicy.from_api(body, strict=True).spec
+        return policy_of(spec, seen.priority_classes), [*standing_goals(spec.goals)]
+    except NumazonesError as error:
+        raise BadDump(f"{path}: {error}") from error
 
 
 def _policy_body(path: Path) -> dict[str, Any]:

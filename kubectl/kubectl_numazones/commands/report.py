@@ -13,6 +13,7 @@ from kubectl_numazones.reading.bad_dump import BadDump
 from kubectl_numazones.reading.cluster import ClusterView, read, source_options
 from kubectl_numazones.reading.files import documents as documents_of
 from kubectl_numazones.reading.pod_reports import reports_about
+from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from kubectl_numazones.stuck.outlooks import Outlooks
@@ -26,7 +27,7 @@ from numazones.api.rebalance import (
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.errors import NumazonesError
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.placement.fragmentation import Shape
 from numazones.prediction import doubts
 from numazones.prediction.forecast import INADMISSIBLE, PodKind, relevant
 from numazones.prediction.held_room import held
@@ -69,6 +70,7 @@ Examples:
 @click.option(
     "--shape",
     "shapes",
+    type=ShapeType(),
     multiple=True,
     default=("cpu=4", "cpu=8", "cpu=16"),
     show_default=True,
@@ -107,7 +109,7 @@ def command(
     prometheus: str,
     window: str,
     output: Path,
-    shapes: tuple[str, ...],
+    shapes: tuple[Shape, ...],
     name: str,
     plans: bool,
     comparisons: tuple[Path, ...],
@@ -117,7 +119,6 @@ def command(
 
     The page is one file and needs no network: mail it, or attach it to a ticket.
     """
-    wanted = _shapes(shapes)
     tables = _tables(comparisons)
     seen = read(source)
     outlooks = Outlooks(seen)
@@ -130,7 +131,7 @@ def command(
     screen.warn_of(uncertain)
     documents = cluster_document(
         source=name or _name_of(source),
-        shapes=wanted,
+        shapes=shapes,
         generated=timestamp.format(seen.situation.surroundings.now),
         version=version("numazones"),
         note=left_out,
@@ -140,7 +141,7 @@ def command(
     fitting = FittingPods()
     measured = read_usage(source, UsageSource(prometheus, window, seconds=0)) if usage or prometheus else None
     for node in nodes.values():
-        documents |= node_documents(node, wanted, fitting)
+        documents |= node_documents(node, shapes, fitting)
         if measured is not None:
             documents |= use_documents(node, measured)
     documents |= waiting_documents(waiting, ended=seen.ended, plans=_plans_by_pod(shown, made))
@@ -163,13 +164,6 @@ def command(
     )
     screen.echo(f"{output}: {', '.join(figures)}")
     return 0
-
-
-def _shapes(texts: Iterable[str]) -> tuple[Shape, ...]:
-    try:
-        return tuple(map(Shape.parse, texts))
-    except InvalidShape as error:
-        raise click.UsageError(str(error)) from error
 
 
 def _name_of(source: Source) -> str:

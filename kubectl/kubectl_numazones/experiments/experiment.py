@@ -18,6 +18,7 @@ from kubectl_numazones.printing import screen
 from kubectl_numazones.reading import recording
 from kubectl_numazones.reading.cluster import NotThere, read, source_options
 from kubectl_numazones.reading.recorded_files import is_recording
+from kubectl_numazones.reading.shapes import ShapeType
 from kubectl_numazones.reading.source import Source
 from kubectl_numazones.reading.usage import UsageSource, prometheus_options, read_usage
 from numazones.advice.right_sizing import resized
@@ -25,7 +26,7 @@ from numazones.api.rebalance import Goals
 from numazones.apimachinery.label_selector import LabelSelector
 from numazones.cluster.cluster import MIRROR, ClusterNode, ClusterPod
 from numazones.cluster.usage import MeasuredUse
-from numazones.placement.fragmentation import InvalidShape, Shape
+from numazones.placement.fragmentation import Shape
 from numazones.prediction.node_choice import NodeChoice
 from numazones.prediction.wanted_shapes import wanted_shapes
 from numazones.whatif import settings as kubelet_settings
@@ -67,7 +68,7 @@ class ExperimentOptions:
     usage: bool
     prometheus: str
     window: str
-    shape: str | None
+    shape: Shape | None
     runs: int
     workers: int
     scheduler: str | None
@@ -138,6 +139,7 @@ _OPTIONS = (
     ),
     click.option(
         "--shape",
+        type=ShapeType(),
         metavar="SHAPE",
         help="Treat CPUs as stranded if no further pod of this shape can use them; placement=shapes keeps "
         "room for it. Default: the largest shape that fits on one NUMA node, and for placement=shapes "
@@ -178,8 +180,8 @@ def experiment_of(asked: ExperimentOptions, variants: Iterable[Settings]) -> tup
     given, choice = split_variant(parse_variant(asked.given))
     scene = _scene(asked, given)
     made = tuple(_variant(scene.nodes, settings, choice or NodeChoice.DEFAULT) for settings in variants)
-    shape = _shape(asked, scene)
-    kept = (shape,) if shape is not None and asked.shape else wanted_shapes(scene.goals, scene.examples)
+    shape = asked.shape or shape_of(scene.examples, scene.nodes)
+    kept = (asked.shape,) if asked.shape else wanted_shapes(scene.goals, scene.examples)
     experiment = Experiment(made, scene.workload, _SEED, shape, kept)
     experiment.check()
     return experiment, f"{scene.pods} on {pluralize(len(scene.nodes), 'node')}", scene.random
@@ -219,15 +221,6 @@ def _variant(nodes: Sequence[NodeTemplate], settings: Settings, given: NodeChoic
         whole |= kubelet_settings.with_needed_gates(node.config, of_kubelets)
     changed = tuple(node.with_settings(whole) for node in nodes)
     return Variant(tuple({**settings, **whole}.items()), changed, choice or given)
-
-
-def _shape(asked: ExperimentOptions, scene: _Scene) -> Shape | None:
-    if asked.shape is None:
-        return shape_of(scene.examples, scene.nodes)
-    try:
-        return Shape.parse(asked.shape)
-    except InvalidShape as error:
-        raise click.UsageError(str(error)) from error
 
 
 def _scene(asked: ExperimentOptions, given: Settings) -> _Scene:

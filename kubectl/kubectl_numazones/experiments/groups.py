@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kubectl_numazones.printing import screen
-from kubectl_numazones.reading.manifests import read_manifest
+from kubectl_numazones.reading.manifests import read_manifest, shared_pool_notes
 from numazones.whatif.workload import PodGroup
 
 _MANIFESTS = frozenset({".yaml", ".yml", ".json"})
@@ -26,7 +26,7 @@ def _groups(text: str) -> Iterator[PodGroup]:
         yield PodGroup.parse(text)
         return
     manifest = read_manifest(path)
-    for note in manifest.notes:
+    for note in (*manifest.notes, *shared_pool_notes(manifest.templates)):
         screen.warn(note)
     for template in manifest.templates:
         if template.replicas:

@@ -3,7 +3,7 @@
 A mistake is named with the file and the field (``numazones.cluster.pod_manifest``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,17 @@ def read_manifest(path: Path) -> Manifest:
             pods.append(_template_pods(path, one, template, uid=f"manifest-{len(pods)}"))
             notes += _network_notes(pods[-1].name, template, resources)
     return Manifest(tuple(pods), tuple(notes))
+
+
+def shared_pool_notes(templates: Iterable[TemplatePods]) -> Iterator[str]:
+    """Yield a note on the pods to which kubelets give no exclusive CPUs, if there are any."""
+    pods = [(one.name, one.pod.admission) for one in templates]
+    names = [name for name, pod in pods if pod is not None and not pod.reading().total.cpus]
+    if names:
+        yield (
+            f"{some_of(names)}: no exclusive CPUs, which need a Guaranteed pod and whole CPUs. Kubelets run "
+            "such pods on the shared pool; NUMA nodes limit only devices, and memory of Guaranteed pods"
+        )
 
 
 def _template_pods(path: Path, workload: Workload, template: PodTemplate, *, uid: str) -> TemplatePods:

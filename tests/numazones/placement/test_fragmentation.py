@@ -72,9 +72,17 @@ def test_a_shape_is_written_as_amounts(text: str, resources: tuple[tuple[str, in
     assert Shape.parse(str(shape)) == shape
 
 
-@pytest.mark.parametrize("text", ["", "cpu", "cpu=0", "cpu=1500m", "memory=1Gi", "cpu=16,=1", "cpu=many"])
-def test_text_that_is_no_shape_is_rejected_with_the_cure(text: str) -> None:
-    with pytest.raises(InvalidShape, match="cpu=16"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "cpu=16") for text in ("", "cpu", "cpu=0", "cpu=16,=1", "cpu=many")),
+        ("cpu=1500m", "not whole CPUs: such a pod runs on the shared pool, .* for example cpu=16"),
+        ("memory=1Gi", "no CPUs: such a pod runs on the shared pool, .* add for example cpu=16"),
+        ("cpus=4", r"no CPUs; did you mean cpu\?"),
+    ],
+)
+def test_text_that_is_no_shape_is_rejected_with_the_cure(text: str, said: str) -> None:
+    with pytest.raises(InvalidShape, match=said):
         Shape.parse(text)
 
 

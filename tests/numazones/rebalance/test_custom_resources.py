@@ -82,9 +82,9 @@ def test_goal_keeps_its_key_when_count_or_amounts_change() -> None:
     assert Vacate("worker-1").key == "free/worker-1"
 
 
-def test_a_shape_without_cpus_is_rejected() -> None:
+def test_a_shape_without_cpus_is_rejected_with_its_field() -> None:
     shapes = [{"name": "large", "resources": {"memory": "32Gi"}}]
-    with pytest.raises(InvalidShape, match="no CPUs"):
+    with pytest.raises(InvalidShape, match=r"^spec\.goals\.shapes\[0\]\.resources: .* no CPUs"):
         list(standing_goals(spec(goals={"shapes": shapes}).goals))
 
 
