@@ -273,8 +273,10 @@ def _with_devices(
 def why_not_known(node: ClusterNode) -> str:
     """Say why no pod is moved from or to a node of which ``is_known`` is not true."""
     why = node.why_no_state
-    if why is None or why.reason != OTHER_MODEL:
+    if why is None:
         return f"the state of node {node.name} is not known for certain"
+    if why.reason != OTHER_MODEL:
+        return f"the state of node {node.name} is not known: {why.message}"
     return f"pods are not moved from or to node {node.name} yet: {why.message}"
 
 

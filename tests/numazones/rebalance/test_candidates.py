@@ -53,7 +53,7 @@ def test_pods_stay_on_uncertain_nodes(build: Any) -> None:
     (objection,) = why_not(node.pods["p"], build.situation([node]), Policy())
     assert (objection.rule, objection.message) == (
         "NodeState",
-        "the state of node n1 is not known for certain",
+        "the state of node n1 is not known: old",
     )
     assert candidates(build.situation([node]), Policy()) == ()
 
