@@ -9,6 +9,7 @@ import pytest
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import RELEASED
+from numazones.object_faults import ObjectFault
 from numazones.prediction.forecast import NodeAnswer, PodKind, ask
 from numazones.prediction.held_room import MAX_NODES, RELEASE_SECONDS, ArrivalPath, Hold, with_held
 from numazones_operator.prevention.held_room import NOMINATION_SECONDS, HeldRoom
@@ -278,3 +279,33 @@ def test_beside_a_pod_that_cannot_be_read_nothing_is_promised() -> None:
     body = pod_body("p", cpu="many")
     assert node is not None
     assert with_held(node, [ClusterPod.from_api(body)]) is None
+
+
+def raises(*_: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
+def test_a_pod_that_raises_holds_room_by_its_nomination_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    counted: list[tuple[str, str]] = []
+    monkeypatch.setattr(cluster.state.faults, "count", lambda *what: counted.append(what))
+    nominated, released = cluster.pod("n", nominated="a"), cluster.pod("r", released=EPOCH, nodes=("b",))
+    cluster.held.proven = raises
+    monkeypatch.setattr(type(cluster.state), "nodes_to_ask", raises)
+    assert list(cluster.held.on_their_way()) == [Hold(nominated, ("a",), ArrivalPath.NOMINATED)]
+    assert counted == [("Pod", "ZeroDivisionError")] * 2
+    assert cluster.at(asking=released) == {"a": ["n"]}
+
+
+def test_room_is_held_for_the_others_without_the_pod_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    told: list[str] = []
+    monkeypatch.setattr(cluster.state.faults, "tell", lambda about, _problem: told.append(about["name"]))
+    one, other, asking = cluster.pod("one"), cluster.pod("other"), cluster.pod("asking")
+    error = ZeroDivisionError("division by zero")
+    assert cluster.held.without_faulty([one, other], ObjectFault.about(error, other, asking)) == [one]
+    assert told == ["other"]
+    for foreign in (ObjectFault(error), ObjectFault.about(error, asking, one)):
+        with pytest.raises(ObjectFault):
+            cluster.held.without_faulty([one, other], foreign)
+    assert told == ["other"]
