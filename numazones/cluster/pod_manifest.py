@@ -5,7 +5,6 @@ the API server's validation of pods: a quantity, not below 0, and no request abo
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from numazones.apimachinery import quantity
@@ -20,7 +19,8 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Fields that Kubernetes 1.37 knows.
+_RELEASE = "1.37"
+# Fields that pods have in this release.
 _OF_PODS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _OF_METADATA = _names(
     """annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName
@@ -62,7 +62,7 @@ def created_pod(body: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
         article = "an" if kind[0] in "AEIOU" else "a"
         raise InvalidManifest(f"expected a Pod, not {article} {kind}; pass its pod template")
     own, spec = part_of(body, "metadata"), part_of(body, "spec")
-    for problem in chain(_unknown_fields(body, own, spec) if exact else (), _problems(spec)):
+    for problem in _problems(body, own, spec, exact=exact):
         raise InvalidManifest(problem)
     metadata = {"name": "pod", "namespace": "default", **own}
     metadata.setdefault("uid", f"{metadata['namespace']}/{metadata['name']}")
@@ -83,28 +83,26 @@ def part_of(body: Mapping[str, Any], field: str, within: str = "") -> Mapping[st
     return part
 
 
-def _unknown_fields(
-    body: Mapping[str, Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]
-) -> Iterator[str]:
-    yield from _unknown(body, _OF_PODS, "")
-    yield from _unknown(metadata, _OF_METADATA, "metadata.")
-    yield from _unknown(spec, _OF_SPECS, "spec.")
-    for field in ("initContainers", "containers"):
-        containers = spec.get(field)
-        for at, container in enumerate(containers if isinstance(containers, list) else ()):
-            if isinstance(container, Mapping):
-                yield from _unknown(container, _OF_CONTAINERS, f"spec.{field}[{at}].")
-
-
 def _unknown(part: Mapping[str, Any], known: frozenset[str], within: str) -> Iterator[str]:
     for field in map(str, part):
         if field not in known:
-            cure = did_you_mean(field, sorted(known)) or "; check its spelling and indentation"
-            yield f"{within}{field} is not a field of a pod{cure}"
+            cure = did_you_mean(field, sorted(known)) or (
+                "; check its spelling and indentation, or remove it for an answer without it"
+            )
+            yield f"{within}{field} is not a field of a pod in Kubernetes {_RELEASE}{cure}"
 
 
-def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the API server would not take of a pod's containers and amounts."""
+def _problems(
+    body: Mapping[str, Any], metadata: Mapping[str, Any], spec: Mapping[str, Any], *, exact: bool
+) -> Iterator[str]:
+    """Yield what the API server would not take of a pod, in the order of its parts.
+
+    An unknown field may decide where the pod goes, so it is an error rather than a warning.
+    """
+    if exact:
+        yield from _unknown(body, _OF_PODS, "")
+        yield from _unknown(metadata, _OF_METADATA, "metadata.")
+        yield from _unknown(spec, _OF_SPECS, "spec.")
     yield from _wrong_resources(part_of(spec, "resources", "spec."), "spec.resources")
     yield from _wrong_amounts(part_of(spec, "overhead", "spec."), "spec.overhead")
     for field in ("initContainers", "containers"):
@@ -117,6 +115,8 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
             if not isinstance(container, Mapping):
                 yield f"{where} must be a mapping, not {container!r:.{_MOST_SHOWN}}"
                 return
+            if exact:
+                yield from _unknown(container, _OF_CONTAINERS, f"{where}.")
             yield from _wrong_resources(part_of(container, "resources", f"{where}."), f"{where}.resources")
     if not spec.get("containers"):
         yield "spec.containers is missing: a pod has at least one container"

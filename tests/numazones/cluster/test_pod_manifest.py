@@ -42,16 +42,26 @@ def test_pod_template_is_a_pod_without_a_name() -> None:
         ),
         (
             manifest(resource=LIMITS),
-            "spec.containers[0].resource is not a field of a pod; did you mean resources?",
+            "spec.containers[0].resource is not a field of a pod in Kubernetes 1.37; did you mean resources?",
         ),
         (
             {**manifest(), "spec": {**manifest()["spec"], "nodeSelectr": {}}},
-            "spec.nodeSelectr is not a field of a pod; did you mean nodeSelector?",
+            "spec.nodeSelectr is not a field of a pod in Kubernetes 1.37; did you mean nodeSelector?",
         ),
-        ({**manifest(), "x": 1}, "x is not a field of a pod; check its spelling and indentation"),
+        (
+            {**manifest(), "x": 1},
+            (
+                "x is not a field of a pod in Kubernetes 1.37; check its spelling and indentation, or remove "
+                "it for an answer without it"
+            ),
+        ),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": -1}}}, {"imag": "x"}]}},
+            "spec.containers[0].resources.limits.cpu is -1; it must not be below 0",
+        ),
         (
             {**manifest(), "metadata": {"anotations": {}}},
-            "metadata.anotations is not a field of a pod; did you mean annotations?",
+            "metadata.anotations is not a field of a pod in Kubernetes 1.37; did you mean annotations?",
         ),
         (
             {**manifest(), "spec": {**manifest()["spec"], "schedulerName": [1]}},
