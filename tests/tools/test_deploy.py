@@ -142,7 +142,7 @@ def test_local_cluster_gets_images_and_manifests_that_name_them(
         assert any(f"newName: {name}, newTag: {tag}" in line for line in deploy.called())
     assert not any(" push docker.io" in line and "docker-archive" not in line for line in deploy.called())
     assert "NAME node-1-numa-0" in text
-    assert "static CPU manager" not in text
+    assert "static CPU Manager" not in text
 
 
 def test_registry_gets_images_built_on_another_base(deploy: Deploy) -> None:
@@ -182,7 +182,11 @@ def test_broken_container_tool_is_passed_over(deploy: Deploy) -> None:
         ),
         ("kind docker", {"BROKEN": "1"}, ["No container tool works. Installed: docker"]),
         ("docker", {"CONTEXT": ""}, ["no current context", "kubectl config use-context"]),
-        ("docker", {"UNREACHABLE": "1"}, ["context kind-dev cannot be reached", "connection refused"]),
+        (
+            "docker",
+            {"UNREACHABLE": "1"},
+            ["Cannot reach the cluster of context kind-dev", "connection refused"],
+        ),
         (
             "docker kind",
             {"DENIED": "1"},
@@ -201,7 +205,7 @@ def test_broken_container_tool_is_passed_over(deploy: Deploy) -> None:
         (
             "docker kind",
             {"ZONES": "", "WAITING": "ImagePullBackOff numazones-exporter:1"},
-            ["No NUMAZones after 0 s. Nodes cannot get an image: ImagePullBackOff numazones-exporter:1"],
+            ["No NUMAZones after 0 s. The nodes cannot pull an image: ImagePullBackOff numazones-exporter:1"],
         ),
         (
             "docker kind",
@@ -260,13 +264,13 @@ def test_cluster_without_static_cpu_manager_learns_what_to_set(deploy: Deploy) -
     deploy.stub("docker", "kind")
     code, text = deploy.run(POLICY="none")
     assert code == 0
-    assert "No node has a static CPU manager" in text
+    assert "No kubelet uses the static CPU Manager policy" in text
     assert "cpuManagerPolicy: static" in text
 
 
 def test_undeploy_reports_pods_that_do_not_end(deploy: Deploy) -> None:
     code, text = deploy.run("--undeploy", STAYS="1")
-    assert (code, "pods are still ending" in text) == (1, True), text
+    assert (code, "pods are still terminating" in text) == (1, True), text
     # Nothing waits for them before everything is deleted.
     calls = deploy.called()
     assert calls.index(f"{DELETE} -k crds") < next(i for i, line in enumerate(calls) if " wait " in line)

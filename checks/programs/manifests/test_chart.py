@@ -379,10 +379,10 @@ def test_notes_tell_what_a_choice_lacks(tmp_path: Path) -> None:
     own = [
         f"--set={program}.image.repository=registry.example/{program}" for program in ("exporter", "operator")
     ]
-    assert "These images are in no registry" in notes(tmp_path)
-    assert "These images are in no registry" in notes(tmp_path, *own[:1])
-    assert "These images are in no registry" not in notes(tmp_path, *own)
-    assert "These images are in no registry" not in notes(tmp_path, own[0], "--set=operator.enabled=false")
+    assert "No registry has these images" in notes(tmp_path)
+    assert "No registry has these images" in notes(tmp_path, *own[:1])
+    assert "No registry has these images" not in notes(tmp_path, *own)
+    assert "No registry has these images" not in notes(tmp_path, own[0], "--set=operator.enabled=false")
     assert "set extender.nodeName" in notes(tmp_path, "--set=extender.enabled=true")
     placed = ("--set=extender.enabled=true", "--set=extender.nodeName=a")
     assert "set extender.nodeName" not in notes(tmp_path, *placed)
@@ -491,7 +491,7 @@ def test_values_change_scheduler_and_extender(changed: dict[Key, Object]) -> Non
                 "--set=operator.admissionGate=true",
                 "--kube-version=1.35.1",
             ],
-            "Kubernetes 1.36, and this is v1.35.1",
+            "Kubernetes 1.36, but this is v1.35.1",
         ),
         (["--set=monitoring=null"], "upgrade with --reset-then-reuse-values"),
     ],

@@ -7,7 +7,7 @@ Here is what values and release change in them.
 {{- define "numazones.check" -}}
 {{- range list "networkPolicies" "roles" "monitoring" "scheduler" "extender" -}}
 {{- if not (hasKey $.Values .) -}}
-{{- fail (printf "the values lack %s: they are those of an older chart; upgrade with --reset-then-reuse-values in place of --reuse-values" .) -}}
+{{- fail (printf "the values lack %s because they are from an older chart; upgrade with --reset-then-reuse-values instead of --reuse-values" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
