@@ -43,14 +43,15 @@ def remote_share(amounts: str) -> str:
 DASHBOARD = dashboard(
     "cluster",
     "cluster",
-    "How fragmented the cluster is, which pods are blocked and by what, how much room there is, and how accurate predictions are.",
+    "How fragmented the cluster is, which pods are blocked and why, how much room there is, and how "
+    "accurate predictions are.",
     variables=("cluster", "namespace", "shape"),
     marks=(PLANS, EVICTIONS),
     rows=[
         (
             "Now",
             [
-                figure("Nodes", "Nodes that the operator knows.", "sum(numazones_nodes{CLUSTER})"),
+                figure("Nodes", "Nodes known to the operator.", "sum(numazones_nodes{CLUSTER})"),
                 figure(
                     "Stale nodes",
                     "Nodes whose state is uncertain; predictions for them are Unknown.",
@@ -67,19 +68,19 @@ DASHBOARD = dashboard(
                 ),
                 figure(
                     "Unknown",
-                    "Pods without a node for which nothing could be predicted.",
+                    "Pods without a node whose admission could not be predicted.",
                     'sum(numazones_predictions{verdict="Unknown",CLUSTER})',
                     limits=(1, 10),
                 ),
                 figure(
                     "Gated pods",
-                    "Pods that wait behind the scheduling gate numazones.io/admission.",
+                    "Pods waiting behind the scheduling gate numazones.io/admission.",
                     "sum(numazones_gated_pods{CLUSTER})",
                     runbook="NumazonesGateNotServed",
                 ),
                 figure(
-                    "Predictions that came true",
-                    "Share of the predictions in the selected time range that came true.",
+                    "Correct predictions",
+                    "Share of the predictions in the selected time range that were correct.",
                     true_share("$__range"),
                     unit="percentunit",
                     limits=(0.95, 0.99),
@@ -93,7 +94,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Fragmentation by shape",
-                    "Share of the free exclusive CPUs that no further pod of the shape could use.",
+                    "Share of the free exclusive CPUs that additional pods of the shape could not use.",
                     {"{{shape}}": "max by (shape) (numazones_fragmentation_ratio{SHAPE})"},
                     unit="percentunit",
                     limits=(0.5, 0.8),
@@ -102,13 +103,15 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Headroom by shape",
-                    "How many further pods of the shape would be admitted, as `kubectl numazones fit SHAPE` counts them.",
+                    "Number of additional pods of the shape that would be admitted, as counted by "
+                    "`kubectl numazones fit SHAPE`.",
                     {"{{shape}}": "sum by (shape) (numazones_shape_fitting_pods{SHAPE})"},
                     unit="pods",
                 ),
                 graph(
                     "Free exclusive CPUs",
-                    "All of them, and those on each node's emptiest NUMA node: what one pod there can have at most.",
+                    "All free exclusive CPUs, and those on the emptiest NUMA node of each node, which is "
+                    "the most that one pod can get there.",
                     {
                         "all": f"sum({FREE})",
                         "on the emptiest NUMA nodes": f"sum(max by (cluster, node) ({FREE}))",
@@ -116,8 +119,9 @@ DASHBOARD = dashboard(
                     unit="cores",
                 ),
                 listing(
-                    "Where the free CPUs are",
-                    "Free exclusive CPUs of each node, on its emptiest NUMA node, and the largest request that would still fit.",
+                    "Free CPUs by node",
+                    "Free exclusive CPUs of each node, in total and on its emptiest NUMA node, and the "
+                    "largest request that would still fit.",
                     {
                         "Free": f"sum by (node) ({FREE})",
                         "On one NUMA node": f"max by (node) ({FREE})",
@@ -131,31 +135,32 @@ DASHBOARD = dashboard(
             "NUMA nodes and devices",
             [
                 heat_map(
-                    "Heat map of NUMA nodes by use",
-                    "Number of NUMA nodes by the share of their CPUs that pods hold: darker means more "
-                    "NUMA nodes. The dashboard of nodes has a row for each.",
+                    "NUMA nodes by share of CPUs held",
+                    "Number of NUMA nodes by the share of their CPUs that pods hold; darker means more "
+                    'NUMA nodes. The dashboard "NUMA nodes" shows each of them in a row of its own.',
                     {name: f"count({USE} {band}) or vector(0)" for name, band in BANDS.items()},
                     colors=FieldColorModeId.CONTINUOUS_BLUES,
                 ),
                 graph(
                     "Free devices by resource",
-                    "Healthy devices that no pod holds; one that is close to several NUMA nodes counts on each.",
+                    "Healthy devices that no pod holds; a device close to several NUMA nodes is counted "
+                    "on each of them.",
                     {"{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}})"},
-                    empty="there are no devices",
+                    empty="no devices",
                 ),
                 graph(
                     "Free devices on NUMA nodes without free CPUs",
-                    "Free devices on NUMA nodes that have no exclusive CPU left: aligned pods cannot use "
-                    "them.",
+                    "Free devices on NUMA nodes that have no exclusive CPUs left, so aligned pods cannot "
+                    "use them.",
                     {
                         "{{resource}}": f"sum by (resource) (numazones_cluster_zone_available{{{DEVICES}}}"
                         f" * on (cluster, node, numa_node) group_left () (sum by (cluster, node, numa_node) ({FREE}) == bool 0))"
                     },
-                    empty="there are no devices",
+                    empty="no devices",
                 ),
                 listing(
                     "Devices by node",
-                    "Devices that are healthy, that pods hold, and that are free.",
+                    "Healthy devices, devices that pods hold, and free devices.",
                     {
                         name: f"sum by (node, resource) (numazones_cluster_zone_{amount}{{{DEVICES}}})"
                         for name, amount in (
@@ -165,7 +170,7 @@ DASHBOARD = dashboard(
                         )
                     },
                     width=24,
-                    empty="there are no devices",
+                    empty="no devices",
                 ),
             ],
         ),
@@ -174,7 +179,8 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Pods by alignment",
-                    "Pods with CPUs, memory or devices of their own: aligned, spanning NUMA nodes, or remote from a device or memory.",
+                    "Pods with exclusive CPUs, memory or devices: aligned, spanning NUMA nodes, or remote "
+                    "from a device or from memory.",
                     {"{{alignment}}": "sum by (alignment) (numazones_node_pods{CLUSTER})"},
                     unit="pods",
                     runbook="NumazonesOwnerMisaligned",
@@ -182,7 +188,8 @@ DASHBOARD = dashboard(
                 graph(
                     "Share of remote CPUs and memory",
                     "Exclusive CPUs and promised memory that are not on the NUMA node with most of their "
-                    "container; resident memory where the pod has no CPU (exporters with --cgroups).",
+                    "container's resources, and resident memory on NUMA nodes where the pod has no CPU "
+                    "(exporters with --cgroups).",
                     {
                         "CPUs": remote_share("numazones_owner_cpus"),
                         "memory promised": remote_share("numazones_owner_promised_memory_bytes"),
@@ -190,12 +197,13 @@ DASHBOARD = dashboard(
                     },
                     unit="percentunit",
                     top=1,
-                    empty="no pod has CPUs or memory of its own",
+                    empty="no pod has exclusive CPUs or memory",
                 ),
                 listing(
-                    "Owners of pods that are not aligned",
-                    "Up to 50 owners, how many of their pods are not aligned, how many the pods' own nodes could hold aligned now,"
-                    " and CPUs away from the rest of their container.",
+                    "Owners of misaligned pods",
+                    "Up to 50 owners: how many of their pods are not aligned, how many of these could be "
+                    "aligned on their own nodes now, and how many CPUs are remote from the rest of their "
+                    "container.",
                     {
                         "Not aligned": f"sum by {OWNER} (numazones_owner_misaligned_pods{{{NAMED}}}) > 0",
                         "Alignable now": f'sum by {OWNER} (numazones_owner_misaligned_pods{{alignable="now",{NAMED}}})'
@@ -213,47 +221,48 @@ DASHBOARD = dashboard(
             "Blocked pods",
             [
                 listing(
-                    "Pods that have waited longest",
-                    "Up to 50 pods that no node would admit, the most important reason, and the plan in "
-                    "force that makes room.",
+                    "Longest-waiting pods",
+                    "Up to 50 pods that no node would admit, with the most important reason and the "
+                    "active plan that makes room.",
                     {
-                        "Waits": "sort_desc(time() - max by (namespace, pod, reason, recommendation)"
+                        "Waiting": "sort_desc(time() - max by (namespace, pod, reason, recommendation)"
                         " (numazones_blocked_pod_created_timestamp_seconds{NAMESPACE}))"
                     },
                     unit="s",
                     width=24,
-                    empty="no pod is blocked",
+                    empty="no pods are blocked",
                     runbook="NumazonesPodsBlocked",
                 ),
                 graph(
                     "Blocked pods by reason",
-                    "Pods that no node would admit, by what rejects them and the most important reason.",
+                    "Pods that no node would admit, by the source of the rejection and the most important "
+                    "reason.",
                     {"{{source}}: {{reason}}": "sum by (source, reason) (numazones_blocked_pods{CLUSTER})"},
-                    empty="no pod is blocked",
+                    empty="no pods are blocked",
                     runbook="NumazonesPodsBlocked",
                 ),
                 listing(
                     "Blocked pods by owner",
-                    "The owners with the most pods that no node would admit.",
+                    "Owners with the most pods that no node would admit.",
                     {
                         "Pods": "sum by (namespace, owner_kind, owner, reason) (numazones_owner_blocked_pods{NAMESPACE})"
                     },
-                    empty="no pod is blocked",
+                    empty="no pods are blocked",
                     runbook="NumazonesPodsBlocked",
                 ),
                 listing(
                     "Rejected pods by owner",
-                    "Pods that kubelets rejected in the selected time range. Many pods of one owner are "
-                    "a loop: its controller keeps creating new ones.",
+                    "Pods that kubelets rejected in the selected time range. Many pods of one owner "
+                    "indicate a loop: its controller keeps creating new ones.",
                     {
                         "Pods": "sum by (namespace, owner_kind, owner, reason)"
                         " (increase(numazones_owner_rejections_total{NAMESPACE}[$__range])) > 0"
                     },
-                    empty="no pod was rejected",
+                    empty="no pods were rejected",
                     runbook="NumazonesRejectionLoop",
                 ),
                 graph(
-                    "Released gates",
+                    "Pods released from the gate",
                     "Gated pods that were released, by reason. A timeout means that it was unknown whether a node would admit them.",
                     {"{{reason}}": f"60 * sum by (reason) (rate({GATED}{{CLUSTER}}[$__rate_interval]))"},
                     unit="cpm",
@@ -265,26 +274,26 @@ DASHBOARD = dashboard(
             "Accuracy",
             [
                 graph(
-                    "Predictions that came true, by model",
-                    "Share within an hour, by the placement model of the node: the kubelet, Koordinator, "
-                    "or NRI's topology-aware policy.",
+                    "Correct predictions by model",
+                    "Share over the last hour, by the placement model of the node: the kubelet, "
+                    "Koordinator, or NRI's topology-aware policy.",
                     {"{{model}}": true_share("1h", " by (model)")},
                     unit="percentunit",
                     top=1,
                     runbook="NumazonesModelMisses",
                 ),
                 bars(
-                    "Predictions by model and cause",
-                    "In the selected time range. Wrong predictions have one of three causes: a race "
-                    "(pods came or went in the meantime), stale NUMAZones, or the model, which is a bug.",
+                    "Predictions by model and accuracy",
+                    "Predictions in the selected time range. Wrong ones have one of three causes: a race "
+                    "(pods came or went in the meantime), stale NUMAZones, or a bug in the model.",
                     {
                         "{{model}}: {{accuracy}}": f"sum by (model, accuracy) (increase({ACCURACY}{{CLUSTER}}[$__range])) > 0"
                     },
                     runbook="NumazonesPredictionsMiss",
                 ),
                 graph(
-                    "Predictions and what kubelets did",
-                    "Pods that got a node, by prediction and outcome.",
+                    "Predictions and kubelet decisions",
+                    "Pods bound to a node, by prediction and outcome.",
                     {
                         "{{predicted}}: {{actual}}": "60 * sum by (predicted, actual)"
                         " (rate(numazones_prediction_outcomes_total{CLUSTER}[$__rate_interval]))"

@@ -7,7 +7,7 @@ PLANS = Marks(
     "sum by (policy, mode, phase)"
     ' (increase(numazones_rebalance_recommendations_total{phase=~"Executing|Succeeded|Failed",CLUSTER}[2m])) > 0',
     color="blue",
-    title="{{policy}}: a plan is {{phase}}",
+    title="{{policy}}: a plan entered phase {{phase}}",
     text="mode {{mode}}",
 )
 EVICTIONS = Marks(
@@ -16,5 +16,5 @@ EVICTIONS = Marks(
     ' (increase(numazones_rebalance_pods_evicted_total{result="success",CLUSTER}[2m])) > 0',
     color="orange",
     title="{{policy}}: pods were evicted",
-    text="of namespace {{namespace}}, from node {{node}}",
+    text="from namespace {{namespace}}, on node {{node}}",
 )

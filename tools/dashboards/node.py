@@ -41,25 +41,26 @@ DASHBOARD = dashboard(
                 figure("Nodes", "Selected nodes.", "count(count by (node) (numazones_zone_capacity{ZONE}))"),
                 figure(
                     "Free exclusive CPUs",
-                    "CPUs that the selected NUMA nodes could still give to containers exclusively.",
+                    "CPUs on the selected NUMA nodes that containers could still get exclusively.",
                     f"sum(numazones_zone_available{{{CPU},ZONE}})",
                     unit="cores",
                 ),
                 figure(
                     "Largest request",
-                    "The most exclusive CPUs that one container could still get.",
+                    "Largest number of exclusive CPUs that one container could still get.",
                     "max(numazones_zone_largest_request_cpus{ZONE})",
                     unit="cores",
                 ),
                 figure(
                     "On whole cores",
-                    "The same, but counting only whole physical cores.",
+                    "Largest number of exclusive CPUs that one container could still get as whole "
+                    "physical cores.",
                     "max(numazones_zone_largest_request_full_core_cpus{ZONE})",
                     unit="cores",
                 ),
                 figure(
                     "Free memory",
-                    "Memory that the Memory Manager could still give on the selected NUMA nodes.",
+                    "Memory on the selected NUMA nodes that the Memory Manager could still assign.",
                     f"sum(numazones_zone_available{{{MEMORY},ZONE}})",
                     unit="bytes",
                 ),
@@ -74,15 +75,15 @@ DASHBOARD = dashboard(
                 heat_map(
                     "Heat map of NUMA nodes",
                     "Share of the allocatable exclusive CPUs that pods hold: green is free, red is full. "
-                    "One row per NUMA node; choose the nodes above.",
+                    "One row per NUMA node; select nodes above.",
                     {ZONE: use(CPU)},
                     colors=FieldColorModeId.CONTINUOUS_GR_YL_RD,
                     unit="percentunit",
                     top=1,
-                    empty="the shown nodes give no CPUs exclusively",
+                    empty="the selected nodes have no exclusive CPUs",
                 ),
                 graph(
-                    "Use of CPUs",
+                    "Share of CPUs held",
                     "Share of the allocatable exclusive CPUs that pods hold.",
                     {ZONE: use(CPU)},
                     unit="percentunit",
@@ -90,49 +91,50 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Exclusive CPUs by NUMA node",
-                    "CPUs that pods hold exclusively: packed on a few NUMA nodes, or spread over many.",
+                    "CPUs that pods hold exclusively, which shows whether they are packed on a few NUMA "
+                    "nodes or spread over many.",
                     {ZONE: "sum by (node, numa_node) (cpu_manager_numa_allocation_spread{ZONE})"},
                     unit="cores",
                 ),
                 graph(
                     "Free exclusive CPUs by NUMA node",
-                    "CPUs that each NUMA node could still give.",
+                    "CPUs on each NUMA node that containers could still get exclusively.",
                     {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{CPU},ZONE}})"},
                     unit="cores",
                 ),
                 graph(
                     "Difference from the kubelet's count",
-                    "Exclusive CPUs as the operator counts them, minus "
-                    "kubelet_cpu_manager_allocation_per_numa; 0 is right. NUMA nodes that the operator "
-                    "counts as empty are left out: the kubelet keeps an old value for them.",
+                    "Exclusive CPUs as counted by the operator, minus "
+                    "kubelet_cpu_manager_allocation_per_numa; this should be 0. NUMA nodes that the "
+                    "operator counts as empty are left out because the kubelet keeps an old value for "
+                    "them.",
                     {
                         ZONE: "(max by (cluster, node, numa_node) (cpu_manager_numa_allocation_spread{ZONE}) > 0)"
                         " - max by (cluster, node, numa_node) (kubelet_cpu_manager_allocation_per_numa{ZONE})"
                     },
                     unit="cores",
-                    empty="the kubelets are not scraped, or pods hold no exclusive CPUs",
+                    empty="kubelets are not scraped, or pods hold no exclusive CPUs",
                     runbook="NumazonesKubeletDisagrees",
                 ),
             ],
         ),
         (
-            "What is used",
+            "Usage",
             [
                 graph(
-                    "Held and used exclusive CPUs",
-                    "Exclusive CPUs of containers, and how many of them are busy.",
+                    "Exclusive CPUs held and used",
+                    "Exclusive CPUs that containers hold, and how many of them are busy.",
                     {
                         f"{ZONE} held": 'sum by (node, numa_node) (numazones_numa_cpus{kind="exclusive",ZONE})',
                         f"{ZONE} used": "sum by (node, numa_node) (rate("
                         'numazones_numa_cpu_seconds_total{kind="exclusive",mode!="idle",ZONE}[$__rate_interval]))',
                     },
                     unit="cores",
-                    empty="no container has CPUs to itself",
+                    empty="no container has exclusive CPUs",
                 ),
                 graph(
                     "Busy CPUs by kind",
-                    "Share of time that CPUs are not idle: exclusive CPUs, the shared pool, the reserved "
-                    "CPUs.",
+                    "Share of time that CPUs are busy: exclusive CPUs, the shared pool and reserved CPUs.",
                     {f"{ZONE}: {{{{kind}}}}": BUSY},
                     unit="percentunit",
                     top=1,
@@ -140,55 +142,57 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Memory used",
-                    "Memory of each NUMA node that is not free, huge pages included.",
+                    "Memory of each NUMA node that is in use, including huge pages.",
                     {ZONE: "sum by (node, numa_node) (numazones_numa_memory_used_bytes{ZONE})"},
                     unit="bytes",
                 ),
                 graph(
                     "Interrupts on exclusive CPUs",
-                    "Device interrupts per second, which an affinity can keep away: the ten worst.",
+                    "Device interrupts per second: the ten highest rates. Change the affinity of an "
+                    "interrupt to keep it away from exclusive CPUs.",
                     {
                         "{{node}} CPU {{cpu}}: {{description}}": "max by (node, cpu, description)"
                         ' (numazones_exclusive_cpu_interrupts_per_second{interrupt=~"[0-9]+",ZONE})'
                     },
-                    empty="no device interrupts an exclusive CPU",
+                    empty="no device interrupts on exclusive CPUs",
                     runbook="NumazonesExclusiveCPUsDisturbed",
                 ),
             ],
         ),
         (
-            "Memory, hugepages, devices",
+            "Memory, hugepages and devices",
             [
                 graph(
-                    "Use of memory",
-                    "Share of the memory that pods hold. Empty for nodes whose Memory Manager policy is "
-                    "None.",
+                    "Share of memory held",
+                    "Share of the allocatable memory that pods hold. Empty for nodes whose Memory Manager "
+                    "policy is None.",
                     {ZONE: use(MEMORY)},
                     unit="percentunit",
                     top=1,
                 ),
                 graph(
                     "Free memory",
-                    "Memory that each NUMA node could still give.",
+                    "Memory on each NUMA node that pods could still get.",
                     {ZONE: f"sum by (node, numa_node) (numazones_zone_available{{{MEMORY},ZONE}})"},
                     unit="bytes",
                 ),
                 graph(
-                    "Use of hugepages",
-                    "Share of the hugepages of each size that pods hold.",
+                    "Share of hugepages held",
+                    "Share of the allocatable hugepages of each size that pods hold.",
                     {f"{ZONE}: {{{{resource}}}}": use(HUGEPAGES)},
                     unit="percentunit",
                     top=1,
-                    empty="the shown nodes have no hugepages",
+                    empty="the selected nodes have no hugepages",
                 ),
                 graph(
                     "Free devices",
-                    "Healthy devices that no pod holds; one that is close to several NUMA nodes counts on each.",
+                    "Healthy devices that no pod holds; a device close to several NUMA nodes is counted "
+                    "on each of them.",
                     {
                         f"{ZONE}: {{{{resource}}}}": "sum by (node, numa_node, resource)"
                         f" (numazones_zone_available{{{DEVICES},ZONE}})"
                     },
-                    empty="the shown nodes have no devices",
+                    empty="the selected nodes have no devices",
                 ),
             ],
         ),
@@ -197,8 +201,8 @@ DASHBOARD = dashboard(
             [
                 listing(
                     f"Amounts of {name}",
-                    "What the hardware has, what the kubelet reserves, what pods can have, what they "
-                    "hold, and what is left.",
+                    "What the hardware has, what the kubelet reserves, what pods can have, what pods "
+                    "hold, and what is still available.",
                     {
                         amount.capitalize(): "sum by (node, numa_node, resource)"
                         f" (numazones_zone_{amount}{{{selector},ZONE}})"

@@ -7,7 +7,7 @@ WRITES = f"{OPERATOR}_api_writes_total"
 NO_EXTENDER = "no scheduler calls an extender"
 TROUBLE = {
     "sampled": "sampled_requests",
-    "tried again": "repeated_requests",
+    "retried": "repeated_requests",
     "too late": "unread_answers",
     "refused at bind": "bind_conflicts",
 }
@@ -22,7 +22,7 @@ def per_second(counter: str, by: str) -> str:
 DASHBOARD = dashboard(
     "operations",
     "operations",
-    "Whether exporters and operator work, how late they are, and what they cost.",
+    "Health, latency and resource usage of the exporters and the operator.",
     variables=("cluster", "node"),
     rows=[
         (
@@ -30,19 +30,25 @@ DASHBOARD = dashboard(
             [
                 figure(
                     "Leaders",
-                    "Replicas of the operator that write; there must be exactly one.",
+                    "Operator replicas that are the leader; there must be exactly one.",
                     f"sum({OPERATOR}_leader{{CLUSTER}})",
                     limits=(1, 2),
                     colors=("red", "green", "red"),
                     runbook="NumazonesNoLeader",
                 ),
-                figure("Replicas", "Operators that are scraped.", f"count({OPERATOR}_build_info{{CLUSTER}})"),
                 figure(
-                    "Exporters", "Exporters that are scraped.", f"count({EXPORTER}_build_info{{CLUSTER}})"
+                    "Replicas",
+                    "Operator replicas that Prometheus scrapes.",
+                    f"count({OPERATOR}_build_info{{CLUSTER}})",
+                ),
+                figure(
+                    "Exporters",
+                    "Exporters that Prometheus scrapes.",
+                    f"count({EXPORTER}_build_info{{CLUSTER}})",
                 ),
                 figure(
                     "Nodes without NUMAZones",
-                    "Nodes without published NUMAZones.",
+                    "Nodes for which no NUMAZones are published.",
                     'sum(numazones_stale_nodes{reason="NoZones",CLUSTER})',
                     limits=(1, 5),
                     runbook="NumazonesStaleNodes",
@@ -56,13 +62,13 @@ DASHBOARD = dashboard(
                     runbook="NumazonesExporterCannotPublish",
                 ),
                 figure(
-                    "Writes that fail",
-                    "Share of the operator's writes to the API server.",
+                    "Failed writes",
+                    "Share of the operator's writes to the API server that failed.",
                     f'(sum(rate({WRITES}{{result!="ok",CLUSTER}}[10m])) or 0 * sum(rate({WRITES}{{CLUSTER}}[10m])))'
                     f" / (sum(rate({WRITES}{{CLUSTER}}[10m])) > 0)",
                     unit="percentunit",
                     limits=(0.02, 0.1),
-                    empty="nothing was written",
+                    empty="no writes",
                     runbook="NumazonesWritesFail",
                 ),
             ],
@@ -71,8 +77,8 @@ DASHBOARD = dashboard(
             "Operator",
             [
                 graph(
-                    "Lag of predictions",
-                    "From seeing a change to publishing the prediction for it.",
+                    "Prediction lag",
+                    "Time from observing a change to publishing the prediction that it affects.",
                     quantiles(f"{OPERATOR}_lag_seconds"),
                     unit="s",
                     limits=(1, 5),
@@ -80,19 +86,19 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Queues",
-                    "Changes to process, and objects to write.",
+                    "Number of changes to process and of objects to write.",
                     {"{{queue}}": f"sum by (queue) ({OPERATOR}_queue_depth{{CLUSTER}})"},
                     runbook="NumazonesPredictionsLate",
                 ),
                 graph(
                     "Time to update all predictions",
-                    "After one batch of changes.",
+                    "Time to update all predictions after a batch of changes.",
                     quantiles(f"{OPERATOR}_compute_duration_seconds"),
                     unit="s",
                 ),
                 graph(
                     "Leaders over time",
-                    "A gap is a time without a leader.",
+                    "A gap means that there was no leader.",
                     {"leaders": f"sum({OPERATOR}_leader{{CLUSTER}})"},
                     runbook="NumazonesSeveralLeaders",
                 ),
@@ -102,8 +108,9 @@ DASHBOARD = dashboard(
             "Exporters",
             [
                 graph(
-                    "Time since NUMAZones were confirmed as published",
-                    "By node. It grows up to the interval (60 s) if nothing changes.",
+                    "Age of the NUMAZones by node",
+                    "Time since the exporter last confirmed that its NUMAZones are published. If nothing "
+                    "changes, it grows up to the interval (60 s).",
                     {
                         "{{node}}": f"max by (node) (time() - {EXPORTER}_last_publish_timestamp_seconds{{NODE}})"
                     },
@@ -113,20 +120,20 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Time to read a node",
-                    "One reading of all sources.",
+                    "Time to read all sources once.",
                     quantiles(f"{EXPORTER}_scan_duration_seconds"),
                     unit="s",
                 ),
                 graph(
                     "Sources that could not be read",
-                    "Failed readings by source.",
+                    "Failed reads by source.",
                     {"{{source}}": f"60 * {per_second(f'{EXPORTER}_source_errors_total', 'source')}"},
                     unit="cpm",
                     runbook="NumazonesExporterSourceFails",
                 ),
                 graph(
-                    "Why nodes were read",
-                    "Readings by reason.",
+                    "Reads by trigger",
+                    "Events that made the exporters read their nodes.",
                     {"{{reason}}": f"60 * {per_second(f'{EXPORTER}_wakeups_total', 'reason')}"},
                     unit="cpm",
                 ),
@@ -149,15 +156,15 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Nodes ruled out for the scheduler",
-                    "Nodes that filter ruled out, by reason.",
+                    "Nodes that the extender ruled out in filter requests, by reason.",
                     {"{{reason}}": f"60 * {per_second('numazones_extender_rejected_nodes_total', 'reason')}"},
                     unit="cpm",
                     empty=NO_EXTENDER,
                 ),
                 graph(
-                    "Trouble between scheduler and extender",
-                    "Requests with only a sample of the nodes, pods that are retried again and again, "
-                    "late responses, refused bindings.",
+                    "Problems between scheduler and extender",
+                    "Requests with only a sample of the nodes, excess retries of a pod, late responses, "
+                    "and refused bindings.",
                     {
                         name: f"60 * sum(rate(numazones_extender_{metric}_total{{CLUSTER}}[$__rate_interval]))"
                         for name, metric in TROUBLE.items()
@@ -166,8 +173,9 @@ DASHBOARD = dashboard(
                     runbook="NumazonesPodsSpin",
                 ),
                 graph(
-                    "Pods on their way",
-                    "Room is held for pods released from the gate, being bound, or nominated; others wait for a scheduler.",
+                    "Pods on their way to a node",
+                    "Pods that room is held for (released from the gate, being bound, or nominated) and "
+                    "pods that are waiting for a scheduler.",
                     {
                         "room held": "sum(numazones_held_room_pods{CLUSTER})",
                         "waiting for {{scheduler}}": "sum by (scheduler) (numazones_waiting_pods{CLUSTER})",
@@ -180,8 +188,8 @@ DASHBOARD = dashboard(
             "API server",
             [
                 graph(
-                    "Writes of the operator",
-                    "By resource and result: ok, or the HTTP status of the failure.",
+                    "Operator writes",
+                    "Writes by resource and result: ok, or the HTTP status of the failure.",
                     {
                         "{{resource}}: {{result}}": per_second(
                             f"{OPERATOR}_api_writes_total", "resource, result"
@@ -191,25 +199,25 @@ DASHBOARD = dashboard(
                     runbook="NumazonesWritesFail",
                 ),
                 graph(
-                    "Writes of all exporters",
-                    "By kind and result.",
+                    "Exporter writes",
+                    "Writes of all exporters, by kind and result.",
                     {"{{kind}}: {{result}}": per_second(f"{EXPORTER}_api_writes_total", "kind, result")},
                     unit="wps",
                 ),
                 graph(
                     "Watches that ended",
-                    "Ended on time, or broken, expired, rejected, unreachable.",
+                    "By resource and reason: ended on time, broken, expired, rejected or unreachable.",
                     {
                         "{{resource}}: {{reason}}": f"60 * {per_second(f'{OPERATOR}_watch_restarts_total', 'resource, reason')}"
                     },
                     unit="cpm",
-                    empty="no watch has ended since the operator began",
+                    empty="no watches have ended since the operator started",
                     runbook="NumazonesWatchesFail",
                 ),
                 graph(
-                    "Mean time to list a resource, and dropped events",
-                    "Listing time by resource, since the start; and events that the rate limit dropped, "
-                    "per second.",
+                    "List duration and dropped events",
+                    "Mean time to list a resource since the operator started, and events per second that "
+                    "the rate limit dropped.",
                     {
                         "list of {{resource}} (s)": f"sum by (resource) ({OPERATOR}_list_duration_seconds_sum{{CLUSTER}})"
                         f" / (sum by (resource) ({OPERATOR}_list_duration_seconds_count{{CLUSTER}}) > 0)",
@@ -219,31 +227,31 @@ DASHBOARD = dashboard(
             ],
         ),
         (
-            "Cost",
+            "Resource usage",
             [
                 graph(
                     "CPU",
-                    "Of each operator, and of the exporters: the mean and the busiest.",
+                    "CPU usage of each operator replica, and the mean and maximum of the exporters.",
                     {
                         "operator {{instance}}": f"rate({OPERATOR}_process_cpu_seconds_total{{CLUSTER}}[$__rate_interval])",
                         "exporters, mean": f"avg(rate({EXPORTER}_process_cpu_seconds_total{{CLUSTER}}[$__rate_interval]))",
-                        "exporters, most": f"max(rate({EXPORTER}_process_cpu_seconds_total{{CLUSTER}}[$__rate_interval]))",
+                        "exporters, maximum": f"max(rate({EXPORTER}_process_cpu_seconds_total{{CLUSTER}}[$__rate_interval]))",
                     },
                     unit="cores",
                 ),
                 graph(
                     "Memory",
-                    "Resident, of each operator, and of the exporters: the mean and the largest.",
+                    "Resident memory of each operator replica, and the mean and maximum of the exporters.",
                     {
                         "operator {{instance}}": f"{OPERATOR}_process_resident_memory_bytes{{CLUSTER}}",
                         "exporters, mean": f"avg({EXPORTER}_process_resident_memory_bytes{{CLUSTER}})",
-                        "exporters, most": f"max({EXPORTER}_process_resident_memory_bytes{{CLUSTER}})",
+                        "exporters, maximum": f"max({EXPORTER}_process_resident_memory_bytes{{CLUSTER}})",
                     },
                     unit="bytes",
                 ),
                 listing(
                     "Versions",
-                    "What runs where.",
+                    "Which version runs where.",
                     {
                         "Programs": f'count by (version, program) (label_replace({OPERATOR}_build_info{{CLUSTER}}, "program", "operator", "", "")'
                         f' or label_replace({EXPORTER}_build_info{{CLUSTER}}, "program", "exporter", "", ""))'

@@ -3,8 +3,8 @@
 from tools.dashboards.marks import EVICTIONS, PLANS
 from tools.dashboards.parts import dashboard, figure, graph, listing, quantiles
 
-NO_POLICY = "there is no RebalancePolicy"
-NO_PLAN = "no plan was made"
+NO_POLICY = "no RebalancePolicy exists"
+NO_PLAN = "no plans were made"
 RECOMMENDATIONS = "numazones_rebalance_recommendations_total"
 EVICTED = "numazones_rebalance_pods_evicted_total"
 
@@ -17,7 +17,7 @@ def in_range(counter: str) -> str:
 DASHBOARD = dashboard(
     "rebalancing",
     "rebalancing",
-    "What RebalancePolicies planned, what was executed, what it gained, and what failed.",
+    "What RebalancePolicies planned, what was executed, what was gained, and what failed.",
     variables=("cluster", "namespace", "node"),
     marks=(PLANS, EVICTIONS),
     rows=[
@@ -26,7 +26,7 @@ DASHBOARD = dashboard(
             [
                 figure(
                     "Policies that are not followed",
-                    "Invalid RebalancePolicies; their condition Ready says why.",
+                    "RebalancePolicies that the operator does not follow; their condition Ready says why.",
                     "count(numazones_rebalance_policy_ready{CLUSTER}) - sum(numazones_rebalance_policy_ready{CLUSTER})",
                     limits=(1,),
                     colors=("green", "red"),
@@ -34,21 +34,21 @@ DASHBOARD = dashboard(
                     runbook="NumazonesRebalancePolicyInvalid",
                 ),
                 figure(
-                    "Plans in force",
-                    "Recommendations that have not ended: proposed, approved or running.",
+                    "Active plans",
+                    "Recommendations that are proposed, approved or running.",
                     "sum(numazones_rebalance_active_plans{CLUSTER})",
                     empty=NO_POLICY,
                     runbook="NumazonesPlanWaits",
                 ),
                 figure(
                     "Plans that succeeded",
-                    "Completed, and confirmed by NUMAZones.",
+                    "Plans that were completed and whose gain the NUMAZones confirm.",
                     in_range(f'{RECOMMENDATIONS}{{phase="Succeeded",CLUSTER}}'),
                     empty=NO_POLICY,
                 ),
                 figure(
                     "Plans that failed",
-                    "Started or approved, but not completed.",
+                    "Plans that were approved or started, but not completed.",
                     in_range(f'{RECOMMENDATIONS}{{phase="Failed",CLUSTER}}'),
                     limits=(1, 3),
                     empty=NO_POLICY,
@@ -72,7 +72,7 @@ DASHBOARD = dashboard(
             "Plans",
             [
                 graph(
-                    "Plans in force by phase",
+                    "Active plans by phase",
                     "Recommendations that have not ended. At most one is running.",
                     {
                         "{{policy}} ({{mode}}): {{phase}}": "sum by (policy, mode, phase) (numazones_rebalance_active_plans{CLUSTER})"
@@ -81,8 +81,8 @@ DASHBOARD = dashboard(
                     runbook="NumazonesRebalanceStuck",
                 ),
                 graph(
-                    "Plans by the phase they entered",
-                    "Recommendations per interval.",
+                    "Phases entered by plans",
+                    "Number of recommendations that entered each phase, per interval.",
                     {
                         "{{policy}}: {{phase}}": f"sum by (policy, phase) (increase({RECOMMENDATIONS}{{CLUSTER}}[$__rate_interval]))"
                     },
@@ -91,7 +91,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Moves by result",
-                    "Per interval.",
+                    "Number of moves per interval.",
                     {
                         "{{policy}}: {{result}}": "sum by (policy, result)"
                         " (increase(numazones_rebalance_moves_total{CLUSTER}[$__rate_interval]))"
@@ -100,8 +100,8 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Gain so far",
-                    "What finished plans of each policy gained since the operator's start, as confirmed "
-                    "by NUMAZones.",
+                    "Gain of each policy's finished plans since the operator started, as confirmed by "
+                    "NUMAZones.",
                     {"{{policy}}": "sum by (policy) (numazones_rebalance_gain_total{CLUSTER})"},
                     empty=NO_POLICY,
                 ),
@@ -112,14 +112,15 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Evictions by result",
-                    "Requests per interval: granted, blocked by a PodDisruptionBudget (and retried later), or failed.",
+                    "Eviction requests per interval: granted, blocked by a PodDisruptionBudget (and "
+                    "retried later), or failed.",
                     {"{{result}}": f"sum by (result) (increase({EVICTED}{{NAMESPACE}}[$__rate_interval]))"},
                     empty=NO_PLAN,
                     runbook="NumazonesEvictionsBlocked",
                 ),
                 listing(
                     "Evictions by namespace and node",
-                    "Requests in the selected time range.",
+                    "Eviction requests in the selected time range.",
                     {
                         "Requests": "sum by (namespace, node, policy, result)"
                         f' (increase({EVICTED}{{NAMESPACE,node=~"$node"}}[$__range]))'
@@ -132,15 +133,15 @@ DASHBOARD = dashboard(
             "Search",
             [
                 graph(
-                    "Time of one search for a plan",
-                    "Bounded by the policy's searchTime.",
+                    "Duration of a search for a plan",
+                    "Limited by the policy's searchTime.",
                     quantiles("numazones_rebalance_plan_duration_seconds"),
                     unit="s",
                     empty=NO_POLICY,
                 ),
                 graph(
                     "Searches",
-                    "Whether a plan was found.",
+                    "Searches by whether a plan was found.",
                     {
                         "found: {{found}}": "60 * sum by (found)"
                         " (rate(numazones_rebalance_plan_duration_seconds_count{CLUSTER}[$__rate_interval]))"

@@ -57,14 +57,14 @@ OUTCOMES = [
         {"numazones_operator_leader{pod='a'}": "0x20", "numazones_operator_leader{pod='b'}": "1 1 0x20"},
         "10m",
         {},
-        "No replica of numazones-operator leads, so predictions are not updated.",
+        "No replica of numazones-operator is the leader, so predictions are not updated.",
     ),
     Case(
         "NumazonesNoLeader",
         {"up": "1x9"},
         "5m",
         {},
-        "No replica of numazones-operator leads, so predictions are not updated.",
+        "No replica of numazones-operator is the leader, so predictions are not updated.",
     ),
     Case(
         "NumazonesNoLeader",
@@ -76,7 +76,7 @@ OUTCOMES = [
         {"numazones_operator_leader{pod='a'}": "1x9", "numazones_operator_leader{pod='b'}": "1x9"},
         "5m",
         {},
-        "2 replicas of numazones-operator lead at the same time.",
+        "2 replicas of numazones-operator are leaders at the same time.",
     ),
     Case(  # one in each of two clusters
         "NumazonesSeveralLeaders",
@@ -103,7 +103,7 @@ OUTCOMES = [
         },
         "25m",
         {},
-        "One prediction in a hundred is published more than 5 s after its cause.",
+        "More than 1 % of predictions are published over 5 s after the change that caused them.",
     ),
     Case(
         "NumazonesPredictionsLate",
@@ -127,7 +127,7 @@ OUTCOMES = [
         {"numazones_operator_watch_restarts_total{resource='pods',reason='rejected'}": "0+6x30"},
         "25m",
         {"resource": "pods"},
-        "pods cannot be watched.",
+        "The operator cannot watch pods.",
     ),
     Case(
         "NumazonesWatchesFail",
@@ -139,7 +139,8 @@ OUTCOMES = [
         {"numazones_operator_object_errors_total{kind='Pod',error='ValueError'}": "1x30"},
         "25m",
         {"kind": "Pod"},
-        "Objects of kind Pod cannot be read or evaluated; they count as Unknown.",
+        "The operator cannot read or evaluate some objects of kind Pod, so it ignores them or treats them "
+        "as Unknown.",
     ),
     Case(
         "NumazonesObjectErrors",
@@ -151,7 +152,7 @@ OUTCOMES = [
         {"numazones_operator_api_writes_total{resource='events',result='403'}": "0+1x30"},
         "25m",
         {"resource": "events"},
-        "100% of the operator's writes of events fail.",
+        "100% of the operator's writes to events fail.",
     ),
     Case(
         "NumazonesWritesFail",
@@ -166,7 +167,7 @@ OUTCOMES = [
         {f"{ACCURACY}{{model='kubelet',accuracy='model'}}": "0x9 1x9"},
         "15m",
         {"model": "kubelet"},
-        "1 predictions were wrong although everything was known: a bug in the model.",
+        "1 predictions were wrong although all inputs were known, which is a bug in the placement model.",
     ),
     Case(
         "NumazonesModelMisses",
@@ -181,7 +182,7 @@ OUTCOMES = [
         {f"{ACCURACY}{{model='kubelet',accuracy='stale'}}": "0+1x90"},
         "80m",
         {"model": "kubelet"},
-        "100% of the predictions do not come true.",
+        "100% of predictions are wrong.",
     ),
     Case(
         "NumazonesPredictionsMiss",
@@ -191,7 +192,7 @@ OUTCOMES = [
         },
         "80m",
         {"model": "koordinator"},
-        "10% of the predictions do not come true.",
+        "10% of predictions are wrong.",
     ),
     Case(  # few, by race
         "NumazonesPredictionsMiss",
@@ -236,7 +237,7 @@ OUTCOMES = [
         {"numazones_blocked_pods{source='Kubelet',reason='TopologyAffinityError'}": "2x30"},
         "20m",
         {"reason": "TopologyAffinityError"},
-        "2 pods fit on no node: TopologyAffinityError.",
+        "2 pods do not fit on any node (TopologyAffinityError).",
     ),
     Case(
         "NumazonesPodsBlocked",
@@ -260,7 +261,8 @@ OUTCOMES = [
         {"numazones_admission_gates_released_total{reason='timeout'}": "0x9 2x20"},
         "15m",
         {},
-        "2 gated pods were released unchecked, because it was unknown whether a node would admit them.",
+        "2 gated pods were released after a timeout, although it was unknown whether a node would admit "
+        "them.",
     ),
     Case(
         "NumazonesGateTimeouts",
@@ -272,7 +274,8 @@ OUTCOMES = [
         {"numazones_gated_pods{served='false'}": "4x20"},
         "15m",
         {},
-        "4 pods wait behind the scheduling gate numazones.io/admission and are not released.",
+        "4 pods are waiting behind the scheduling gate numazones.io/admission, but the operator does not "
+        "release them.",
     ),
     Case("NumazonesGateNotServed", {"numazones_gated_pods{served='true'}": "4x20"}, "15m"),
     Case(
@@ -280,8 +283,8 @@ OUTCOMES = [
         {"numazones_released_pods_without_nodes": "2x20"},
         "10m",
         {},
-        "2 pods were released from the gate to nodes that are all gone, cordoned or tainted, "
-        "and can go nowhere else.",
+        "2 pods cannot be scheduled because all nodes that the gate released them to are gone, cordoned "
+        "or tainted.",
     ),
     # Those that are replaced wait for a minute.
     Case("NumazonesReleasedPodsWithoutNodes", {"numazones_released_pods_without_nodes": "2x1 0x20"}, "10m"),
@@ -291,7 +294,7 @@ OUTCOMES = [
         {"numazones_gated_pods{served='true'}": "4x5 stale", "numazones_operator_leader": "1x5 stale"},
         "20m",
         {},
-        "4 pods wait behind the scheduling gate, and no operator is running that could release them.",
+        "4 pods are waiting behind the scheduling gate, but no operator is running to release them.",
     ),
     Case(
         "NumazonesGateWithoutOperator",
@@ -302,7 +305,7 @@ OUTCOMES = [
         },
         "25m",
         {},
-        "7 pods wait behind the scheduling gate, and no operator is running that could release them.",
+        "7 pods are waiting behind the scheduling gate, but no operator is running to release them.",
     ),
     # Gates of others, where ours was never used.
     Case("NumazonesGateWithoutOperator", {"scheduler_pending_pods{queue='gated'}": "7x30"}, "25m"),
@@ -316,7 +319,7 @@ OUTCOMES = [
         {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x90"},
         "70m",
         {"shape": "cpu=16"},
-        "No further pod of shape cpu=16 could use 75% of the free CPUs.",
+        "75% of the free exclusive CPUs are of no use to pods of shape cpu=16.",
     ),
     Case("NumazonesFragmented", {"numazones_fragmentation_ratio{shape='cpu=16'}": "0.75x30 0.2x60"}, "70m"),
     Case(  # no series of an extender at all
@@ -324,7 +327,7 @@ OUTCOMES = [
         {"numazones_waiting_pods{scheduler='numazones'}": "3x20"},
         "10m",
         {},
-        "3 pods wait for the scheduler numazones, and no extender serves it.",
+        "3 pods are waiting for the scheduler numazones, but no extender is running for it.",
     ),
     Case(  # the operator itself serves none
         "NumazonesExtenderAbsent",
@@ -334,7 +337,7 @@ OUTCOMES = [
         },
         "10m",
         {},
-        "3 pods wait for the scheduler numazones, and no extender serves it.",
+        "3 pods are waiting for the scheduler numazones, but no extender is running for it.",
     ),
     Case(
         "NumazonesOwnerMisaligned",
@@ -344,14 +347,14 @@ OUTCOMES = [
         },
         "90m",
         {"namespace": "shop", "owner_kind": "Deployment", "owner": "web"},
-        "2 pods of Deployment shop/web are not aligned, though their nodes could hold them aligned now.",
+        "2 pods of Deployment shop/web are not aligned, although their nodes have room to align them.",
     ),
     Case(  # pods that nobody owns
         "NumazonesOwnerMisaligned",
         {f"{MISALIGNED},alignable='now'}}": "1x120"},
         "90m",
         {"namespace": "shop"},
-        "1 pods without an owner in shop are not aligned, though their nodes could hold them aligned now.",
+        "1 pods without an owner in shop are not aligned, although their nodes have room to align them.",
     ),
     Case(  # aligned for a moment within the hour, or without room
         "NumazonesOwnerMisaligned",
@@ -391,14 +394,14 @@ OUTCOMES = [
         },
         "25m",
         {"verb": "filter"},
-        "The extender responds to filter slowly, or too late for the scheduler's httpTimeout.",
+        "The extender's responses to filter are slow, or exceed the scheduler's httpTimeout.",
     ),
     Case(
         "NumazonesExtenderSlow",
         {"numazones_extender_unread_answers_total{verb='bind'}": "0+1x30"},
         "25m",
         {"verb": "bind"},
-        "The extender responds to bind slowly, or too late for the scheduler's httpTimeout.",
+        "The extender's responses to bind are slow, or exceed the scheduler's httpTimeout.",
     ),
     Case(
         "NumazonesExtenderSlow",
@@ -414,8 +417,8 @@ OUTCOMES = [
         {"numazones_extender_sampled_requests_total": "0x9 2x20"},
         "15m",
         {},
-        "In 2 requests, no node passed for a pod, although a node that the scheduler left out would have "
-        "admitted it.",
+        "In 2 requests, the extender rejected all nodes although a node that the scheduler had left out "
+        "would have admitted the pod.",
     ),
     Case("NumazonesExtenderSampled", {"numazones_extender_sampled_requests_total": "7x30"}, "15m"),
     Case(
@@ -423,7 +426,7 @@ OUTCOMES = [
         {"numazones_extender_repeated_requests_total": "0+60x30"},
         "15m",
         {},
-        "A pod is retried again and again, with 600 excess requests within 10 minutes.",
+        "The scheduler keeps retrying a pod, with 600 excess requests within 10 minutes.",
     ),
     Case("NumazonesPodsSpin", {"numazones_extender_repeated_requests_total": "0+2x30"}, "15m"),
     Case(
@@ -434,7 +437,7 @@ OUTCOMES = [
         },
         "60m",
         {},
-        "50% of the bindings are refused because the node has changed since it was chosen.",
+        "50% of bindings are refused because the node has changed since it was chosen.",
     ),
     Case(  # few of many
         "NumazonesBindConflicts",
@@ -457,7 +460,7 @@ OUTCOMES = [
         {"numazones_held_room_pods{pod='a'}": "2x90", "numazones_held_room_pods{pod='b'}": "0x90"},
         "80m",
         {},
-        "Room has been held for pods on their way to a node for 45 minutes (2 pods now).",
+        "Room has been held for 45 minutes for pods that have not reached a node (2 pods now).",
     ),
     Case("NumazonesHeldRoomStays", {"numazones_held_room_pods": "2x20 0 2x20 0 2x20 0 2x20"}, "80m"),
     Case(
@@ -502,7 +505,7 @@ OUTCOMES = [
         {f"{DISTURBED},interrupt='24',description='PCI-MSI eth0',affinity='3'}}": "600x40"},
         "35m",
         {"node": "a", "numa_node": "0", "cpu": "3", "interrupt": "24", "description": "PCI-MSI eth0"},
-        "PCI-MSI eth0 interrupts CPU 3 of a, an exclusive CPU, 600 times a second.",
+        "PCI-MSI eth0 interrupts the exclusive CPU 3 of a 600 times per second.",
     ),
     Case(  # rarely; and what no affinity keeps away
         "NumazonesExclusiveCPUsDisturbed",
@@ -518,7 +521,7 @@ OUTCOMES = [
         | cpu_times("shared", "1", user="0+6x40", idle="0+54x40"),
         "35m",
         {"node": "a"},
-        "The shared pool of one NUMA node of a is 96.67% busy while another idles.",
+        "On a, the shared pool of one NUMA node is 96.67% busy, and that of another is mostly idle.",
     ),
     Case(  # both are busy
         "NumazonesSharedPoolUneven",
@@ -531,7 +534,7 @@ OUTCOMES = [
         held(busy="0+12x10200", held="0+480x10200"),
         "169h",
         HELD_BY,
-        "The exclusive CPUs of main in shop/web-0 were only 2.5% busy over a week.",
+        "The exclusive CPUs of main in shop/web-0 were only 2.5% busy over the last week.",
     ),
     Case(  # busy enough; idle, but there since yesterday
         "NumazonesExclusiveCPUsIdle",
@@ -548,7 +551,7 @@ OUTCOMES = [
         {"numazones_rebalance_policy_ready{mode='Auto',policy='nightly'}": "0x20"},
         "10m",
         {"policy": "nightly"},
-        "RebalancePolicy nightly is not followed.",
+        "The operator does not follow RebalancePolicy nightly.",
     ),
     Case(
         "NumazonesRebalancePolicyInvalid",
@@ -560,7 +563,7 @@ OUTCOMES = [
         {"numazones_rebalance_policy_conflicted{mode='Auto',policy='nightly'}": "1x30"},
         "20m",
         {"policy": "nightly"},
-        "RebalancePolicy nightly and another one contradict each other.",
+        "Plans of RebalancePolicy nightly and those of another policy would undo each other.",
     ),
     Case(
         "NumazonesRebalancePoliciesConflict",

@@ -43,9 +43,9 @@ EMPTY_PANELS = {
     "Nodes ruled out for the scheduler": "no scheduler calls an extender here",
     "Time to respond to the scheduler": "no scheduler calls an extender here",
     "Difference from the kubelet's count": "simulated kubelets serve no metrics",
-    "Owners of pods that are not aligned": "these nodes reject such pods",
+    "Owners of misaligned pods": "these nodes reject such pods",
     "Share of remote CPUs and memory": "no exporter counts the memory of control groups here",
-    "Use of hugepages": "these nodes have none",
+    "Share of hugepages held": "these nodes have none",
     "Interrupts on exclusive CPUs": "no CPU is exclusive for a whole interval",
     "Watches that ended": "no watch ends",
     "Evicted pods": "the policy only recommends",
@@ -196,20 +196,20 @@ LYING = {
 }
 WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
     # What two selectors make together holds where one of them finds nothing.
-    ("Predictions that came true", {f"{ACCURACY}{{accuracy='right'}}": "0+1x10"}, {"{}": 1}),
-    ("Predictions that came true", {f"{ACCURACY}{{accuracy='race'}}": "0+1x10"}, {"{}": 0}),
-    ("Predictions that came true", {f"{ACCURACY}{{accuracy='unknown'}}": "0+1x10"}, {}),
+    ("Correct predictions", {f"{ACCURACY}{{accuracy='right'}}": "0+1x10"}, {"{}": 1}),
+    ("Correct predictions", {f"{ACCURACY}{{accuracy='race'}}": "0+1x10"}, {"{}": 0}),
+    ("Correct predictions", {f"{ACCURACY}{{accuracy='unknown'}}": "0+1x10"}, {}),
     (
-        "Predictions that came true, by model",
+        "Correct predictions by model",
         {
             f"{ACCURACY}{{accuracy='stale',model='kubelet'}}": "0+1x10",
             f"{ACCURACY}{{accuracy='right',model='koordinator'}}": "0+1x10",
         },
         {"{model='kubelet'}": 0, "{model='koordinator'}": 1},
     ),
-    ("Writes that fail", {f"{WRITES}{{result='ok'}}": "0+1x10"}, {"{}": 0}),
-    ("Writes that fail", {f"{WRITES}{{result='403'}}": "0+1x10"}, {"{}": 1}),
-    ("Writes that fail", {f"{WRITES}{{result='ok'}}": "5x10"}, {}),
+    ("Failed writes", {f"{WRITES}{{result='ok'}}": "0+1x10"}, {"{}": 0}),
+    ("Failed writes", {f"{WRITES}{{result='403'}}": "0+1x10"}, {"{}": 1}),
+    ("Failed writes", {f"{WRITES}{{result='ok'}}": "5x10"}, {}),
     (
         "Difference from the kubelet's count",
         {
@@ -231,7 +231,7 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{node='a',cpu='3',description='24 eth0'}": 600},
     ),
     (
-        "Use of hugepages",
+        "Share of hugepages held",
         {
             "numazones_zone_allocatable{node='a',numa_node='0',resource='hugepages-2Mi'}": "8x10",
             "numazones_zone_allocatable{node='a',numa_node='0',resource='hugepages-1Gi'}": "0x10",
@@ -275,10 +275,10 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{policy='p',mode='Auto',phase='Failed'}": 1},
     ),
     ("marks of Plans", {f"{PLANS}{{policy='p',mode='Auto',phase='Failed'}}": "1x10"}, {}),
-    ("Heat map of NUMA nodes by use | A", HALF_FULL, {"{}": 1}),
-    ("Heat map of NUMA nodes by use | B", HALF_FULL, {"{}": 0}),
-    ("Heat map of NUMA nodes by use | C", HALF_FULL, {"{}": 2}),
-    ("Heat map of NUMA nodes by use | F", HALF_FULL, {"{}": 1}),
+    ("NUMA nodes by share of CPUs held | A", HALF_FULL, {"{}": 1}),
+    ("NUMA nodes by share of CPUs held | B", HALF_FULL, {"{}": 0}),
+    ("NUMA nodes by share of CPUs held | C", HALF_FULL, {"{}": 2}),
+    ("NUMA nodes by share of CPUs held | F", HALF_FULL, {"{}": 1}),
     (
         "Free devices on NUMA nodes without free CPUs",
         HALF_FULL
@@ -289,13 +289,13 @@ WORKED_OUT: list[tuple[str, Series, dict[str, float]]] = [
         {"{resource='gpu'}": 2},
     ),
     (
-        "Pods that have waited longest",
+        "Longest-waiting pods",
         {"numazones_blocked_pod_created_timestamp_seconds{namespace='n',pod='p',reason='r'}": "60x10"},
         {"{namespace='n',pod='p',reason='r'}": 540},
     ),
-    ("Owners of pods that are not aligned | A", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 3}),
-    ("Owners of pods that are not aligned | B", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 2}),
-    ("Owners of pods that are not aligned | C", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 1}),
+    ("Owners of misaligned pods | A", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 3}),
+    ("Owners of misaligned pods | B", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 2}),
+    ("Owners of misaligned pods | C", LYING, {"{namespace='n',owner_kind='Job',owner='a'}": 1}),
     ("Share of remote CPUs and memory | A", LYING, {"{}": 0.25}),
     ("Share of remote CPUs and memory | B", LYING, {}),
     (
