@@ -40,7 +40,7 @@ UNPUBLISHED = "unpublished"
 """Marks, in a field's schema, what no object has: the library alone reads it."""
 
 IMMUTABLE: dict[str, Any] = {
-    "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "it cannot be changed"}]
+    "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]
 }
 """Marks a part that stays as it was created."""
 
@@ -123,9 +123,9 @@ class Condition(APIModel):
     reason: str = Field(
         max_length=1024,
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-        description="Reason for the status, one word in CamelCase, for programs.",
+        description="Reason for the status as one CamelCase word, for programs.",
     )
-    message: str = text(32768, "Reason for the status in a sentence, with the cure.")
+    message: str = text(32768, "Reason for the status in a sentence, and what to do about it.")
     last_transition_time: Timestamp | None = optional(
         "When the status last changed from one value to another."
     )

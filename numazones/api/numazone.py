@@ -103,7 +103,7 @@ class Topology(APIModel):
     offline: CPUList = Field(default="", description="CPUs that are present but offline.")
     kubelet_id: int | None = optional(
         "The kubelet's id of the NUMA node if it is different: on a kernel without NUMA support, it is "
-        "the socket's, such as -1."
+        "the id of the socket, such as -1."
     )
     counted_cpus: int | None = optional(
         "Number of CPUs that the kubelet counts on the node, if it differs from the number in the "
@@ -115,7 +115,7 @@ class Topology(APIModel):
         default="", description="Online CPUs isolated from the Linux scheduler at boot (isolcpus)."
     )
     cores: tuple[CPUList, ...] = list_of(
-        _MAX_CPUS, "One CPU list per physical core, the online threads of the core."
+        _MAX_CPUS, "One CPU list per physical core, with the online threads of the core."
     )
     sockets: tuple[CPUGroup, ...] = list_of(256, "Sockets that the NUMA node's CPUs are in.")
     dies: tuple[CPUGroup, ...] = list_of(
@@ -224,8 +224,8 @@ class ZoneDevice(APIModel):
         description="Number of equal devices in the group; set if a resource has too many devices to list.",
     )
     numa_ids: tuple[NUMAID, ...] | None = optional(
-        "NUMA nodes the device is close to: left out if it is this one alone, "
-        "empty where the plugin reports none; 65535 stands for ids that no machine has, such as -1.",
+        "NUMA nodes the device is close to: left out if it is only this one, empty if the plugin reports "
+        "none; 65535 stands for ids that no machine has, such as -1.",
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
     )
@@ -247,7 +247,7 @@ class MemoryBlock(APIModel):
     )
     bytes: int = Field(ge=0, description="Size of the block in bytes, over all its NUMA nodes together.")
     numa_ids: tuple[NUMAID, ...] | None = optional(
-        "NUMA nodes the block is bound to; left out if it is this one alone.",
+        "NUMA nodes the block is bound to; left out if it is only this one.",
         max_length=_MAX_ZONES,
         json_schema_extra=ATOMIC,
     )
@@ -276,7 +276,7 @@ class Assignment(APIModel):
         64, "Memory blocks that include this NUMA node; a block of several NUMA nodes is listed in each."
     )
     devices: tuple[DeviceIDs, ...] = list_of(
-        64, "Devices of this NUMA node that the container holds though assignedTo does not name it."
+        64, "Devices of this NUMA node that the container holds although assignedTo does not name it."
     )
 
 
@@ -285,7 +285,8 @@ class Headroom(APIModel):
 
     exclusive_cpus: int | None = optional("CPUs for one container with exclusive CPUs.", ge=0, le=_MAX_CPUS)
     full_core_cpus: int | None = optional(
-        "The same, but only whole physical cores count: cores that are partly used or reserved do not.",
+        "CPUs for one container with exclusive CPUs if only whole physical cores count, not cores that "
+        "are partly used or reserved.",
         ge=0,
         le=_MAX_CPUS,
     )
@@ -333,7 +334,7 @@ class ZonePlacement(APIModel):
         max_length=MAX_LABEL,
         description="Name of the model that decides; unknown if the node shows more than one.",
     )
-    decider: str = text(128, "Name of the model in sentences.")
+    decider: str = text(128, "Name of the model as used in sentences.")
     cpu: ModelAmounts | None = optional(
         "CPUs that pods hold exclusively, and whole CPUs that single pods could still be given; left out "
         "where unknown."
@@ -372,7 +373,9 @@ class NUMAZoneStatus(APIModel):
     """Contents of the NUMA node, and their holders."""
 
     snapshot: str = text(
-        64, "Same on all NUMAZones of a node written in one cycle; use them only if they agree."
+        64,
+        "Identifier that all NUMAZones of a node written in one cycle share; use them together only "
+        "if they agree.",
     )
     zones: int = Field(default=0, ge=0, le=_MAX_ZONES, description="Number of the node's NUMAZones.")
     topology: Topology | None = optional("The hardware of the NUMA node.")
@@ -387,7 +390,9 @@ class NUMAZoneStatus(APIModel):
     )
     devices: tuple[ZoneDevice, ...] = list_of(_MAX_DEVICES, "Devices of device plugins.")
     assignments: tuple[Assignment, ...] = list_of(4096, "What containers hold on this NUMA node.")
-    headroom: Headroom | None = optional("The largest requests the NUMA node alone could still take.")
+    headroom: Headroom | None = optional(
+        "The largest requests that this NUMA node alone could still satisfy."
+    )
     summary: Summary | None = optional("Figures rounded for the columns of kubectl get.")
     pods_fingerprint: str = text(
         64, "Checksum of the names of the node's pods, as schedulers compute it (pfp0v001…)."
@@ -396,13 +401,13 @@ class NUMAZoneStatus(APIModel):
         16, "Ready is False or Unknown, with a reason, when something could not be read.", list_map("type")
     )
     silence: Silence | None = optional(
-        "Written by the operator alone, while the node's exporter does not renew its Lease."
+        "Written only by the operator, while the node's exporter is not renewing its Lease."
     )
     placement: ZonePlacement | None = optional(
-        "Written by the operator alone, where another placement model than the kubelet decides."
+        "Written only by the operator, if a placement model other than the kubelet decides."
     )
     dynamic_resources: DynamicResources | None = optional(
-        "Written by the operator alone, where drivers publish devices of dynamic resource allocation (DRA)."
+        "Written only by the operator, if drivers publish devices of dynamic resource allocation (DRA)."
     )
 
 
@@ -422,7 +427,7 @@ NUMAZONE = ResourceType(
         PrinterColumn(
             "Policy",
             ".status['placement','kubelet']['model','topologyManagerPolicy']",
-            "Placement model that decides; the topology manager policy where that is the kubelet",
+            "Placement model that decides; for the kubelet, the topology manager policy",
         ),
         PrinterColumn("CPU", _resource("cpu", "capacity"), "CPUs of the NUMA node"),
         PrinterColumn(
@@ -432,13 +437,15 @@ NUMAZONE = ResourceType(
             "Mem-Free", ".status['placement','summary'].memoryFree", "Memory that pods could still be given"
         ),
         PrinterColumn(
-            "Devices", ".status.summary.devices", "Free of allocatable devices; @0-1: shared by NUMA nodes"
+            "Devices",
+            ".status.summary.devices",
+            "Free and allocatable devices; @0-1: close to NUMA nodes 0 and 1",
         ),
         PrinterColumn(
             "State",
             ".status['silence','summary'].state",
-            "Empty while all is well; NotReady or Unknown if not everything could be read, Silent while the "
-            "exporter does not renew its Lease",
+            "Empty if all is well; NotReady or Unknown if not everything could be read, Silent if the "
+            "exporter is not renewing its Lease",
         ),
         PrinterColumn("Reserved", _resource("cpu", "reserved"), "CPUs reserved on the NUMA node", priority=1),
         PrinterColumn(
@@ -477,10 +484,10 @@ class NUMAZone(APIObject):
     RESOURCE: ClassVar[ResourceType] = NUMAZONE
 
     spec: NUMAZoneSpec = Field(
-        description="Which NUMA node the object describes; immutable.",
+        description="The NUMA node that this object describes; immutable.",
         json_schema_extra=IMMUTABLE,
     )
-    status: NUMAZoneStatus | None = optional("What the NUMA node has, and which pods hold it.")
+    status: NUMAZoneStatus | None = optional("What the NUMA node has, and what pods hold on it.")
 
 
 def zone_name(node_name: str, numa_id: int) -> str:

@@ -108,9 +108,7 @@ def test_resources_are_told_apart_by_name_and_conditions_by_type() -> None:
 
 def test_identity_never_changes() -> None:
     spec = schema("NUMAZone")["properties"]["spec"]
-    assert spec["x-kubernetes-validations"] == [
-        {"rule": "self == oldSelf", "message": "it cannot be changed"}
-    ]
+    assert spec["x-kubernetes-validations"] == [{"rule": "self == oldSelf", "message": "field is immutable"}]
     assert spec["required"] == ["nodeName", "numaID"]
 
 
@@ -235,5 +233,5 @@ def taken_without_warnings(server: RealAPIServer) -> None:
     server.kubectl("create", "-f", "-", stdin=yaml.safe_dump(zone))
     patch = '{"spec":{"numaID":1}}'
     rejected = server.kubectl("patch", "nz", "a-numa-0", "--type=merge", "-p", patch, check=False)
-    assert "spec: Invalid value: it cannot be changed" in rejected
+    assert "spec: Invalid value: field is immutable" in rejected
     assert server.kubectl("get", "numa").split("\n")[0].split()[:3] == ["NAME", "POLICY", "CPU"]
