@@ -73,7 +73,7 @@ class EventPoster:
                 self._metrics.count_write(EVENTS)
             except APIError as error:
                 self._metrics.count_write(EVENTS, error)
-                _log.info("an event was lost: %s", error)
+                _log.info("could not post an event: %s", error)
 
 
 def object_reference(body: Mapping[str, Any]) -> ObjectReference:

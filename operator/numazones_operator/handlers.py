@@ -145,7 +145,7 @@ async def recommendation_approved(body: kopf.Body, memo: Memo, **_: Any) -> None
     if problem:
         await memo.post_event(body, type=WARNING, reason="ApprovalInVain", message=problem)
     else:
-        message = "the plan is checked again and then executed"
+        message = "the operator checks the plan again and then executes it"
         await memo.post_event(body, type=NORMAL, reason="Approved", message=message)
     await memo.on_main_loop(memo.intent.wake())
 
@@ -169,7 +169,7 @@ async def namespace_opted_in_vain(body: kopf.Body, memo: Memo, **_: Any) -> None
             body,
             type=WARNING,
             reason="AdmissionGateOff",
-            message=f"pods with the scheduling gate {GATE} are not released: {SWITCHED_OFF}",
+            message=f"pods with the scheduling gate {GATE} are not released because {SWITCHED_OFF}",
         )
 
 

@@ -51,7 +51,7 @@ async def run_kopf(memo: handlers.Memo) -> None:
             if clock() - started > _GOOD_RUN:
                 backoff.reset()
             delay = backoff.delay()
-            _log.warning("kopf ended: %s; it restarts in %.1f s", str(error) or repr(error), delay)
+            _log.warning("kopf stopped: %s; restarting it in %.1f s", str(error) or repr(error), delay)
             await asyncio.sleep(delay)
 
 
@@ -99,10 +99,10 @@ async def _installation(memo: handlers.Memo, served: frozenset[str]) -> None:
         try:
             now = await memo.intent.confirm()
         except APIError as error:
-            _log.debug("what the API server serves could not be read: %s", error)
+            _log.debug("could not check which kinds the API server serves: %s", error)
             now = served
         if now - served:
-            _log.info("the API server serves %s by now; kopf restarts", ", ".join(sorted(now - served)))
+            _log.info("the API server now serves %s; restarting kopf", ", ".join(sorted(now - served)))
             return
         await asyncio.sleep(backoff.delay())
     await asyncio.Event().wait()
@@ -155,4 +155,4 @@ async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
     if tasks:
         _, left = await asyncio.wait(tasks, timeout=_MAX_ENDING)
         for task in left:
-            _log.warning("kopf's task %s does not end", task.get_name())
+            _log.warning("kopf's task %s did not stop when it was cancelled", task.get_name())

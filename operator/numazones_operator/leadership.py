@@ -149,23 +149,26 @@ class Leadership:
         """Log why the Lease is not had; a problem that lasts was logged when it began."""
         reason = _reason(error)
         if isinstance(error, NotFound) and error.request.verb == "create":
-            reason = f"{error.request}: {error.message}; create the namespace, or name another: --namespace"
+            reason = (
+                f"{error.request}: {error.message}; create the namespace, or set --namespace to one that "
+                "exists"
+            )
         level = logging.DEBUG if reason == self._problem else logging.WARNING
         if isinstance(error, Unreachable):
             self.client.reachability.lost(error)
             level = logging.DEBUG
         self._problem = reason
-        _log.log(level, "the leader's Lease could not be read or written: %s", reason)
+        _log.log(level, "could not read or write the leader election Lease: %s", reason)
 
     def _begin(self) -> None:
         if self._reign is None:
-            _log.info("%s leads", self.identity)
-            self._reign = asyncio.create_task(self.lead(), name="what the leader does")
+            _log.info("%s is now the leader", self.identity)
+            self._reign = asyncio.create_task(self.lead(), name="leading")
 
     async def _end(self) -> None:
         reign, self._reign = self._reign, None
         if reign is not None:
-            _log.info("%s stands by", self.identity)
+            _log.info("%s is on standby", self.identity)
             reign.cancel()
             await asyncio.wait((reign,))
 
@@ -183,7 +186,7 @@ class Leadership:
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self._release()
         except (APIError, TimeoutError) as error:
-            _log.warning("the leader's Lease was not released: %s", _reason(error))
+            _log.warning("could not release the leader election Lease: %s", _reason(error))
 
     async def _attempt(self) -> bool:
         """Renew or acquire; return whether this replica holds the Lease now."""
@@ -192,7 +195,10 @@ class Leadership:
             try:
                 self._known = await self._renewed(known)
             except (Conflict, NotFound):
-                _log.debug("another process has written the leader's Lease, or a write of ours was repeated")
+                _log.debug(
+                    "the leader election Lease was written by another process, or by a retry of our own "
+                    "request"
+                )
             else:
                 return True
         try:
@@ -259,10 +265,10 @@ class Leadership:
             self._may_watch = False
             seconds = self.term.retry_period
             _log.warning(
-                "the leader's Lease is read every %g s, because it cannot be watched: %s", seconds, error
+                "cannot watch the leader election Lease, so it is read every %g s instead: %s", seconds, error
             )
         except APIError as error:
-            _log.debug("the leader's Lease is not watched any more: %s", error)
+            _log.debug("the watch of the leader election Lease ended: %s", error)
         return False
 
     def _is_abandoned(self, spec: dict[str, Any]) -> bool:

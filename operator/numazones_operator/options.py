@@ -92,7 +92,7 @@ class OperatorOptions:
     )
     namespace: str = setting(
         "numazones-operator",
-        "Namespace of the operator, and of its leader election Lease.",
+        "Namespace of the operator and of its leader election Lease.",
         metavar="NAMESPACE",
         variable="KUBERNETES_NAMESPACE",
     )
@@ -100,37 +100,42 @@ class OperatorOptions:
         "numazones-system", "Namespace of the exporters' Leases.", metavar="NAMESPACE"
     )
     metrics_address: str = setting(
-        ":9407", "Address of /metrics, /healthz and /readyz.", kind=Address(), metavar="HOST:PORT"
+        ":9407",
+        "Address on which to serve /metrics, /healthz and /readyz.",
+        kind=Address(),
+        metavar="HOST:PORT",
     )
     probe_address: str = setting(
         "",
-        "Separate address of /healthz and /readyz, such as :9417, so that clients of the metrics port "
-        "cannot delay the kubelet's probes.  [default: only with the metrics]",
+        "Separate address for /healthz and /readyz, such as :9417, so that clients of the metrics port "
+        "cannot delay the kubelet's probes.  [default: the metrics address only]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
     page_address: str = setting(
         "",
         "Address of the live page, such as 127.0.0.1:9408. The page is read-only and has no password: "
-        "keep it on loopback unless everyone who can connect may see the whole cluster.  [default: nowhere]",
+        "keep it on loopback unless everyone who can connect may see the whole cluster.  [default: not "
+        "served]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
-    page_viewers: int = setting(50, "Maximum number of viewers of the live page at a time.")
+    page_viewers: int = setting(50, "Maximum number of simultaneous viewers of the live page.")
     page_usage: str = setting(
         "",
-        "Source of the measured use of CPUs and memory on the live page, read while it has viewers: the "
-        "URL of a Prometheus that scrapes the exporters, or exporters, which reads them through the API "
-        "server and needs get on pods/proxy in their namespace.  [default: nowhere]",
+        "Source of the CPU and memory usage that the live page shows, read only while the page has "
+        "viewers: either the URL of a Prometheus that scrapes the exporters, or the word exporters to "
+        "read them through the API server, which needs get on pods/proxy in their namespace.  [default: "
+        "usage is not shown]",
         metavar="URL|exporters",
     )
     identity: str = setting(
-        "", "Name of this replica in the leader's Lease.  [default: host name and a random part]"
+        "", "Name of this replica in the leader election Lease.  [default: host name and a random suffix]"
     )
     lead: bool = setting(
         True,
-        "Predict, release pods, rebalance. With --no-lead, this replica never becomes the leader: it only "
-        "follows the cluster and serves its extender.",
+        "Predict, release pods and rebalance. With --no-lead, this replica never becomes the leader: it "
+        "only watches the cluster and serves its extender.",
     )
     leader_elect: bool = setting(True, "Elect a leader: one replica writes, the others are on standby.")
     leader_elect_lease_duration: float = setting(
@@ -145,16 +150,14 @@ class OperatorOptions:
         "renews it at twice this interval.",
         kind=DURATION,
     )
-    debounce: float = setting(
-        0.05, "Time for which changes are collected before predictions are updated.", kind=DURATION
-    )
+    debounce: float = setting(0.05, "Time to collect changes before predictions are updated.", kind=DURATION)
     settle: float = setting(
         10.0,
-        "Time for which a node's NUMAZones may contradict each other, or lack a pod that runs there, "
-        "before the node counts as stale.",
+        "Time for which a node's NUMAZones may contradict each other, or not show a pod that is running "
+        "there, before the node counts as stale.",
         kind=DURATION,
     )
-    candidates: int = setting(5, "Number of best nodes that a prediction names.")
+    candidates: int = setting(5, "Number of candidate nodes to list in each prediction.")
     model_settings: tuple[str, ...] = setting(
         (),
         "Settings of placement models other than the kubelet's, as MODEL.NAME=VALUE, separated by spaces. "
@@ -163,11 +166,13 @@ class OperatorOptions:
         metavar="NAME=VALUE…",
     )
     write_rate: float = setting(
-        100.0, "Maximum writes to the API server per second, with bursts of twice as many."
+        100.0, "Maximum number of writes to the API server per second, with bursts of up to twice as many."
     )
-    event_rate: float = setting(5.0, "Maximum events per second, with bursts of ten times as many.")
+    event_rate: float = setting(
+        5.0, "Maximum number of events per second, with bursts of up to ten times as many."
+    )
     event_interval: float = setting(
-        60.0, "Minimum time between two events about one pod's verdict.", kind=DURATION
+        60.0, "Minimum time between two events about the verdict for one pod.", kind=DURATION
     )
     admission_gate: bool = setting(
         False,
@@ -176,77 +181,82 @@ class OperatorOptions:
     )
     admission_gate_timeout: float = setting(
         300.0,
-        "Time after which a gated pod is released although it is unknown whether a node would admit it, "
-        "for example because exporters are down; 0s: never. Pods that no node would admit keep waiting.",
+        "Time after which a gated pod is released even if it is unknown whether a node would admit it, "
+        "for example because exporters are down; 0s means never. Pods that no node would admit keep "
+        "waiting.",
         kind=Duration(zero=True),
     )
     admission_gate_replace: bool = setting(
         False,
-        "Evict a released pod without a node if all nodes that it was released to have been gone, "
-        "cordoned or tainted for a minute, and a ReplicaSet, ReplicationController or StatefulSet "
-        "recreates it; otherwise an event says what to do.",
+        "Evict a released pod that still has no node if all nodes that it was released to have been gone, "
+        "cordoned or tainted for a minute, provided that a ReplicaSet, ReplicationController or "
+        "StatefulSet will recreate it; otherwise an event says what to do.",
     )
     placement: str = setting(
         ASKING[0].value,
-        "How predictions, gate and extender rank the nodes that would admit a pod. best-fit keeps large "
-        "blocks free; scarce does too, and avoids idle devices and huge pages that the pod does not "
-        "request; shapes keeps room for pods of --shapes, or if not given, of the shapes that "
-        "RebalancePolicies and waiting pods name; pack prefers nodes with the most requested CPU and "
-        "memory, exact those with the least.",
+        "How predictions, the gate and the extender rank the nodes that would admit a pod. best-fit keeps "
+        "large blocks free; scarce does the same and also avoids nodes with idle devices or huge pages "
+        "that the pod does not request; shapes keeps room for pods of the shapes in --shapes or, if that "
+        "is not set, of those that RebalancePolicies and waiting pods name; pack prefers nodes with the "
+        "most requested CPU and memory; exact prefers those with the least.",
         kind=click.Choice([choice.value for choice in ASKING]),
     )
     extender_address: str = setting(
         "",
-        "Address of the extender for kube-scheduler, such as 127.0.0.1:9409. Clients can bind pods: on an "
-        "address other than loopback, they need a client certificate.  [default: nowhere]",
+        "Address of the extender for kube-scheduler, such as 127.0.0.1:9409. Clients of the extender can "
+        "bind pods, so on any address other than loopback they need a client certificate.  [default: not "
+        "served]",
         kind=Address(optional=True),
         metavar="HOST:PORT",
     )
     extender_certificate: Path | None = setting(
-        None, "Certificate of the extender, a PEM file; reloaded when it changes.", kind=PATH, metavar="FILE"
+        None, "PEM file with the extender's certificate; reloaded when it changes.", kind=PATH, metavar="FILE"
     )
     extender_key: Path | None = setting(
-        None, "Private key of that certificate, a PEM file.", kind=PATH, metavar="FILE"
+        None, "PEM file with the private key of that certificate.", kind=PATH, metavar="FILE"
     )
     extender_client_ca: Path | None = setting(
         None,
-        "CA of the schedulers' client certificates, a PEM file; it should sign no others.",
+        "PEM file with the CA that signs the schedulers' client certificates; it should sign no others.",
         kind=PATH,
         metavar="FILE",
     )
     extender_unknown_nodes: str = setting(
         UnknownNodes.LAST_RESORT.value,
-        "How the extender treats nodes of unknown NUMA state: last-resort lets them pass if no node is "
-        "known to admit the pod, except nodes whose exporters run but whose state was never known; allow "
-        "lets them pass; reject does not. Nodes that would reject the pod in their last known state, or "
-        "have rejected one like it since, never pass.",
+        "How the extender treats nodes whose NUMA state is unknown. last-resort lets them pass if no node "
+        "is known to admit the pod, except nodes that have a running exporter but whose state has never "
+        "been known; allow lets them pass; reject does not. Nodes that would reject the pod in their last "
+        "known state, or that have rejected a similar pod since, never pass.",
         kind=click.Choice([choice.value for choice in UnknownNodes]),
     )
     rebalance: bool = setting(
-        True, "Follow RebalancePolicies: find plans, publish them, and run them if the policy says so."
+        True,
+        "Follow RebalancePolicies: search for plans, publish them, and run them if the policy allows it.",
     )
     rebalance_period: float = setting(
         1.0, "Time between two checks of policies and recommendations.", kind=DURATION
     )
     rebalance_patience: float = setting(
         300.0,
-        "Time for a replacement to appear in its node's NUMAZones, after which its plan fails.",
+        "Time within which a replacement must appear in its node's NUMAZones; otherwise its plan fails.",
         kind=DURATION,
     )
     shapes: tuple[str, ...] = setting(
         _SHAPES,
-        "Shapes of pods, such as cpu=16,memory=32Gi, separated by spaces: fragmentation is reported for "
-        "them, and --placement shapes keeps room for them.",
+        "Pod shapes, such as cpu=16,memory=32Gi, separated by spaces. Fragmentation is reported for them, "
+        "and --placement shapes keeps room for them.",
         kind=_Texts("shapes", _shapes),
         metavar="SHAPE…",
     )
-    page_size: int = setting(500, "Objects per page when listing.")
-    watch_duration: float = setting(300.0, "Duration of one watch.", kind=DURATION)
+    page_size: int = setting(500, "Number of objects per page of a list request.")
+    watch_duration: float = setting(300.0, "Maximum duration of a watch request.", kind=DURATION)
     watch_silence: float = setting(
-        90.0, "Time without data after which a watch counts as dead.", kind=DURATION
+        90.0, "Time without data after which a watch is considered dead.", kind=DURATION
     )
     log_level: str = setting(
-        "info", "Least severe messages to log.", kind=click.Choice(["debug", "info", "warning", "error"])
+        "info",
+        "Minimum severity of messages to log.",
+        kind=click.Choice(["debug", "info", "warning", "error"]),
     )
     log_format: str = setting("json", "Format of log messages.", kind=click.Choice(["json", "text"]))
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -266,17 +276,17 @@ class OperatorOptions:
                 raise InvalidSetting(f"--{name.replace('_', '-')} must be more than 0")
         if not self.lead and self.page_address:
             raise InvalidSetting(
-                "--page-address needs a replica that predicts: omit --no-lead or --page-address"
+                "--page-address needs a replica that predicts: omit either --no-lead or --page-address"
             )
         if self.page_usage not in ("", EXPORTERS) and not _is_url(self.page_usage):
             raise InvalidSetting(
-                f"--page-usage: {self.page_usage!r:.60} is neither {EXPORTERS!r} nor a URL of a Prometheus "
-                "such as http://prometheus.monitoring:9090"
+                f"--page-usage: {self.page_usage!r:.60} is neither {EXPORTERS!r} nor the URL of a "
+                "Prometheus, such as http://prometheus.monitoring:9090"
             )
         if len({file is None for file in self._certificate_files}) > 1:
             raise InvalidSetting(
-                "--extender-certificate, --extender-key and --extender-client-ca belong together: "
-                "give all three, or none and a loopback address"
+                "--extender-certificate, --extender-key and --extender-client-ca must be set together: "
+                "set all three, or none of them and a loopback address"
             )
 
     @property

@@ -34,7 +34,8 @@ from numazones_operator.verification.misses import Misses
 from numazones_operator.verification.verifier import Expectation, Verifier
 
 NOT_BY_PREEMPTION = (
-    "kube-scheduler preempts no pod for room on a NUMA node; a RebalancePolicy with pendingPods can make room"
+    "kube-scheduler does not preempt pods to make room on a NUMA node; a RebalancePolicy with pendingPods "
+    "can make room"
 )
 """Whose business such room is."""
 

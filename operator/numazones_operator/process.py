@@ -256,7 +256,9 @@ class Operator:
                     await reflector.synced.wait()
         state = self.pipeline.state
         self._note_unreadable_devices()
-        _log.info("synced: %d nodes, %d pods, %d zones", len(state.nodes), len(state.pods), len(state.zones))
+        _log.info(
+            "synced: %d nodes, %d pods, %d NUMAZones", len(state.nodes), len(state.pods), len(state.zones)
+        )
         state.all_found()
         self.pipeline.synced = True
         gc.freeze()  # whoever asks from now on does not wait for a walk through the mirror
@@ -551,8 +553,8 @@ class Operator:
 
     def _stop_after(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        self.failed = f"task {task.get_name()} ended: {error!r}"
-        _log.critical("%s; the operator stops", self.failed, exc_info=error)
+        self.failed = f"task {task.get_name()} ended unexpectedly: {error!r}"
+        _log.critical("%s; stopping the operator", self.failed, exc_info=error)
         self._stop.set()
 
     def _renew_gauges(self) -> None:
@@ -568,7 +570,7 @@ class Operator:
             for reflector in self.reflectors
             if not reflector.synced.is_set()
         ]
-        return problems or ([] if self.ready.is_set() else ["the first predictions are being made"])
+        return problems or ([] if self.ready.is_set() else ["still computing the first predictions"])
 
 
 def _reference(kind: str, item: Any) -> dict[str, str]:

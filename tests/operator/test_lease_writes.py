@@ -108,6 +108,6 @@ async def test_a_missing_namespace_is_logged_once_with_its_cure(caplog: pytest.L
     assert len(server.written) > 20
     (said,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert said == (
-        "the leader's Lease could not be read or written: create leases operators/leader: "
-        'namespaces "operators" not found; create the namespace, or name another: --namespace'
+        "could not read or write the leader election Lease: create leases operators/leader: "
+        'namespaces "operators" not found; create the namespace, or set --namespace to one that exists'
     )

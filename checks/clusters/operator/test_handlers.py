@@ -308,7 +308,7 @@ async def test_policy_that_becomes_invalid_counts_as_gone_and_reports_it(tmp_pat
 @pytest.mark.parametrize(
     ("mode", "reason", "message"),
     [
-        ("Approve", "Approved", "the plan is checked again"),
+        ("Approve", "Approved", "the operator checks the plan again"),
         ("Recommend", "ApprovalInVain", "set its spec.mode to Approve"),
         ("Auto", "ApprovalInVain", "mode Auto, which needs no approval"),
         ("", "ApprovalInVain", "policy keep-room does not exist or is invalid"),

@@ -217,7 +217,7 @@ async def test_lease_is_polled_without_watch_right_and_logged_once(
             await heir.tries()
         (said,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
         assert said.startswith(
-            "the leader's Lease is read every 0.02 s, because it cannot be watched: watch leases"
+            "cannot watch the leader election Lease, so it is read every 0.02 s instead: watch leases"
         )
 
 

@@ -43,12 +43,12 @@ class Metrics:
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, buckets=_SECONDS, registry=registry)
         self.leader = Gauge(
-            "numazones_operator_leader", "1 on the replica that writes, 0 on the others.", registry=registry
+            "numazones_operator_leader", "1 if this replica is the leader, 0 otherwise.", registry=registry
         )
         self.watch_restarts = counter(
             "numazones_operator_watch_restarts_total",
-            "Watches that ended, by resource and reason: ended (by the server, on time), broken, expired "
-            "(410 Gone), rejected, unreachable.",
+            "Watches that ended, by resource and reason: ended (closed by the server on time), broken, "
+            "expired (410 Gone), rejected or unreachable.",
             ("resource", "reason"),
         )
         self.list_seconds = histogram(
@@ -58,23 +58,23 @@ class Metrics:
         )
         self.api_writes = counter(
             "numazones_operator_api_writes_total",
-            "Writes to the API server, by resource and result: ok, or the HTTP status of a failure, "
-            "or unreachable.",
+            "Writes to the API server, by resource and result: ok, the HTTP status of the failure, or "
+            "unreachable.",
             ("resource", "result"),
         )
         self.object_errors = counter(
             "numazones_operator_object_errors_total",
-            "Failures to read an object or to decide about it, by kind and error. The object counts as "
-            "gone or Unknown, an event on it says why, and everything else continues.",
+            "Failures to read or evaluate an object, by kind and error. The object is then treated as "
+            "missing or as Unknown, an event on it says why, and other objects are not affected.",
             ("kind", "error"),
         )
         self.events_dropped = counter(
             "numazones_operator_events_dropped_total",
-            "Events that were dropped because of the rate limit.",
+            "Events dropped because of the rate limit.",
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
-            "Time from seeing a change to publishing the prediction for it.",
+            "Time from observing a change to publishing the prediction that it affects.",
         )
         self.compute_seconds = histogram(
             "numazones_operator_compute_duration_seconds",
@@ -82,30 +82,31 @@ class Metrics:
         )
         self.outcomes = counter(
             "numazones_prediction_outcomes_total",
-            "Pods that got a node, by prediction for that node and by decision of its kubelet: Admitted, "
+            "Pods bound to a node, by the prediction for that node and the kubelet's decision: Admitted, "
             "or the reason for the rejection.",
             ("predicted", "actual"),
         )
         self.accuracy = counter(
             "numazones_prediction_accuracy_total",
-            "Pods that got a node, by accuracy of the prediction: right; race (pods came or went, and "
-            "the kubelet knew first), stale (NUMAZones were out of date) or model if it was wrong; "
-            "unknown if nothing was predicted; and by the model that places pods on the node: kubelet, "
-            "the name of another placement model, or unknown. Model dra counts whether the devices of "
-            "claims were those predicted. Counted up to 30 s late.",
+            "Pods bound to a node, by accuracy of the prediction and by placement model. The accuracy is "
+            "right, unknown if nothing was predicted, or the cause of a wrong prediction: race (pods came "
+            "or went, and the kubelet noticed first), stale (NUMAZones were out of date) or model. The "
+            "model is kubelet, the name of another placement model, or unknown; for dra, a prediction is "
+            "right if the claims got the predicted devices. Counted up to 30 s late.",
             ("accuracy", "model"),
         )
         self.gates_released = counter(
             "numazones_admission_gates_released_total",
-            "Pods whose scheduling gate was removed, by reason: admissible, devices (the same, but nodes "
-            "are only preferred, because the scheduler must find devices for the pod), preemption (of "
-            "less important pods, by the scheduler), unconcerned (no NUMA requirements), or timeout.",
+            "Pods whose scheduling gate was removed, by reason: admissible, devices (also admissible, but "
+            "the nodes are only preferred because the scheduler must still find devices for the pod), "
+            "preemption (the scheduler has to preempt less important pods), unconcerned (no NUMA "
+            "requirements) or timeout.",
             ("reason",),
         )
         self.released_pods_replaced = counter(
             "numazones_released_pods_replaced_total",
-            "Pods that were evicted before they had a node, because all nodes that the gate released "
-            "them to were lost.",
+            "Pods evicted before they were bound, because all nodes that the gate had released them to "
+            "were lost.",
         )
         self._start_at_zero()
         self.owner_rejections = OwnerRejections(registry)
@@ -126,7 +127,7 @@ class Metrics:
         counter = partial(Counter, registry=registry)
         self.admission_requests = counter(
             "numazones_topology_manager_admission_requests_total",
-            "Admissions that the model simulated, of pods on the nodes they were bound to.",
+            "Admissions simulated by the model, for pods on the nodes that they were bound to.",
         )
         self.admission_errors = counter(
             "numazones_topology_manager_admission_errors_total",
@@ -141,12 +142,13 @@ class Metrics:
         )
         self.aligned = counter(
             "numazones_container_aligned_compute_resources_count",
-            "Containers, or whole pods, that the model aligned, by scope and boundary as in the kubelet.",
+            "Containers or whole pods that the model aligned, by scope and boundary as the kubelet counts "
+            "them.",
             ("scope", "boundary"),
         )
         self.unaligned = counter(
             "numazones_container_aligned_compute_resources_failure_count",
-            "Containers, or whole pods, that the model could not align, so that it rejected the pod.",
+            "Containers or whole pods that the model could not align, so it rejected the pod.",
             ("scope", "boundary"),
         )
 
@@ -183,7 +185,7 @@ class OwnerRejections:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
             "numazones_owner_rejections_total",
-            f"Pods that a kubelet rejected, by owner and the kubelet's reason: the {_MAX_SERIES} most "
+            f"Pods that kubelets rejected, by owner and the kubelet's reason: the {_MAX_SERIES} most "
             "recent series.",
             ("namespace", "owner_kind", "owner", "reason"),
             registry=registry,
@@ -227,7 +229,7 @@ class GaugeCollector(Collector):
             try:
                 self._families = self.gauges.families()
             except Exception:  # noqa: BLE001 - the other gauges are shown
-                _log.exception("%s could not be counted", type(self.gauges).__name__)
+                _log.exception("could not update the gauges of %s", type(self.gauges).__name__)
 
     def describe(self) -> list[Metric]:
         """Return nothing: which gauges there are is known only when they are collected."""

@@ -29,8 +29,8 @@ _MAX_OWNERS = 50
 _OWNER = ("namespace", "owner_kind", "owner")
 _CHANGEABLE = tuple(one for one in Alignable if one is not Alignable.YES)
 _OF_OWNERS = (
-    f"by owner (a Deployment, not its ReplicaSet; empty for pods without an owner): the {_MAX_OWNERS} "
-    f"owners with the most pods that are not aligned, and {OTHERS.name}"
+    "by owner (the Deployment rather than its ReplicaSet; empty for pods without an owner): the "
+    f"{_MAX_OWNERS} owners with the most misaligned pods by name, all others together as {OTHERS.name}"
 )
 
 
@@ -64,7 +64,7 @@ def alignment_families(nodes: Mapping[str, NodeAlignment]) -> Iterator[GaugeMetr
     )
     yield gauge(
         "numazones_node_remote_cpus",
-        "Exclusive CPUs that are not on the NUMA node that has most of their container.",
+        "Exclusive CPUs that are not on the NUMA node with most of their container's resources.",
         ("node",),
         (((name,), whole.remote_cpus) for name, whole in known.items()),
     )
@@ -87,8 +87,8 @@ def _owner_families(owners: Mapping[OwnerName, AlignmentSum]) -> Iterator[GaugeM
     )
     yield gauge(
         "numazones_owner_misaligned_pods",
-        "Pods that are not aligned, by owner and by whether their node could hold them aligned: now, "
-        "emptier (if others left), never, or unknown.",
+        "Pods that are not aligned, by owner and by whether they could be aligned on their node: now, "
+        "emptier (if other pods left), never, or unknown.",
         (*_OWNER, "alignable"),
         (
             ((*owner, could), one.alignable.get(could, 0))
@@ -98,15 +98,15 @@ def _owner_families(owners: Mapping[OwnerName, AlignmentSum]) -> Iterator[GaugeM
     )
     yield gauge(
         "numazones_owner_cpus",
-        "Exclusive CPUs of pods, by owner: local on the NUMA node that has most of their container, else "
-        "remote.",
+        "Exclusive CPUs of pods, by owner and placement: local if they are on the NUMA node with most of "
+        "their container's resources, otherwise remote.",
         (*_OWNER, "placement"),
         _placed({owner: (one.cpus, one.remote_cpus) for owner, one in owners.items()}),
     )
     yield gauge(
         "numazones_owner_promised_memory_bytes",
-        "Memory and huge pages that Memory Managers promised to pods, by owner: local on the NUMA node "
-        "that has most of their container, else remote.",
+        "Memory and huge pages that Memory Managers promised to pods, by owner and placement: local if "
+        "they are on the NUMA node with most of their container's resources, otherwise remote.",
         (*_OWNER, "placement"),
         _placed({owner: (one.memory, one.remote_memory) for owner, one in owners.items()}),
     )

@@ -22,18 +22,21 @@ from numazones_operator.mirror.cluster_state import ClusterState
 from numazones_program.gauges import gauge, zone_gauges
 
 AMOUNTS = {
-    "capacity": "Amount that the hardware of the NUMA node has.",
+    "capacity": "Amount that the hardware of the NUMA node provides.",
     "reserved": "Amount that the kubelet reserves on the NUMA node.",
-    "allocatable": "Amount that pods can be given exclusively on the NUMA node.",
-    "assigned": "Amount that pods hold exclusively on the NUMA node, including pods just bound.",
+    "allocatable": "Amount that pods can hold exclusively on the NUMA node.",
+    "assigned": "Amount that pods hold exclusively on the NUMA node, including pods that were just bound.",
     "available": "Amount still available on the NUMA node.",
 }
 _OF_ZONES = {
     "cpu_manager_numa_allocation_spread": "CPUs that pods hold exclusively, by NUMA node (KEP-2902).",
     "numazones_zone_largest_request_cpus": (
-        "The most exclusive CPUs that one container could still get on the NUMA node."
+        "Largest number of exclusive CPUs that one container could still get on the NUMA node."
     ),
-    "numazones_zone_largest_request_full_core_cpus": "The same, but counting only whole physical cores.",
+    "numazones_zone_largest_request_full_core_cpus": (
+        "Largest number of exclusive CPUs that one container could still get as whole physical cores on the "
+        "NUMA node."
+    ),
 }
 
 
@@ -142,13 +145,13 @@ class ClusterGauges:
         }
         yield gauge(
             "numazones_fragmentation_ratio",
-            "Share of the cluster's free exclusive CPUs that no further pod of the shape could use.",
+            "Share of the cluster's free exclusive CPUs that additional pods of this shape could not use.",
             ("shape",),
             ((shape, found.share) for shape, found in whole.items()),
         )
         yield gauge(
             "numazones_shape_fitting_pods",
-            "How many further pods of the shape would be admitted, node by node.",
+            "Number of additional pods of this shape that would be admitted, counted node by node.",
             ("shape",),
             ((shape, found.fitting) for shape, found in whole.items()),
         )

@@ -282,9 +282,10 @@ class NodeRecord:
         if len(snapshots) > 1 or len(reports) != reports[0].zones:
             self.trouble = Unknown(
                 ZONES_DISAGREE,
-                f"{len(reports)} of {pluralize(reports[0].zones, 'NUMAZone')} published, from "
-                f"{pluralize(len(snapshots), 'snapshot')}; if this persists, check the log of the "
-                f"exporter on {self.name}",
+                f"the NUMAZones of {self.name} are inconsistent: {len(reports)} of "
+                f"{pluralize(reports[0].zones, 'NUMAZone')} published, from "
+                f"{pluralize(len(snapshots), 'snapshot')}; if this persists, check the log of the exporter "
+                "on that node",
             )
             self.troubled_since = now if self.troubled_since is None else self.troubled_since
             return
@@ -354,14 +355,14 @@ class NodeRecord:
         if self.pulse is None:
             return Unknown(
                 NO_LEASE,
-                f"there is no Lease of the exporter on {self.name}, so its NUMAZones may be long out of "
-                f"date; check that it runs there",
+                f"the exporter on {self.name} has no Lease, so its NUMAZones may be out of date; check "
+                "that the exporter is running there",
             )
         if now >= self.pulse.until:
             return Unknown(
                 LEASE_EXPIRED,
                 f"the exporter on {self.name} has not renewed its Lease since "
-                f"{self.pulse.heartbeat.renewed}; check that it runs",
+                f"{self.pulse.heartbeat.renewed}; check that it is running",
             )
         return self._lag(now, settle=settle)
 
@@ -377,8 +378,8 @@ class NodeRecord:
             return None
         return Unknown(
             ZONES_BEHIND,
-            f"the NUMAZones of {self.name} do not show {self.name_of(unshown[0])}, which was bound more than "
-            f"{settle:g} s ago and runs; check that the exporter there runs",
+            f"the NUMAZones of {self.name} do not show pod {self.name_of(unshown[0])}, which was bound "
+            f"more than {settle:g} s ago and is running; check that the exporter on that node is running",
         )
 
     def _guess(self, state: Node, now: float, *, settle: float) -> Unknown | None:
@@ -393,9 +394,10 @@ class NodeRecord:
             return None
         return Unknown(
             ZONES_BEHIND,
-            f"the NUMAZones of {self.name} do not show {self.name_of(found)}, so its NUMA nodes are unknown: "
-            f"it was bound before the operator started, or next to a pod that was. New NUMAZones "
-            f"will show it; check that the exporter there runs",
+            f"the NUMAZones of {self.name} do not show pod {self.name_of(found)}, so its NUMA nodes are "
+            "unknown: it was bound before the operator started, or at the same time as a pod that was. "
+            "The next NUMAZones will show it; if they do not, check that the exporter on that node is "
+            "running",
             awaited=True,
         )
 

@@ -87,7 +87,7 @@ class StaleExporters:
         except NotFound:
             pass
         except APIError as error:
-            _log.info("the Lease of the exporter on %s could not be read: %s", node, error)
+            _log.info("could not read the Lease of the exporter on %s: %s", node, error)
             return None
         if renewed != (None if known is None else known.renewed):
             return None
@@ -98,8 +98,8 @@ class StaleExporters:
         return Silence(
             state="Silent",
             since=timestamp.format(since),
-            message=f"the exporter on {node} {told}, so the NUMAZone may be out of date; check "
-            f"that its pod runs: kubectl -n {self.namespace} get pods -o wide",
+            message=f"the exporter on {node} {told}, so the NUMAZone may be out of date; check that "
+            f"its pod is running: kubectl -n {self.namespace} get pods -o wide",
         )
 
     async def _write(self, name: str, silence: Silence | None) -> None:
@@ -112,7 +112,7 @@ class StaleExporters:
             self.metrics.count_write(NUMAZONES)
         except APIError as error:
             self.metrics.count_write(NUMAZONES, error)
-            _log.info("whether the exporter is silent could not be written to %s: %s", name, error)
+            _log.info("could not write status.silence of NUMAZone %s: %s", name, error)
 
 
 def _node_of(zone: ZoneReport) -> ObjectReference:

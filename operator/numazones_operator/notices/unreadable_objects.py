@@ -53,13 +53,13 @@ class UnreadableObjects:
         about = {"apiVersion": found.api_version, "kind": found.kind, "name": name, "uid": uid}
         if namespace:
             about["namespace"] = namespace
-        message = f"it cannot be read and is ignored: {found.problem}"
+        message = f"numazones cannot read this object and ignores it: {found.problem}"
         self._note((found.kind, found.key), _Problem(about, UNREADABLE, message))
 
     def take_undecided(self, about: ObjectReference, problem: str) -> None:
         """Take an object about which something could not be decided."""
         key = (about.get("kind", ""), about.get("uid") or about.get("name", ""))
-        message = f"no complete decision about it is possible, so it counts as Unknown: {problem}"
+        message = f"numazones cannot fully evaluate this object and treats it as Unknown: {problem}"
         self._note(key, _Problem(about, UNDECIDED, message))
 
     def _note(self, key: tuple[str, str], problem: _Problem) -> None:

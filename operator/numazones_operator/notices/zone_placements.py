@@ -126,8 +126,7 @@ class ZonePlacements:
 
     def _tell(self, zone: ZoneReport, error: APIError) -> None:
         sentence = (
-            f"the placement model and the claimed devices could not be written to NUMAZone "
-            f"{zone.name}: {error}"
+            f"could not write the placement model and the claimed devices to NUMAZone {zone.name}: {error}"
         )
         if not isinstance(error, Forbidden):
             _log.info("%s", sentence)
@@ -190,8 +189,8 @@ class ZonePlacements:
             text = json.dumps(found, separators=(",", ":"), sort_keys=True)
             if len(text) > MAX_RECORD:
                 _log.warning(
-                    "the placement model's state of node %s takes %d characters, but a NUMAZone has room "
-                    "for %d, so it is not stored: a new leader and kubectl numazones must do without it",
+                    "the placement model's state for node %s has %d characters, but a NUMAZone has room "
+                    "for only %d, so it is not stored; a new leader and kubectl numazones will not have it",
                     record.name,
                     len(text),
                     MAX_RECORD,

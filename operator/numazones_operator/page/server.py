@@ -86,7 +86,10 @@ class LivePage:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send what is shown, then what changes, until the viewer goes."""
         if self._updater.viewers >= self._viewers:
-            text = f"{self._viewers} viewers are connected, the maximum (--page-viewers); try again later\n"
+            text = (
+                f"the maximum number of viewers is connected ({self._viewers}, set by --page-viewers); try "
+                "again later\n"
+            )
             return web.Response(status=503, text=text, headers=_LATER)
         async with self._updater.viewer():
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -135,7 +138,7 @@ def _guard(*, loopback: bool) -> Middleware:
             return web.Response(status=400, text="the request's Host header is not a host name\n")
         if loopback and not is_loopback(host):
             return web.Response(
-                status=403, text="this page is served to localhost only; open it under that name\n"
+                status=403, text="this page is served only on localhost; open it under that name\n"
             )
         return await handler(request)
 

@@ -124,7 +124,7 @@ class PageUpdater:
             try:
                 await self._update()
             except Exception:  # noqa: BLE001 - whatever is wrong with a page, predicting goes on
-                _log.exception("the page could not be updated")
+                _log.exception("could not update the page")
             self._notify()
             await self._sleep(_PERIOD)
 

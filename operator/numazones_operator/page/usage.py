@@ -74,11 +74,11 @@ class PageUsage:
             async with asyncio.timeout(_PATIENCE):
                 found = await read()
         except TimeoutError:
-            reason = f"it could not be read within {_PATIENCE:g} s"
+            reason = f"reading it took longer than {_PATIENCE:g} s"
         except NumazonesError as error:
             reason = str(error)
         except Exception:  # noqa: BLE001 - whatever was read, the page goes on
-            _log.exception("use of CPUs and memory could not be read for the page")
+            _log.exception("could not read the CPU and memory usage for the page")
             reason = "it could not be read; see the operator's log"
         self.current, self.note = found, f"use unknown: {reason}" if reason else ""
         self._task, self._due = None, self._clock() + _PERIOD

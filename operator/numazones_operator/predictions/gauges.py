@@ -63,23 +63,23 @@ class PredictionGauges:
             ),
             gauge(
                 "numazones_blocked_pods",
-                "Pods that no node would admit, by what rejects them (Kubelet, Scheduler) and the most "
-                "important reason.",
+                "Pods that no node would admit, by the source of the rejection (such as Kubelet or "
+                "Scheduler) and the most important reason.",
                 ("source", "reason"),
                 self.forecasts.blocked_by().items(),
             ),
             gauge(
                 "numazones_owner_blocked_pods",
-                "Pods that no node would admit, by owner (a Deployment, not its ReplicaSet; empty for a pod "
-                f"without an owner) and the most important reason: the {_MAX_OWNERS} owners with the most of "
-                "them.",
+                "Pods that no node would admit, by owner (the Deployment rather than its ReplicaSet; "
+                f"empty for pods without an owner) and the most important reason: the {_MAX_OWNERS} owners "
+                "with the most such pods.",
                 ("namespace", "owner_kind", "owner", "reason"),
                 Counter(one.owner for one in blocked).most_common(_MAX_OWNERS),
             ),
             gauge(
                 "numazones_blocked_pod_created_timestamp_seconds",
                 "Creation time of pods that no node would admit, with the most important reason and the "
-                f"RebalanceRecommendation in force that makes room: the {_MAX_PODS} oldest.",
+                f"active RebalanceRecommendation that makes room for the pod: the {_MAX_PODS} oldest pods.",
                 ("namespace", "pod", "reason", "recommendation"),
                 [
                     (
@@ -104,7 +104,7 @@ class QueueGauges:
         return [
             gauge(
                 "numazones_operator_queue_depth",
-                "Length of the queues: changes to process, and objects to write.",
+                "Length of each queue: changes to process, and objects to write.",
                 ("queue",),
                 [(("changes",), self.forecasts.backlog), (("writes",), self.publisher.depth)],
             )

@@ -384,7 +384,7 @@ class PredictionPublisher:
         if waiting or isinstance(error, NamespaceTerminating) or not self._exists(request.pod):
             return
         if hopeless and not isinstance(error, Unreachable):
-            _log.warning("the prediction for pod %s could not be written: %s", key, error)
+            _log.warning("could not write the prediction for pod %s: %s", key, error)
             return
         self._normal[key] = request
 

@@ -74,7 +74,7 @@ class VerdictEvents:
         self._delayed.pop(pod.uid, None)
         if self._last.get(pod.uid) in _BAD:
             self._last[pod.uid] = ADMISSIBLE
-            message = f"the kubelet of {pod.node} admitted it"
+            message = f"the kubelet on {pod.node} admitted the pod"
             self.events.post(of_pod(pod), type=NORMAL, reason="Admitted", message=message)
 
     def take_rejection(self, pod: ClusterPod, reason: str, *, why: str, advice: str) -> None:

@@ -147,7 +147,7 @@ class AdmissionGates:
             try:
                 ended = await self.release()
             except APIError as error:
-                _log.warning("gated pods could not be released: %s", error)
+                _log.warning("could not release gated pods: %s", error)
                 await asyncio.sleep(max(_PERIOD, error.retry_after or 0.0))
                 continue
             if not ended:

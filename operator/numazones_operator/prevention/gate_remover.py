@@ -118,7 +118,8 @@ class GateRemover:
                 of_pod(pod),
                 type=WARNING,
                 reason="AdmissionGateTimeout",
-                message="released by --admission-gate-timeout: it is unknown whether a node would admit it",
+                message="released after --admission-gate-timeout, although it is unknown whether a node "
+                "would admit the pod",
             )
 
     def _targets(self, nodes: tuple[str, ...]) -> list[TargetNode]:

@@ -24,14 +24,15 @@ class GateGauges:
         return [
             gauge(
                 "numazones_gated_pods",
-                "Pods with the admission gate, by whether the operator releases them: true or false.",
+                "Pods with the scheduling gate numazones.io/admission, by whether the operator releases "
+                "them: true or false.",
                 ("served",),
                 [(("true",), waiting), (("false",), unserved)],
             ),
             gauge(
                 "numazones_released_pods_without_nodes",
-                "Pods without a node that the gate released only to nodes that are now gone, cordoned or "
-                "tainted.",
+                "Pods that have no node because all nodes that the gate released them to are now gone, "
+                "cordoned or tainted.",
                 (),
                 [((), self.lost.count())],
             ),
@@ -51,7 +52,7 @@ class WaitingPodsGauges:
         return [
             gauge(
                 "numazones_waiting_pods",
-                "Pods with NUMA requirements that have neither a node nor a gate, by scheduler.",
+                "Pods with NUMA requirements that have neither a node nor a scheduling gate, by scheduler.",
                 ("scheduler",),
                 (((name,), count) for name, count in ({"default-scheduler": 0} | waiting).items()),
             )

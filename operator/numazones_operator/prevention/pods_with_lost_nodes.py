@@ -82,7 +82,7 @@ class PodsWithLostNodes:
         if not (self.replaces and is_replaced(pod)):
             self._tell(pod, told_of_loss(pod, nodes))
         elif problem := await self._replace(pod, nodes):
-            self._tell(pod, f"{told_of_loss(pod, nodes)}; it could not be evicted: {problem}")
+            self._tell(pod, f"{told_of_loss(pod, nodes)}; the operator could not evict it: {problem}")
 
     async def _replace(self, pod: ClusterPod, nodes: tuple[str, ...]) -> str:
         """Evict a pod if it still has never had a node; return why that failed."""
@@ -106,8 +106,9 @@ class PodsWithLostNodes:
             of_pod(pod),
             type=NORMAL,
             reason=REPLACED,
-            message=f"evicted before it got a node: all nodes that the gate released it to "
-            f"({', '.join(nodes)}) are lost; its owner creates a replacement, which waits at the gate",
+            message="evicted before it got a node, because all nodes that the gate had released it to "
+            f"({', '.join(nodes)}) are gone, cordoned or tainted; its owner creates a replacement, "
+            "which waits at the gate",
         )
         return ""
 

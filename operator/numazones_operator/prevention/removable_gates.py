@@ -50,7 +50,7 @@ class RemovableGates:
             return ""
         if namespace.labels.get(OPT_IN[0]) == OPT_IN[1]:
             return None
-        return f"namespace {pod.namespace} does not opt in; label it {OPT_IN[0]}={OPT_IN[1]}"
+        return f"namespace {pod.namespace} has not opted in; label it {OPT_IN[0]}={OPT_IN[1]}"
 
     def report_unserved(self) -> None:
         """Post an event, once, on each pod whose gate this operator does not take away."""
@@ -66,6 +66,6 @@ class RemovableGates:
         """Post an event on a pod that says why its gate stays, unless one did."""
         if self._reported.get(pod.uid) == objection:
             return
-        message = f"its scheduling gate {GATE} is not removed: {objection}"
+        message = f"the scheduling gate {GATE} is not removed from this pod: {objection}"
         if self.events.post(of_pod(pod), type=WARNING, reason=NOT_SERVED, message=message):
             self._reported[pod.uid] = objection

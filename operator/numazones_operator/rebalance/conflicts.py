@@ -50,23 +50,31 @@ def verdict(policy: str, known: Mapping[str, Conflicts]) -> Verdict:
     ``known``: the conflicts of all policies that plans are made for.
     """
     own = [
-        f"plans of this policy would move pods to {_nodes(one)}, where plans of policy {one['policy']} made "
-        f"room, and are postponed until {one['until']}"
+        f"plans of this policy that would move pods to {_nodes(one)} are postponed until {one['until']}, "
+        f"because plans of policy {one['policy']} made room there"
         for one in known.get(policy, ())
         if one["policy"] in known
     ]
     others = [
-        f"plans of policy {other} would move pods to {_nodes(one)}, where plans of this policy made "
-        f"room, and are postponed until {one['until']}"
+        f"plans of policy {other} that would move pods to {_nodes(one)} are postponed until "
+        f"{one['until']}, because plans of this policy made room there"
         for other, found in known.items()
         for one in found
         if one["policy"] == policy
     ]
     found = own + others
     if not found:
-        return "False", "NoConflict", "no plan of another policy conflicts with its plans"
+        return (
+            "False",
+            "NoConflict",
+            "the plans of this policy do not conflict with those of any other policy",
+        )
     reason = "UndoesOtherPolicy" if own else "UndoneByOtherPolicy"
-    return "True", reason, f"{'; '.join(found)}. Change the goals of one of the two policies, or suspend it"
+    return (
+        "True",
+        reason,
+        f"{'; '.join(found)}. Change the goals of one of these policies, or suspend one of them",
+    )
 
 
 def last_to_empty(finished: Iterable[Recommendation], since: datetime, faults: Faults) -> frozenset[str]:

@@ -32,7 +32,7 @@ class Executor:
         """Start an approved plan, unless another one is being carried out."""
         if any(other.status.phase == PlanPhase.EXECUTING for other in self.intent.in_force()):
             return
-        begun = StatusUpdate(item.progress, "the first move comes next", PlanPhase.EXECUTING)
+        begun = StatusUpdate(item.progress, "starting with the first move", PlanPhase.EXECUTING)
         await self.statuses.write(item, policy, begun)
 
     async def carry_on(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
@@ -41,7 +41,7 @@ class Executor:
             if not await self.intent.is_current(policy, item):
                 return
             if not policy.allows(item):
-                why = f"policy {policy.name} is in mode {policy.spec.mode} now"
+                why = f"policy {policy.name} is now in mode {policy.spec.mode}"
                 await self.statuses.give_up(item, policy, why)
                 return
         advance = await self.steps.step(item, policy, settings, self.statuses.now())
@@ -72,5 +72,8 @@ class Executor:
         for before, now in zip(item.progress, after.progress, strict=True):
             if before.phase == now.phase or now.phase != MovePhase.EVICTED:
                 continue
-            message = f"evicted to rebalance (mode {policy.spec.mode}, {item.name}): {item.spec.goal}"
+            message = (
+                f"evicted by RebalanceRecommendation {item.name} (mode {policy.spec.mode}); goal: "
+                f"{item.spec.goal}"
+            )
             self.statuses.post_event(now.pod, reason="Rebalanced", message=message)

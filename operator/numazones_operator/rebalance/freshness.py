@@ -54,7 +54,7 @@ class Freshness:
         """
         for name, before in known.items():
             if before != await self._listed(name):
-                return f"the operator's view of node {name} is behind the API server"
+                return f"the operator's view of node {name} is older than the API server's"
         return ""
 
     async def _listed(self, name: str) -> _Known:

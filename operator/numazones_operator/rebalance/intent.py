@@ -139,7 +139,7 @@ class Intent:
                 if self._take(table, kind, body) == "":
                     seen.add(body["metadata"]["name"])
         except UnknownResource:
-            _log.debug("the API server knows no %s", resource.full_name)
+            _log.debug("the API server does not serve %s", resource.full_name)
             known = False
         table.retain(seen)
         return known
@@ -163,7 +163,7 @@ class Intent:
         try:
             item = Recommendation.from_api(body)
         except (NumazonesError, ValueError) as error:
-            return f"the recommendation cannot be read: {error}"
+            return f"this recommendation cannot be read: {error}"
         policy = self.policies.get(item.spec.policy)
         return approval_problem(item.spec, item.status, None if policy is None else policy.spec.mode)
 
@@ -190,7 +190,7 @@ class Intent:
         try:
             await self.confirm()
         except APIError as error:
-            _log.info("policies and recommendations could not be listed after a deletion: %s", error)
+            _log.info("could not list policies and recommendations after a deletion: %s", error)
         self.changed.set()
 
     def take_own_policy(self, body: Mapping[str, Any]) -> None:
@@ -198,7 +198,7 @@ class Intent:
         try:
             self.policies.put(PolicyObject.from_api(body))
         except (NumazonesError, ValueError):
-            _log.debug("policy %s cannot be read", body["metadata"]["name"])
+            _log.debug("could not read policy %s", body["metadata"]["name"])
 
     def _take(self, table: Table[Any], kind: type[_Read], body: Mapping[str, Any]) -> str:
         try:

@@ -25,29 +25,30 @@ class RebalanceMetrics:
         counter = partial(Counter, registry=registry)
         self.recommendations = counter(
             "numazones_rebalance_recommendations_total",
-            "Recommendations by the phase that they entered: Proposed, Approved, Executing, Succeeded, "
-            "Failed, Expired, Superseded, Rejected.",
+            "Recommendations, by the phase that they entered: Proposed, Approved, Executing, Succeeded, "
+            "Failed, Expired, Superseded or Rejected.",
             ("mode", "policy", "phase"),
         )
         self.moves = counter(
             "numazones_rebalance_moves_total",
-            "Moves by result: recommended, approved, executed, failed.",
+            "Moves, by result: recommended, approved, executed or failed.",
             ("mode", "policy", "result"),
         )
         self.evicted = counter(
             "numazones_rebalance_pods_evicted_total",
-            "Requests for an eviction, like the descheduler's pods_evicted: success, error, or blocked by a "
-            "PodDisruptionBudget (retried later).",
+            "Eviction requests, by result like the descheduler's pods_evicted: success, error, or blocked "
+            "by a PodDisruptionBudget (and retried later).",
             ("result", "mode", "policy", "namespace", "node"),
         )
         self.gain = counter(
             "numazones_rebalance_gain_total",
-            "Gain of finished plans, confirmed by NUMAZones: pods or shapes that now fit, pods moved away.",
+            "Gain of finished plans, as confirmed by NUMAZones: pods or shapes that now fit, or pods "
+            "moved away.",
             ("mode", "policy"),
         )
         self.plan_seconds = Histogram(
             "numazones_rebalance_plan_duration_seconds",
-            "Time of one search for a plan, by whether a plan was found.",
+            "Duration of each search for a plan, by whether a plan was found.",
             ("mode", "found"),
             buckets=_SECONDS,
             registry=registry,
@@ -86,13 +87,15 @@ class RebalanceGauges:
         return [
             gauge(
                 "numazones_rebalance_policy_ready",
-                "1 if a RebalancePolicy is valid and followed, else 0; its status says why not.",
+                "1 if the RebalancePolicy is valid and followed, 0 otherwise; its condition Ready says "
+                "why not.",
                 ("mode", "policy"),
                 ready.items(),
             ),
             gauge(
                 "numazones_rebalance_policy_conflicted",
-                "1 if plans of a RebalancePolicy and of another one would undo each other, else 0.",
+                "1 if plans of the RebalancePolicy and those of another policy would undo each other, 0 "
+                "otherwise.",
                 ("mode", "policy"),
                 conflicted.items(),
             ),

@@ -141,7 +141,7 @@ class Proposer:
                 return
             reasons.append(f"{title(goal)}: {outcome.reason}")
         counts = await asyncio.to_thread(_counts, situation, settings)
-        nothing = "; ".join(reasons) or "no goal of the policy needs a plan"
+        nothing = "; ".join(reasons) or "none of the policy's goals needs a plan"
         found = {
             "lastSearch": timestamp.format(now),
             "recommendation": None,
@@ -218,7 +218,7 @@ class Proposer:
             policy.name,
             policy.spec.mode,
             outcome.reason
-            or f"found a plan of {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
+            or f"found a plan with {pluralize(len(outcome.plan.moves) if outcome.plan else 0, 'move')}",
         )
         return outcome, body
 
@@ -258,9 +258,12 @@ class Proposer:
     async def _post_on_stuck_pods(self, made: PlanFound, name: str, policy: PolicyObject) -> None:
         """Name the recommendation on the pods that it makes room for."""
         cure = {
-            Mode.APPROVE: f"; approve it: kubectl numazones approve {name}",
-            Mode.AUTO: "; it runs as soon as nothing prevents it",
-        }.get(Mode(policy.spec.mode), f"; policy {policy.name} only recommends")
+            Mode.APPROVE: f"; to approve it: kubectl numazones approve {name}",
+            Mode.AUTO: "; policy {policy.name} is in mode Auto, so the operator runs it without approval",
+        }.get(
+            Mode(policy.spec.mode),
+            f"; policy {policy.name} is in mode Recommend, so the operator does not run it",
+        )
         number = f"{len(made.moves)} eviction" + "s" * (len(made.moves) != 1)
         for placement in made.placements:
             with self.state.faults.of(of_pod(placement.pod)):
@@ -268,7 +271,8 @@ class Proposer:
                     self.statuses.post_event(
                         placement.pod,
                         reason="RebalanceRecommended",
-                        message=f"{name} would make room for it by {number}{cure}",
+                        message=f"RebalanceRecommendation {name} would make room for this pod with "
+                        f"{number}{cure}",
                     )
 
     async def _prolong(self, item: Recommendation, policy: PolicyObject, now: datetime) -> None:
@@ -323,21 +327,25 @@ class Proposer:
         if not item.status.mode:
             # Not when it is created: kopf's annotation may come between the two, and so may a crash.
             await self.statuses.write(
-                item, policy, StatusUpdate(item.progress, "proven by simulation", PlanPhase.PROPOSED)
+                item,
+                policy,
+                StatusUpdate(item.progress, "a simulation confirmed the plan", PlanPhase.PROPOSED),
             )
             return
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
             self.search_early(policy.name)
             await self.statuses.write(
-                item, policy, StatusUpdate(item.progress, "it was not approved in time", PlanPhase.EXPIRED)
+                item,
+                policy,
+                StatusUpdate(item.progress, "the plan was not approved in time", PlanPhase.EXPIRED),
             )
             return
         mode = policy.spec.mode
         if not self._is_due(item, now, min(policy.interval, _JUDGEMENT_INTERVAL)):
             return
         judgement = await self.steps.judge(item, policy, settings, now)
-        problem = "no moves are needed now" if judgement.reached else judgement.problem
+        problem = "no moves are needed any more" if judgement.reached else judgement.problem
         if problem and not judgement.holds_if_confined:
             self.search_early(policy.name)
             moved_on = StatusUpdate(
@@ -347,10 +355,10 @@ class Proposer:
             return
         if policy.allows(item):
             if problem:
-                await self._write_message(item, policy, f"cannot be executed: {problem}")
+                await self._write_message(item, policy, f"the plan cannot be executed: {problem}")
                 return
             await self.statuses.write(
-                item, policy, StatusUpdate(item.progress, f"mode {mode}", PlanPhase.APPROVED)
+                item, policy, StatusUpdate(item.progress, f"approved in mode {mode}", PlanPhase.APPROVED)
             )
             self.metrics.moves.labels(mode, policy.name, "approved").inc(len(item.spec.moves))
 
@@ -374,7 +382,7 @@ def _is_recent(then: datetime, now: datetime, span: timedelta) -> bool:
 def _status_with(made: PlanFound, name: str, now: datetime, left_out: str) -> dict[str, Any]:
     """Return the status of a policy for which a plan was found."""
     number = f"{len(made.moves)} move" + "s" * (len(made.moves) != 1)
-    message = f"{name}: {number} gain {made.gain}"
+    message = f"{name}: {number}, gain {made.gain}"
     return {
         "lastSearch": timestamp.format(now),
         "recommendation": name,

@@ -25,7 +25,7 @@ from numazones_operator.rebalance.inputs import Inputs
 from numazones_operator.rebalance.objects import PolicyObject
 
 READY = "Ready"
-_NOT_FOLLOWED = "the operator runs with --no-rebalance, so it makes no plans"
+_NOT_FOLLOWED = "the operator runs with --no-rebalance, so it does not make plans"
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Readiness:
         except InvalidPolicy as error:
             return "False", "InvalidPolicy", str(error)
         effective = ", ".join(settings.protections.effective) or "none"
-        return "True", "Valid", f"protections in force: {effective}"
+        return "True", "Valid", f"protections in effect: {effective}"
 
     async def _write(
         self,
@@ -140,7 +140,7 @@ class Readiness:
             # Invalid: the policy is older than the rule that it breaks; another try would change nothing.
             if not isinstance(error, Invalid):
                 self._published = None
-            _log.warning("the conditions of policy %s were not written: %s", name, error)
+            _log.warning("could not write the conditions of policy %s: %s", name, error)
             return
         self.inputs.intent.take_own_policy(body)
 

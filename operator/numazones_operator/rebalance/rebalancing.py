@@ -48,7 +48,7 @@ class Rebalancing:
             try:
                 await self.round()
             except NumazonesError as error:  # the API server's errors among them
-                _log.warning("rebalancing pauses: %s", error)
+                _log.warning("rebalancing failed and will be retried: %s", error)
             self.intent.changed.clear()
             try:
                 async with asyncio.timeout(self.period):
@@ -95,19 +95,19 @@ class Rebalancing:
         if policy is not None and name in usable:
             await self._advance(item, policy, usable[name])
             return
-        why = f"is invalid ({problems[name]})" if name in problems else "is gone or cannot be read"
+        why = f"is invalid ({problems[name]})" if name in problems else "does not exist or cannot be read"
         await self.statuses.give_up(item, policy, f"policy {name} {why}")
 
     async def _end(self, item: Recommendation, policy: PolicyObject | None, problem: str) -> None:
         """End a plan about which something raised: it would keep all others from being executed."""
         self.intent.disregard(item)
         with self.faults.of(of_subject(item)):
-            await self.statuses.give_up(item, policy, f"an error stopped it: {problem}")
+            await self.statuses.give_up(item, policy, f"an error stopped the plan ({problem})")
 
     async def _advance(self, item: Recommendation, policy: PolicyObject, settings: Policy) -> None:
         """Take the next step of a recommendation that has not ended."""
         if item.spec.rejected and (item.status.phase != PlanPhase.EXECUTING or item.is_about_to_evict):
-            await self.statuses.give_up(item, policy, "rejected", ended=PlanPhase.REJECTED)
+            await self.statuses.give_up(item, policy, "the plan was rejected", ended=PlanPhase.REJECTED)
             self.proposer.search_early(policy.name)
             return
         if policy.spec.schedule.suspend:

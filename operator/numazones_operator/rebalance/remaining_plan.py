@@ -45,7 +45,7 @@ def remaining_plan(
     if missing:
         return RemainingPlan(None, goal, f"pod {missing} is no longer waiting")
     if other := next((pod for pod in waiting if pod not in settings.beneficiaries), None):
-        return RemainingPlan(None, goal, f"policy {policy.name} makes no room for pod {other.full_name}")
+        return RemainingPlan(None, goal, f"policy {policy.name} does not make room for pod {other.full_name}")
     moves: list[Move] = []
     for move, progress in zip(item.spec.moves, item.progress, strict=True):
         if progress.phase == MovePhase.VERIFIED:

@@ -113,10 +113,10 @@ class Statuses:
 
         ``ended``: how, if no pod was evicted for it; it has failed if one was.
         """
-        phase, none = ended, "no pod"
+        phase, none = ended, "no pods are"
         if any(map(was_evicted, item.progress)):
-            phase, none = PlanPhase.FAILED, "no further pod"
-        await self.write(item, policy, StatusUpdate(item.progress, f"{why}: {none} is evicted", phase))
+            phase, none = PlanPhase.FAILED, "no more pods are"
+        await self.write(item, policy, StatusUpdate(item.progress, f"{why}, so {none} evicted", phase))
 
     def post_event(self, pod: ClusterPod | PodReference, *, reason: str, message: str) -> None:
         """Post an event on a pod."""

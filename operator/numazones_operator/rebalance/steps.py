@@ -20,6 +20,7 @@ from typing import Any
 from numazones import cpuset
 from numazones.api.rebalance import MovePhase, MoveProgress, PlanPhase, PodReference, RecommendedMove
 from numazones.apimachinery import timestamp
+from numazones.apimachinery.duration import human_duration
 from numazones.cluster.cluster import ClusterPod
 from numazones.cluster.waiting import GATE, OPT_IN
 from numazones.kubelet.demand import QOSClass
@@ -52,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 # metav1.Time has whole seconds, so a replacement may seem a second older than the eviction.
 _TIME_RESOLUTION = timedelta(seconds=1)
-_REACHED = "the goal is reached without further moves"
+_REACHED = "the goal has been reached, so no more moves are needed"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
@@ -139,7 +140,7 @@ class Steps:
         other = await problem_of(rest)
         if other:
             return PlanCheck(problem=other)
-        cure = "" if ungated else " or the node affinity of the plan"
+        cure = "" if ungated else " or the plan's node affinity"
         cure = f"add the scheduling gate {GATE}{cure} to the pod templates"
         return PlanCheck(problem=f"{problem}; {cure}", holds_if_confined=True)
 
@@ -150,13 +151,16 @@ class Steps:
             owner = placement.pod.controller
             if owner is not None and is_next_pod(placement.pod):
                 return (
-                    f"pods of {owner.kind} {placement.pod.namespace}/{owner.name} are bound and rejected one "
-                    "after the other, and nothing delays the next one until there is room for it"
+                    f"each new pod of {owner.kind} {placement.pod.namespace}/{owner.name} is bound and "
+                    "rejected at once, because nothing makes it wait until there is room"
                 )
         for move in late:
             if not self._is_steerable(move.pod):
                 pod = move.pod.full_name
-                return f"the replacement of pod {pod} must wait for the pending pods, but nothing delays it"
+                return (
+                    f"the replacement of pod {pod} must be scheduled after the pending pods, but nothing "
+                    "makes it wait"
+                )
         return ""
 
     def _enforceable(self, made: PlanFound) -> PlanFound:
@@ -224,7 +228,7 @@ class Steps:
         pod = pod_to_move(self.state.cluster(), item.spec.moves[index])
         rejection = "" if pod is None else BudgetHeadroom.of(self.inputs.budgets).rejection(pod)
         if rejection:
-            return self._advance(item, index, message=f"waits: {rejection}")
+            return self._advance(item, index, message=f"waiting: {rejection}")
         return self._advance(item, index, phase=MovePhase.EVICTING, since=timestamp.format(now), message="")
 
     async def _premature_end(
@@ -238,14 +242,14 @@ class Steps:
                 item.progress, _REACHED, PlanPhase.SUCCEEDED if begun else PlanPhase.SUPERSEDED
             )
         if judgement.problem:
-            why = f"the cluster differs from the plan: {judgement.problem}"
+            why = f"the cluster no longer matches the plan: {judgement.problem}"
             return StatusUpdate(item.progress, why, PlanPhase.FAILED if begun else PlanPhase.SUPERSEDED)
         expires = parse_time(item.spec.expires)
         if expires is not None and now > expires:
-            why = item.progress[index].message or "the next move was not possible in time"
-            return StatusUpdate(
-                item.progress, f"expired: {why}", PlanPhase.FAILED if begun else PlanPhase.EXPIRED
-            )
+            waiting = item.progress[index].message
+            why = f"while {waiting}" if waiting else "because the next move could not be made in time"
+            phase = PlanPhase.FAILED if begun else PlanPhase.EXPIRED
+            return StatusUpdate(item.progress, f"the plan expired {why}", phase)
         return None
 
     async def _evict(
@@ -265,7 +269,7 @@ class Steps:
             return replace(end, progress=_with_move(item, index, phase=MovePhase.PENDING, since=None))
         behind = await self._freshness.problem(proven_for)
         if behind:
-            return self._advance(item, index, message=f"waits: {behind}")
+            return self._advance(item, index, message=f"waiting: {behind}")
         if not await self.inputs.intent.is_current(policy, item) or not self.leads():
             return None
         try:
@@ -281,16 +285,18 @@ class Steps:
         """Return what follows a rejected eviction: none was needed, wait, give up, or retry."""
         pod = item.spec.moves[index].pod
         if isinstance(error, NotFound | Conflict):
-            return self._advance(item, index, phase=MovePhase.EVICTED, message="it was gone already")
+            return self._advance(item, index, phase=MovePhase.EVICTED, message="the pod was already gone")
         if isinstance(error, TooManyRequests):
-            waits = self._advance(item, index, phase=MovePhase.PENDING, since=None, message=f"waits: {error}")
+            waits = self._advance(
+                item, index, phase=MovePhase.PENDING, since=None, message=f"waiting: {error}"
+            )
             return None if waits is None else replace(waits, evicted="blocked")
         why = str(error)
         if isinstance(error, Forbidden):
-            why += "; apply manifests/components/operator-eviction, or set the policy to Recommend"
+            why += "; apply manifests/components/operator-eviction, or set the policy to mode Recommend"
         elif _SEVERAL_BUDGETS not in why:
             _log.warning(
-                "%s (mode %s): pod %s/%s was not evicted: %s",
+                "%s (mode %s): could not evict pod %s/%s: %s",
                 item.name,
                 item.status.mode,
                 pod.namespace,
@@ -317,7 +323,7 @@ class Steps:
         if self._is_overdue(progress, now):
             owner = "its owner" if move.owner is None else f"{move.owner.kind} {move.owner.name}"
             what = "was not scheduled" if candidates else f"was not created by {owner}"
-            return self._failure(item, index, f"the replacement {what} within {self.patience}")
+            return self._failure(item, index, f"the replacement {what} within {self._time_limit}")
         return None
 
     def _confirm_placement(self, item: Recommendation, index: int, now: datetime) -> StatusUpdate | None:
@@ -337,7 +343,9 @@ class Steps:
                 return self._advance(item, index, phase=MovePhase.VERIFIED, message=message)
         if self._is_overdue(progress, now):
             return self._failure(
-                item, index, f"the NUMAZones do not show the replacement within {self.patience}"
+                item,
+                index,
+                f"the NUMAZones did not show the replacement within {self._time_limit}",
             )
         return None
 
@@ -349,7 +357,7 @@ class Steps:
         gained, promised = count - item.spec.gain.before, item.spec.gain.total
         if count >= item.spec.gain.after:
             return StatusUpdate(
-                item.progress, f"the NUMAZones confirm the gain: {gained}", PlanPhase.SUCCEEDED, count=count
+                item.progress, f"the NUMAZones confirm a gain of {gained}", PlanPhase.SUCCEEDED, count=count
             )
         if all(self._is_overdue(one, now) for one in item.progress):
             return StatusUpdate(
@@ -361,6 +369,10 @@ class Steps:
         return None
 
     # Small questions
+
+    @property
+    def _time_limit(self) -> str:
+        return human_duration(self.patience.total_seconds())
 
     def _replaces(
         self, pod: ClusterPod, move: RecommendedMove, progress: MoveProgress, item: Recommendation

@@ -82,7 +82,9 @@ class Misses:
         data = base64.b64encode(wrong_prediction.write(one)).decode()
         key = f"{one.time.replace(':', '')}-{one.pod.pod.namespace}.{one.pod.pod.name}"[:245] + ".json.gz"
         if len(data) > _MAX_BYTES:
-            _log.warning("a wrong prediction is not kept for replay: %s has %d bytes", key, len(data))
+            _log.warning(
+                "a wrong prediction was not saved for replay: %s is too large (%d bytes)", key, len(data)
+            )
             return
         try:
             body = await self.client.get(CONFIG_MAPS, NAME, namespace=self.namespace)
@@ -90,12 +92,12 @@ class Misses:
             changes = {key: data, **dict.fromkeys(_superfluous(kept))}
             await self.client.patch(CONFIG_MAPS, NAME, {"binaryData": changes}, namespace=self.namespace)
         except (NotFound, Forbidden) as error:
-            cure = "apply manifests/operator, which has it and the right to change it"
-            _log.warning("a wrong prediction is not kept for replay: %s; %s", error, cure)
+            cure = "apply manifests/operator, which includes it and the permission to change it"
+            _log.warning("a wrong prediction was not saved for replay: %s; %s", error, cure)
         except APIError as error:
-            _log.warning("a wrong prediction is not kept for replay: %s", error)
+            _log.warning("a wrong prediction was not saved for replay: %s", error)
         else:
-            _log.info("kept as %s in ConfigMap %s/%s", key, self.namespace, NAME)
+            _log.info("saved a wrong prediction as %s in ConfigMap %s/%s", key, self.namespace, NAME)
 
 
 def _superfluous(kept: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,10 @@ from numazones_operator.verification.verifier import Expectation, Verification
 
 _MAX_ADVICE = 3
 _MAX_HOLDERS = 5
-_LATE = "there was no prediction; this is computed for the node at the time of the rejection"
+_LATE = (
+    "there was no prediction; this explanation was computed afterwards, for the node at the time of the "
+    "rejection"
+)
 
 
 def explanation_of(verification: Verification) -> tuple[str, ...]:
@@ -105,4 +108,4 @@ def _holders(found: Explanation, names: Mapping[str, str]) -> Iterator[str]:
     most = [f"{names.get(uid, uid)} ({amount})" for uid, amount in found.holders]
     if most:
         where = name_numas(cpuset.of(found.shortages[0].numas))
-        yield f"on {where} it is held by {some_of(most, most=_MAX_HOLDERS)}"
+        yield f"the missing resources on {where} are held by {some_of(most, most=_MAX_HOLDERS)}"

@@ -170,7 +170,9 @@ class Verifier:
             and _is_concerned(new)
             and kubelet_verdict(new) not in {None, ADMITTED}
         ):
-            expectation = Expectation(new, prediction.UNKNOWN, TOO_LATE, "its binding was not seen before")
+            expectation = Expectation(
+                new, prediction.UNKNOWN, TOO_LATE, "the operator did not see the pod being bound"
+            )
         actual = None if expectation is None else _model(expectation).verdict(new)
         if actual is None or expectation is None:
             return None
@@ -256,7 +258,7 @@ class Verifier:
         if pod.admission is None:
             return Expectation(pod, prediction.UNKNOWN, prediction.UNREADABLE_POD, pod.problem)
         if node is None:
-            return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"there is no Node {pod.node}")
+            return Expectation(pod, prediction.UNKNOWN, NO_NODE, f"Node {pod.node} does not exist")
         placement = prediction.deciding(pod.constraints, node)
         if isinstance(placement, Unknown) or placement.approximate:
             unknown = placement if isinstance(placement, Unknown) else APPROXIMATE
@@ -370,6 +372,6 @@ def miss_report(verification: Verification) -> str:
     ]
     if expectation.decision is not None:
         if not expectation.by_kubelet:
-            lines.append(f"predicted: {expectation.answer}; seen: {verification.done}")
+            lines.append(f"predicted: {expectation.answer}; observed: {verification.done}")
         lines.extend(expectation.decision.explain())
     return "\n".join(lines)

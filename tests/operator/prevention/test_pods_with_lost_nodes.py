@@ -192,7 +192,7 @@ async def test_where_the_api_server_refuses_the_pods_event_says_so() -> None:
     setting.lose()
     setting.cluster.server.failures = [APIError(Request("create", "pods/eviction"), "forbidden", code=403)]
     assert await setting.wait() == ["AdmissionGateNodesLost"]
-    assert "it could not be evicted" in setting.events.posted[0][2]
+    assert "the operator could not evict it" in setting.events.posted[0][2]
 
 
 async def test_pods_without_node_limits_of_the_gate_are_ignored() -> None:

@@ -43,7 +43,11 @@ async def test_approved_plan_begins_unless_another_one_is_running() -> None:
     here.intent.recommendations.remove(other)
     await here.executor.begin(approved, here.wanted)
     status = here.item.status
-    assert (status.phase, status.mode, status.message) == ("Executing", "Auto", "the first move comes next")
+    assert (status.phase, status.mode, status.message) == (
+        "Executing",
+        "Auto",
+        "starting with the first move",
+    )
     assert here.evicted() == []
 
 
@@ -54,7 +58,7 @@ async def test_a_plan_is_carried_out_step_by_step() -> None:
     assert counted(here) == {}
     assert (await carry_on(here), here.evicted()) == ("Evicted", ["mover"])
     assert here.events.posted == [
-        ("mover", "Rebalanced", "evicted to rebalance (mode Auto, p-1): shape large x1")
+        ("mover", "Rebalanced", "evicted by RebalanceRecommendation p-1 (mode Auto); goal: shape large x1")
     ]
     evicted = {"pods_evicted_total,success,Auto,p,default,n1": 1.0}
     assert counted(here) == evicted
@@ -121,8 +125,8 @@ async def test_eviction_event_is_posted_on_its_deleted_pod() -> None:
 @pytest.mark.parametrize(
     ("mode", "approved", "why"),
     [
-        ("Recommend", True, "policy p is in mode Recommend now: no pod is evicted"),
-        ("Approve", False, "policy p is in mode Approve now: no pod is evicted"),
+        ("Recommend", True, "policy p is now in mode Recommend, so no pods are evicted"),
+        ("Approve", False, "policy p is now in mode Approve, so no pods are evicted"),
         ("Approve", True, ""),
     ],
 )

@@ -37,7 +37,10 @@ async def test_plan_that_raises_ends_and_the_next_one_begins(monkeypatch: pytest
     rebalancing = here.rebalancing()
     await rebalancing.round()
     assert here.item.status.phase == PlanPhase.SUPERSEDED
-    assert here.item.status.message == "an error stopped it: ZeroDivisionError: by nothing: no pod is evicted"
+    assert (
+        here.item.status.message
+        == "an error stopped the plan (ZeroDivisionError: by nothing), so no pods are evicted"
+    )
     assert told == [("RebalanceRecommendation", "p-1", "ZeroDivisionError: by nothing")]
     await rebalancing.round()
     other = here.intent.recommendations.get("p-2")
@@ -59,6 +62,6 @@ async def test_policy_says_which_pod_its_search_left_out(monkeypatch: pytest.Mon
     monkeypatch.setattr(rules, "eviction_cost", raise_for_mover)
     await here.rebalancing().round()
     left_out = "left out: pod default/mover (ZeroDivisionError: by nothing)"
-    assert here.wanted.status["message"] == f"p-1: 1 move gain 1; {left_out}"
+    assert here.wanted.status["message"] == f"p-1: 1 move, gain 1; {left_out}"
     assert told == [("Pod", "mover", "ZeroDivisionError: by nothing")]
     assert [move.pod.name for item in here.intent.recommendations for move in item.spec.moves] == ["fill-2"]

@@ -98,10 +98,10 @@ async def test_a_move_waits_for_its_budget_and_says_so_once() -> None:
     here = Execution()
     here.inputs.budgets.put(budget(0))
     advance = await here.step()
-    assert last(advance) == {"phase": "Pending", "message": f"waits: {BLOCKED}"}
+    assert last(advance) == {"phase": "Pending", "message": f"waiting: {BLOCKED}"}
     assert advance is not None
-    assert advance.message == f"move 1 of 1, pod default/mover: Pending, waits: {BLOCKED}"
-    here.plan({"phase": "Pending", "message": f"waits: {BLOCKED}"})
+    assert advance.message == f"move 1 of 1, pod default/mover: Pending, waiting: {BLOCKED}"
+    here.plan({"phase": "Pending", "message": f"waiting: {BLOCKED}"})
     assert await here.step() is None
     here.inputs.budgets.put(budget(1))
     assert last(await here.step()) == {"phase": "Evicting", "since": AT_NOON}
@@ -129,16 +129,16 @@ def expired(here: Execution) -> None:
 
 def expired_waiting(here: Execution) -> None:
     *before, mover = (one.model_dump() for one in here.item.progress)
-    here.plan(*before, {**mover, "message": "waits: b"}, expires="2026-01-31T11:59:59Z")
+    here.plan(*before, {**mover, "message": "waiting: b"}, expires="2026-01-31T11:59:59Z")
 
 
-DIFFERS = "the cluster differs from the plan: "
+DIFFERS = "the cluster no longer matches the plan: "
 ENDS = [
-    (reached, "Superseded", "Succeeded", "the goal is reached without further moves"),
+    (reached, "Superseded", "Succeeded", "the goal has been reached, so no more moves are needed"),
     (replaced, "Superseded", "Failed", f"{DIFFERS}pod default/mover is no longer on node n1"),
     (full, "Superseded", "Failed", f"{DIFFERS}no node that the scheduler could choose is left for .*"),
-    (expired, "Expired", "Failed", "expired: the next move was not possible in time"),
-    (expired_waiting, "Expired", "Failed", "expired: waits: b"),
+    (expired, "Expired", "Failed", "the plan expired because the next move could not be made in time"),
+    (expired_waiting, "Expired", "Failed", "the plan expired while waiting: b"),
 ]
 
 
@@ -178,7 +178,7 @@ async def test_plan_continues_until_the_second_of_its_expiry(phase: str) -> None
 
 async def test_the_very_pod_of_the_move_is_evicted() -> None:
     here = Execution()
-    here.plan("Verified", {"phase": "Evicting", "message": "waits: b"})
+    here.plan("Verified", {"phase": "Evicting", "message": "waiting: b"})
     advance = await here.step()
     assert here.server.evictions == [("default", "mover", "uid-mover")]
     assert last(advance) == {"phase": "Evicted", "since": AT_NOON}
@@ -189,7 +189,7 @@ async def test_the_very_pod_of_the_move_is_evicted() -> None:
 @pytest.mark.parametrize("state", ["gone", "deleting", "ended"])
 async def test_pod_that_ended_or_is_terminating_is_not_evicted(state: str) -> None:
     here = Execution()
-    here.plan({"phase": "Evicting", "message": "waits: b"})
+    here.plan({"phase": "Evicting", "message": "waiting: b"})
     if state == "gone":
         here.gone("mover")
     else:
@@ -210,7 +210,7 @@ async def test_no_eviction_while_a_node_of_the_plan_is_outdated(node: str) -> No
     here.plan("Evicting", placements=placements, gain={"before": 0, "after": 2, "total": 2})
     here.server.put(PODS, pod_manifest("unseen", node=node, **RUNS))
     advance = await here.step()
-    waits = f"waits: the operator's view of node {node} is behind the API server"
+    waits = f"waiting: the operator's view of node {node} is older than the API server's"
     assert last(advance) == {"phase": "Evicting", "since": AT_NOON, "message": waits}
     assert here.evicted() == []
 
@@ -244,15 +244,15 @@ def refused(kind: type[APIError], message: str, code: int) -> APIError:
     return kind(Request("create", "pods/eviction default/mover"), message, code=code)
 
 
-CURE = "apply manifests/components/operator-eviction, or set the policy to Recommend"
+CURE = "apply manifests/components/operator-eviction, or set the policy to mode Recommend"
 
 
 @pytest.mark.parametrize(
     ("error", "phase", "message", "counted"),
     [
-        (refused(NotFound, "no such pod", 404), "Evicted", "it was gone already", ""),
-        (refused(Conflict, "the UID is another one", 409), "Evicted", "it was gone already", ""),
-        (refused(TooManyRequests, "cannot evict", 429), "Pending", "waits: {error}", "blocked"),
+        (refused(NotFound, "no such pod", 404), "Evicted", "the pod was already gone", ""),
+        (refused(Conflict, "the UID is another one", 409), "Evicted", "the pod was already gone", ""),
+        (refused(TooManyRequests, "cannot evict", 429), "Pending", "waiting: {error}", "blocked"),
         (refused(Forbidden, "cannot create", 403), "Failed", f"{{error}}; {CURE}", "error"),
         (refused(ServerError, "more than one PodDisruptionBudget", 500), "Failed", "{error}", "error"),
     ],
@@ -284,7 +284,7 @@ async def test_eviction_that_failed_on_the_server_is_retried(
     here.plan("Evicting")
     here.server.rejection = error = refused(ServerError, "etcd is away", 500)
     assert await here.step() is None
-    assert caplog.messages == [f"p-1 (mode Auto): pod default/mover was not evicted: {error}"]
+    assert caplog.messages == [f"p-1 (mode Auto): could not evict pod default/mover: {error}"]
     here.server.rejection = None
     assert last(await here.step())["phase"] == "Evicted"
     assert here.evicted() == ["mover", "mover"]
@@ -323,14 +323,14 @@ async def test_replacement_is_the_owners_new_pod_with_a_node(
     here.gone("mover")
     for number, parts in enumerate(pods):
         here.pod(f"new-{number}", **{"owner": "mover", **parts})
-    here.plan("Verified", {"phase": "Evicted", "message": "it was gone already"})
+    here.plan("Verified", {"phase": "Evicted", "message": "the pod was already gone"})
     if replacement:
         advance = await here.step(LATE)
         assert last(advance) == placed(replacement)
         return
     assert await here.step(NOON + PATIENCE) is None
     advance = await here.step(LATE)
-    why = f"the replacement {missing} within 0:05:00"
+    why = f"the replacement {missing} within 5m"
     assert last(advance) == {"phase": "Failed", "since": AT_NOON, "message": why}
     assert advance is not None
     assert (advance.phase, advance.message) == (
@@ -355,7 +355,7 @@ async def test_a_pod_without_an_owner_has_no_replacement() -> None:
     here.recommend({"moves": [without]}, {"progress": [progress]})
     assert await here.step() is None
     assert last(await here.step(LATE))["message"] == (
-        "the replacement was not created by its owner within 0:05:00"
+        "the replacement was not created by its owner within 5m"
     )
 
 
@@ -414,7 +414,7 @@ async def test_a_move_is_made_when_zones_show_it(
         return
     assert await here.step(NOON + PATIENCE) is None
     said = last(await here.step(LATE))["message"]
-    assert said == "the NUMAZones do not show the replacement within 0:05:00"
+    assert said == "the NUMAZones did not show the replacement within 5m"
 
 
 @pytest.mark.parametrize(("status", "arrived"), [(RUNS, True), ({"phase": "Pending"}, False)])
@@ -445,10 +445,10 @@ async def test_a_plan_has_succeeded_when_zones_show_its_gain() -> None:
     here.node("n3")
     here.policy(goals={"shapes": [{**LARGE, "count": 5}]})
     item = here.plan("Verified", "Verified", gain={"before": 2, "after": 3, "total": 1})
-    confirmed = StatusUpdate(item.progress, "the NUMAZones confirm the gain: 1", PlanPhase.SUCCEEDED, count=3)
+    confirmed = StatusUpdate(item.progress, "the NUMAZones confirm a gain of 1", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == confirmed
     item = here.plan("Verified", "Verified", gain={"before": 1, "after": 2, "total": 1})
-    more = StatusUpdate(item.progress, "the NUMAZones confirm the gain: 2", PlanPhase.SUCCEEDED, count=3)
+    more = StatusUpdate(item.progress, "the NUMAZones confirm a gain of 2", PlanPhase.SUCCEEDED, count=3)
     assert await here.step() == more
 
 
@@ -477,7 +477,7 @@ async def test_plan_that_confines_a_replacement_needs_the_gate_on_it(parts: dict
     assert await Execution().judge() == PlanCheck()
     if parts != known:
         here.inputs.templates[REPLICA_SETS].discard("rs-mover")
-    cure = f"add the scheduling gate {GATE} or the node affinity of the plan to the pod templates"
+    cure = f"add the scheduling gate {GATE} or the plan's node affinity to the pod templates"
     problem = f"the goal would reach 0, not 1; {cure}"
     assert await here.judge() == PlanCheck(problem=problem, holds_if_confined=True)
     full(here)
@@ -545,7 +545,7 @@ def plan_for_stuck_pod(here: Execution, phase: str, *, after_pending: bool = Fal
 
 async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
     assert await for_stuck_pod().judge() == PlanCheck()
-    cure = f"add the scheduling gate {GATE} or the node affinity of the plan to the pod templates"
+    cure = f"add the scheduling gate {GATE} or the plan's node affinity to the pod templates"
     found = await for_stuck_pod(stuck_gated=False).judge()
     assert found.problem.startswith("pod default/stuck may be put on node n3, which would not admit it: ")
     assert found.problem.endswith(f"; {cure}")
@@ -559,8 +559,8 @@ async def test_plan_for_a_waiting_pod_needs_its_gate() -> None:
         (
             False,
             (
-                "the replacement of pod default/mover must wait for the pending pods, but nothing delays "
-                f"it; add the scheduling gate {GATE} to the pod templates"
+                "the replacement of pod default/mover must be scheduled after the pending pods, but nothing "
+                f"makes it wait; add the scheduling gate {GATE} to the pod templates"
             ),
         ),
     ],
@@ -585,8 +585,8 @@ async def test_replacement_cannot_wait_for_pods_of_a_rejection_loop() -> None:
     assert list(here.steps.next_pods(NOON)) == ["rs-stuck"]
     found = await here.judge()
     assert found.problem == (
-        "pods of ReplicaSet default/stuck are bound and rejected one after the other, and nothing delays "
-        f"the next one until there is room for it; add the scheduling gate {GATE} to the pod templates"
+        "each new pod of ReplicaSet default/stuck is bound and rejected at once, because nothing makes it "
+        f"wait until there is room; add the scheduling gate {GATE} to the pod templates"
     )
 
 

@@ -41,8 +41,11 @@ async def test_a_rejection_that_was_there_before_the_binding_is_explained(full: 
     (verification,) = full.said
     assert (verification.expectation.predicted, verification.accuracy) == ("Unknown", Accuracy.UNKNOWN)
     lines = explanation_of(verification)
-    assert lines[0].startswith("there was no prediction; this is computed for the node at the time")
-    assert any("it is held by default/first (30 exclusive CPUs)" in line for line in lines)
+    assert lines[0].startswith("there was no prediction; this explanation was computed afterwards")
+    assert any(
+        "the missing resources on NUMA node 0 are held by default/first (30 exclusive CPUs)" in line
+        for line in lines
+    )
     assert lines[-1].startswith("needs 30 exclusive CPUs on one NUMA node")
     assert advice_of(verification)
     # Told once, whatever is written on the pod later.

@@ -355,7 +355,9 @@ def test_rejection_names_the_holders_and_the_cure() -> None:
     rejected = {"phase": "Failed", "reason": "TopologyAffinityError"}
     verification = Watched().play(node, cpu=12, **rejected)
     explanation = explanation_of(verification)
-    assert "on NUMA node 0 it is held by default/holder (20 exclusive CPUs)" in explanation
+    assert (
+        "the missing resources on NUMA node 0 are held by default/holder (20 exclusive CPUs)" in explanation
+    )
     assert explanation[-1].startswith("needs 12 exclusive CPUs on one NUMA node; at most 10 are free")
     assert advice_of(verification)[0] == "request 10 CPUs instead of 12 in container main"
 

@@ -118,7 +118,7 @@ async def test_zone_shows_how_long_its_exporter_is_silent() -> None:
         "state": "Silent",
         "since": "2026-01-31T09:00:00Z",
         "message": "the exporter on node-0 has not renewed its Lease since 2026-01-31T09:00:00Z, so the "
-        "NUMAZone may be out of date; check that its pod runs: kubectl -n numazones-system "
+        "NUMAZone may be out of date; check that its pod is running: kubectl -n numazones-system "
         "get pods -o wide",
     }
     assert setting.said("node-1-numa-0") is None

@@ -46,7 +46,7 @@ async def test_unreadable_node_gets_an_event_and_is_removed(
         await loop.client.patch(NODES, "odd", {"metadata": {"labels": {"odd": "yes"}}})
         (event,) = await eventually(lambda: unreadable_events(loop), what="there is an event on the node")
         assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "odd", "uid": "odd"}
-        assert event["message"].startswith("it cannot be read and is ignored: ")
+        assert event["message"].startswith("numazones cannot read this object and ignores it: ")
         assert "many" in event["message"]
         assert operator.pipeline.state.nodes.get("odd") is None
 

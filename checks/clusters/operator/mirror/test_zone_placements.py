@@ -218,7 +218,7 @@ async def test_a_record_that_no_zone_can_hold_is_left_out(
     monkeypatch.setattr(NodePlacement, "record", lambda _self: RECORD)
     await written.look()
     assert "record" not in (written.told() or {})
-    assert "a NUMAZone has room for 5" in caplog.text
+    assert "a NUMAZone has room for only 5" in caplog.text
 
 
 async def test_a_zone_that_vanishes_harms_nobody() -> None:
@@ -245,8 +245,8 @@ async def test_missing_right_is_reported_once_on_the_node_and_retried(
     await eventually(tried)
     assert [event["name"] for event in written.events] == ["n"]
     assert written.events[0]["reason"] == "PlacementNotWritten"
-    assert "could not be written to NUMAZone n-numa-1: " in written.events[0]["message"]
-    assert caplog.text.count("could not be written") == 1
+    assert "to NUMAZone n-numa-1: " in written.events[0]["message"]
+    assert caplog.text.count("could not write the placement") == 1
     written.refusals.clear()
 
     async def said() -> bool:

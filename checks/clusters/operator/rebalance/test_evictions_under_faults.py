@@ -48,7 +48,7 @@ async def test_eviction_announced_before_a_crash_is_proven_again(tmp_path: Path)
         await fill_the_hole(here)
         await here.operator()
         ended = await here.reach("Superseded")
-        assert "the cluster differs from the plan" in ended["status"]["message"]
+        assert "the cluster no longer matches the plan" in ended["status"]["message"]
         assert ended["status"]["evictions"] == 0
         assert [one["phase"] for one in ended["status"]["progress"]] == ["Pending"]
         assert await here.is_alive()
@@ -68,7 +68,7 @@ async def test_no_eviction_while_a_watch_is_silently_dead(tmp_path: Path) -> Non
 
         async def waits() -> bool:
             (now,) = await here.recommendations()
-            return "the operator's view of node n1 is behind the API server" in now["status"]["message"]
+            return "the operator's view of node n1 is older than the API server's" in now["status"]["message"]
 
         await eventually(waits, what="the recommendation says why nothing happens")
         assert "intruder" not in {pod.name for pod in operator.pipeline.state.pods}

@@ -248,7 +248,7 @@ async def test_a_plan_is_recommended_and_nothing_is_touched(tmp_path: Path) -> N
         assert policy["status"]["recommendation"] == item["metadata"]["name"]
         said = {one["type"]: one for one in policy["status"]["conditions"]}
         assert said["Ready"]["status"] == "True"
-        assert "protections in force: PodsWithLocalStorage" in said["Ready"]["message"]
+        assert "protections in effect: PodsWithLocalStorage" in said["Ready"]["message"]
 
 
 async def test_status_is_written_despite_a_concurrent_kopf_annotation(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_status_is_written_despite_a_concurrent_kopf_annotation(tmp_path: 
         await here.policy("Recommend")
         await here.operator()
         item = await here.reach("Proposed")
-        assert item["status"]["message"] == "proven by simulation"
+        assert item["status"]["message"] == "a simulation confirmed the plan"
         assert [one["phase"] for one in item["status"]["progress"]] == ["Pending"]
 
 
@@ -293,7 +293,7 @@ async def test_an_approved_plan_is_carried_out_and_confirmed_by_zones(tmp_path: 
             return [one["message"] for one in events if one["reason"] == "Rebalanced"]
 
         (told,) = await eventually(rebalanced, what="an event tells of the eviction")
-        assert told.startswith("evicted to rebalance (mode Approve, keep-room-")
+        assert told.startswith("evicted by RebalanceRecommendation keep-room-")
 
 
 async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_a_pod_that_lies_across_numa_nodes_is_brought_together(tmp_path: P
         loop.start_scheduler()
         done = await here.reach("Succeeded")
         assert (done["spec"]["goal"], done["status"]["evictions"]) == ("align pods", 1)
-        assert done["status"]["message"] == "the NUMAZones confirm the gain: 1"
+        assert done["status"]["message"] == "the NUMAZones confirm a gain of 1"
         assert not await here.is_alive()
 
         async def is_aligned() -> bool:
@@ -345,7 +345,7 @@ async def test_rejected_plan_bars_its_moves_for_the_cooldown(tmp_path: Path, mod
         decided = {"spec": {"approved": True, "rejected": True}}
         await here.client.patch(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"], decided)
         ended = await here.reach("Rejected")
-        assert ended["status"]["message"] == "rejected: no pod is evicted"
+        assert ended["status"]["message"] == "the plan was rejected, so no pods are evicted"
         complete = next(one for one in ended["status"]["conditions"] if one["type"] == "Complete")
         assert (complete["status"], complete["reason"]) == ("True", "Rejected")
 
@@ -427,16 +427,16 @@ async def test_policies_that_contradict_each_other_evict_once_and_say_so(tmp_pat
         first = done["spec"]["policy"]
         # Of pods to get out of the way the goal counts what is left, below zero: two that nothing can move.
         assert done["status"]["realized"] < 0
-        assert done["status"]["message"] == "the NUMAZones confirm the gain: 1"
+        assert done["status"]["message"] == "the NUMAZones confirm a gain of 1"
         second, node = ("free-n2", "n1") if first == "free-n1" else ("free-n1", "n2")
         undoing, undone = [(await conditions(name))["Conflicted"] for name in (second, first)]
         assert (undoing["reason"], undone["reason"]) == ("UndoesOtherPolicy", "UndoneByOtherPolicy")
         assert undoing["message"].startswith(
-            f"plans of this policy would move pods to {node}, where plans of policy {first} made room, "
-            f"and are postponed until 2"
+            f"plans of this policy that would move pods to {node} are postponed until 2"
         )
+        assert f", because plans of policy {first} made room there" in undoing["message"]
         assert undone["message"].startswith(
-            f"plans of policy {second} would move pods to {node}, where plans"
+            f"plans of policy {second} that would move pods to {node} are postponed until 2"
         )
         assert (await conditions(second))["Ready"]["status"] == "True"
         counted = await metrics(operator)
@@ -566,7 +566,7 @@ async def test_an_edited_policy_is_searched_for_at_once(tmp_path: Path) -> None:
         item = await here.reach("Proposed")
         status = await status_of_policy(here)
         assert status["recommendation"] == item["metadata"]["name"]
-        assert status["message"] == f"{item['metadata']['name']}: 1 move gain 1"
+        assert status["message"] == f"{item['metadata']['name']}: 1 move, gain 1"
         # Deleted and created again under the same name, it is another policy.
         await here.client.delete(REBALANCE_RECOMMENDATIONS, item["metadata"]["name"])
         await here.client.delete(REBALANCE_POLICIES, "keep-room")
@@ -584,7 +584,7 @@ async def test_newly_stuck_pod_gets_a_search_before_the_interval_ends(
         await here.policy("Recommend", goals={"pendingPods": True}, schedule={"interval": "24h"})
         await here.operator()
         status = await eventually(lambda: _searched(here))
-        assert status["message"] == "no goal of the policy needs a plan"
+        assert status["message"] == "none of the policy's goals needs a plan"
         await here.loop.create_pod("later", cpu=25, schedulingGates=[{"name": GATE}])
         item = await here.reach("Proposed")
         assert item["spec"]["goal"] == "pod default/later"
@@ -614,7 +614,7 @@ async def test_policy_that_leaves_mode_auto_stops_before_next_eviction(tmp_path:
         await here.client.patch(REBALANCE_POLICIES, "keep-room", {"spec": {"mode": "Recommend"}})
         edited.set()
         old = await here.reach("Superseded")
-        assert "is in mode Recommend now" in old["status"]["message"]
+        assert "is now in mode Recommend" in old["status"]["message"]
         assert await here.is_alive()
 
 
@@ -634,7 +634,7 @@ async def test_running_plan_ends_when_its_policy_becomes_invalid(tmp_path: Path)
         await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
         old = await here.reach("Superseded")
         why = "priorityThreshold: no PriorityClass gone exists; create or correct it"
-        assert old["status"]["message"] == f"policy keep-room is invalid ({why}): no pod is evicted"
+        assert old["status"]["message"] == f"policy keep-room is invalid ({why}), so no pods are evicted"
         (complete,) = old["status"]["conditions"]
         assert (complete["type"], complete["status"], complete["reason"]) == (
             "Complete",
@@ -665,7 +665,7 @@ async def test_plan_fails_with_its_policy_and_releases_the_replacement(
         await here.client.patch(REBALANCE_POLICIES, "keep-room", UNUSABLE)
         failed = await here.reach("Failed")
         assert failed["status"]["message"].startswith("policy keep-room is invalid (priorityThreshold: ")
-        assert failed["status"]["message"].endswith("): no further pod is evicted")
+        assert failed["status"]["message"].endswith("), so no more pods are evicted")
         assert failed["status"]["evictions"] == 1
         here.loop.server.faults.remove(shut)
 
@@ -689,9 +689,9 @@ async def test_a_stuck_pod_names_the_recommendation_made_for_it(tmp_path: Path) 
 
         message = await eventually(told)
         name = item["metadata"]["name"]
-        assert (
-            message
-            == f"{name} would make room for it by 1 eviction; approve it: kubectl numazones approve {name}"
+        assert message == (
+            f"RebalanceRecommendation {name} would make room for this pod with 1 eviction; to approve it: "
+            f"kubectl numazones approve {name}"
         )
 
         loop = here.loop
@@ -728,7 +728,7 @@ async def test_no_eviction_if_the_replacement_could_displace_the_pending_pod(
         await here.policy("Auto", goals={"pendingPods": True})
         await here.operator()
         message = await here.objection()
-        assert "must wait for the pending pods, but nothing delays it" in message
+        assert "must be scheduled after the pending pods, but nothing makes it wait" in message
         assert f"add the scheduling gate {GATE}" in message
         (item,) = await here.recommendations()
         assert item["status"]["phase"] == "Proposed"
@@ -766,8 +766,8 @@ async def test_gated_replacement_comes_after_the_pending_pod(
     ("selector", "why"),
     [
         ({"minPriority": -1000}, "1 pod more important than the pending pod"),
-        ({}, "no goal of the policy"),
-        ({"minPriority": -1000, "schedulerNames": ["volcano"]}, "no goal of the policy"),
+        ({}, "none of the policy's goals"),
+        ({"minPriority": -1000, "schedulerNames": ["volcano"]}, "none of the policy's goals"),
     ],
     ids=["outranked", "below the minimum", "of another scheduler"],
 )
@@ -820,7 +820,7 @@ async def test_owner_in_a_rejection_loop_gets_a_plan(tmp_path: Path) -> None:
         await here.policy("Auto", goals={"pendingPods": True})
         await here.operator()
         message = await here.objection()
-        assert "pods of ReplicaSet default/loop are bound and rejected one after the other" in message
+        assert "each new pod of ReplicaSet default/loop is bound and rejected at once" in message
         assert f"add the scheduling gate {GATE}" in message
         item = await here.reach("Proposed")
         assert item["spec"]["moves"][0]["owner"]["name"] == "mover"
@@ -865,7 +865,7 @@ async def test_a_budget_at_its_limit_is_waited_for(tmp_path: Path) -> None:
 
         async def waits() -> bool:
             (now,) = await here.recommendations()
-            return "waits: " in now["status"].get("message", "")
+            return "waiting: " in now["status"].get("message", "")
 
         await eventually(waits)
         assert await here.is_alive()
@@ -892,7 +892,7 @@ async def test_nothing_is_moved_for_what_is_there_already(tmp_path: Path) -> Non
         await here.reach("Proposed")
         await here.client.delete(PODS, "fill-0", namespace="default")
         old = await here.reach("Superseded")
-        assert old["status"]["message"] == "the cluster has changed: no moves are needed now"
+        assert old["status"]["message"] == "the cluster has changed: no moves are needed any more"
         assert await here.is_alive()
 
 

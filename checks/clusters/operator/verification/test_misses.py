@@ -75,5 +75,5 @@ async def test_without_its_config_map_the_operator_says_what_to_apply(
         loop.tasks.create_task(erring.misses.run())
         with caplog.at_level(logging.WARNING, "numazones_operator.verification.misses"):
             erring.err("late", **REJECTED)
-            await eventually(lambda: "is not kept for replay" in caplog.text)
-    assert "apply manifests/operator, which has it and the right to change it" in caplog.text
+            await eventually(lambda: "was not saved for replay" in caplog.text)
+    assert "apply manifests/operator, which includes it and the permission to change it" in caplog.text

@@ -29,8 +29,8 @@ class Share:
         allowance = self._allowance
         if allowance.held + count > allowance.limit:
             raise TooMuch(
-                f"requests in progress hold more than {allowance.limit} {allowance.unit} together; "
-                "only kube-scheduler should call this address"
+                f"the requests in progress exceed the limit of {allowance.limit} {allowance.unit}; only "
+                "kube-scheduler should call this address"
             )
         allowance.held += count
         self.held += count

@@ -78,7 +78,7 @@ class Binder:
         verdict = self.verdict(pod, node)
         if may_take(verdict, self.unknown):
             return ""
-        return f"not bound, because the node has changed since it was chosen: {scheduler_reason(verdict)}"
+        return f"not bound because the node has changed since it was chosen: {scheduler_reason(verdict)}"
 
     async def _post(self, pod: ClusterPod, request: BindRequest) -> str:
         self.held.hold(pod, [request.node], ArrivalPath.ASSUMED, seconds=BINDING_SECONDS)
@@ -96,7 +96,7 @@ class Binder:
     async def _outcome(self, pod: ClusterPod, request: BindRequest, error: APIError) -> str:
         """Find out what became of a binding whose answer says no, or never came."""
         if not isinstance(error, Conflict):
-            _log.warning("binding of pod %s to node %s: %s", pod.full_name, request.node, error)
+            _log.warning("request to bind pod %s to node %s failed: %s", pod.full_name, request.node, error)
         try:
             now = await self._read(request)
         except NotFound:
@@ -110,7 +110,9 @@ class Binder:
         self.held.drop(pod.uid)
         if now.uid != request.uid:
             return f"pod {pod.full_name} was deleted and created again"
-        return _bound_already(now, request.node) if now.node else f"the API server did not bind it: {error}"
+        return (
+            _bound_already(now, request.node) if now.node else f"the API server did not bind the pod: {error}"
+        )
 
 
 def _bound_already(pod: ClusterPod, node: str) -> str:

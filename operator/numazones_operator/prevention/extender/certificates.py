@@ -29,8 +29,9 @@ class Certificates:
             context.load_verify_locations(self.client_ca)
         except (OSError, ssl.SSLError) as error:
             raise InvalidSetting(
-                f"the extender's certificates cannot be used ({self.certificate}, {self.key}, "
-                f"{self.client_ca}): {error}; mount PEM files of a certificate, its key, and the clients' CA"
+                f"cannot load the extender's certificates ({self.certificate}, {self.key}, "
+                f"{self.client_ca}): {error}; provide PEM files with a certificate, its key and the "
+                "clients' CA"
             ) from error
         return context
 

@@ -34,7 +34,7 @@ async def accept(listener: socket.socket, server: web.Server, context: ssl.SSLCo
             try:
                 client, _ = await loop.sock_accept(listener)
             except OSError as error:
-                _log.warning("the extender accepts no connection: %s", error.strerror or error)
+                _log.warning("the extender cannot accept connections: %s", error.strerror or error)
                 await asyncio.sleep(_PAUSE)
                 continue
             if len(server.connections) >= MAX_CONNECTIONS:

@@ -80,7 +80,7 @@ class Extender:
         self._metrics = metrics
         self._ready = ready
         self._verdicts = CurrentVerdicts(state, held)
-        self._names = Allowance(MAX_NAMES, "names of nodes")
+        self._names = Allowance(MAX_NAMES, "node names")
         self._repetitions = SchedulingRetries(clock=clock)
         self.rejected = RejectedPods(
             client, state, held, self._verdicts, unknown=unknown, metrics=metrics, clock=clock, wall=wall
@@ -99,7 +99,7 @@ class Extender:
     async def _filter(self, request: FilterRequest, names: list[str]) -> FilterAnswer:
         pod = self._pod(request.pod)
         if not self._ready():
-            return messages.filter_error("numazones has not read the whole cluster yet")
+            return messages.filter_error("numazones has not finished reading the cluster")
         asked = self._state.nodes_to_ask(pod, names)
         if not asked:
             return messages.filter_answer(request, names, {})
@@ -163,7 +163,7 @@ class Extender:
         except UnreadableRequest as error:
             return {"Error": str(error)}
         if not self._ready():
-            return {"Error": "numazones has not read the whole cluster yet"}
+            return {"Error": "numazones has not finished reading the cluster"}
         return {"Error": await self._binder.bind(request)}
 
     def take_fault(self, body: bytes, error: Exception) -> str:
@@ -184,9 +184,12 @@ class Extender:
         try:
             pod = self._state.sharing.pod(body)
         except (NumazonesError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UnreadableRequest(f"the pod of the request cannot be read: {error!r}") from error
+            raise UnreadableRequest(f"the pod in the request cannot be read: {error!r}") from error
         if not pod.uid:
-            raise UnreadableRequest("the pod of the request has no metadata.uid; only stored pods have one")
+            raise UnreadableRequest(
+                "the pod in the request has no metadata.uid; only pods that the API server has stored "
+                "have one"
+            )
         return pod
 
     def _would_admit(self, pod: ClusterPod, name: str, victims: NodeVictims, held: list[ClusterPod]) -> bool:
@@ -230,7 +233,9 @@ class Extender:
         if beyond:
             self._metrics.repeated.inc()
         if beyond == 1:
-            _log.warning("pod %s is tried again and again; something requeues it", pod.full_name)
+            _log.warning(
+                "pod %s is retried over and over because something keeps requeuing it", pod.full_name
+            )
 
     def _count_reasons(self, reasons: Mapping[str, str]) -> None:
         for reason, number in Counter(reasons.values()).items():

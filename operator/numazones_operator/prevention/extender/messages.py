@@ -186,7 +186,7 @@ def bind_request(body: bytes) -> BindRequest:
     request = _read(body, BindRequest)
     for field in ("name", "namespace", "uid", "node"):
         if not getattr(request, field):
-            raise UnreadableRequest(f"the request has no {field} of the pod or node to bind")
+            raise UnreadableRequest(f"the bind request has no {field} of the pod or node")
     return request
 
 

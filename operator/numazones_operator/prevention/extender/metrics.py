@@ -33,45 +33,44 @@ class ExtenderMetrics:
         )
         self.rejected_nodes = counter(
             "numazones_extender_rejected_nodes_total",
-            "Nodes that filter ruled out, by reason, counted once per pod and request.",
+            "Nodes that filter requests ruled out, by reason, counted once per request.",
             ("reason",),
         )
         self.rejected_pods = counter(
-            "numazones_extender_rejected_pods_total", "Filter requests in which no node passed."
+            "numazones_extender_rejected_pods_total", "Filter requests that no node passed."
         )
         self.sampled = counter(
             "numazones_extender_sampled_requests_total",
-            "Filter requests in which no node passed, although a node that the scheduler left out would "
+            "Filter requests that no node passed although a node that the scheduler had left out would "
             "admit the pod: set percentageOfNodesToScore to 100.",
         )
         self.repeated = counter(
             "numazones_extender_repeated_requests_total",
-            "Excess filter requests: for one pod within 10 s, those beyond the first 20 and beyond "
-            "the number of changes of bound pods in that time; something requeues the pod again and again.",
+            "Excess filter requests for one pod: those within 10 s that exceed 20 plus the number of "
+            "changes to bound pods in that time. They mean that something keeps requeuing the pod.",
         )
         self.unread = counter(
             "numazones_extender_unread_answers_total",
-            "Responses that came after the scheduler had given up, by verb: its httpTimeout is too "
-            "short, or this process too slow.",
+            "Responses sent after the scheduler had given up, by verb: its httpTimeout is too short, or "
+            "this process is too slow.",
             ("verb",),
         )
         self.vetoed = counter(
             "numazones_extender_vetoed_preemptions_total",
-            "Nodes on which preempt allowed no eviction, because they would not admit the pod afterwards "
-            "either.",
+            "Nodes on which preempt allowed no evictions because the node would still not admit the pod "
+            "afterwards.",
         )
         self.bind_conflicts = counter(
             "numazones_extender_bind_conflicts_total",
-            "Bindings that were refused because the node had changed after it was chosen.",
+            "Bindings refused because the node had changed since it was chosen.",
         )
         self.woken = counter(
             "numazones_extender_woken_pods_total",
-            "Pods that were annotated so that the scheduler tries them again, because a node would admit "
-            "them now.",
+            "Pods annotated so that the scheduler retries them, because a node would admit them now.",
         )
         self.serving = Gauge(
             "numazones_extender_serving",
-            "1 on a replica that listens for a kube-scheduler, 0 on the others.",
+            "1 if this replica serves the scheduler extender, 0 otherwise.",
             registry=registry,
         )
         for verb in VERBS:
@@ -92,7 +91,7 @@ class HeldRoomGauges:
         return [
             gauge(
                 "numazones_held_room_pods",
-                "Pods on their way to a node, which room is held for: released from the gate, being bound, "
+                "Pods that room is held for on their way to a node: released from the gate, being bound, "
                 "or nominated.",
                 (),
                 [((), len(pods))],

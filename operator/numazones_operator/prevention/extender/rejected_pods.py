@@ -146,7 +146,11 @@ class RejectedPods:
         except NotFound:
             self.discard(pod.uid)
         except APIError as error:
-            _log.warning("pod %s waits although a node would admit it now: %s", pod.full_name, error)
+            _log.warning(
+                "could not make the scheduler retry pod %s, which a node would admit now: %s",
+                pod.full_name,
+                error,
+            )
         else:
             self._woken.add(pod.uid)
             self.metrics.woken.inc()

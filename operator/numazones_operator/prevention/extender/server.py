@@ -74,7 +74,7 @@ class ExtenderServer:
         if self._certificates is None and not is_loopback(host):
             raise InvalidSetting(
                 f"the extender would let every client of {address!r} bind pods: listen on loopback, such "
-                f"as 127.0.0.1:9409, or require client certificates (--extender-client-ca)"
+                "as 127.0.0.1:9409, or require client certificates (--extender-client-ca)"
             )
         context = None if self._certificates is None else self._certificates.context()
         runner = web.AppRunner(
@@ -143,7 +143,7 @@ class ExtenderServer:
             return _refusal(503, f"{error}\n")
         except TimeoutError:
             self._metrics.errors.labels(name).inc()
-            return _refusal(408, f"the request was not complete after {_READING:g} s\n")
+            return _refusal(408, f"the request was still incomplete after {_READING:g} s\n")
         except UnreadableRequest as error:
             self._metrics.errors.labels(name).inc()
             return web.Response(status=400, text=f"{error}\n")
@@ -151,7 +151,7 @@ class ExtenderServer:
             answer = _error_answer(name, str(error))
         except Exception as error:  # noqa: BLE001 - it concerns the pod of this request alone
             problem = self._extender.take_fault(body, error)
-            answer = _error_answer(name, f"numazones cannot decide about this pod: {problem}")
+            answer = _error_answer(name, f"numazones cannot evaluate this pod: {problem}")
         if _is_error(answer):
             self._metrics.errors.labels(name).inc()
         return web.Response(body=encode(answer), content_type="application/json")
@@ -163,7 +163,9 @@ class ExtenderServer:
             try:
                 self._certificates.load_into(context)
             except (OSError, ssl.SSLError) as error:
-                _log.warning("the extender continues with its old certificate: %s", error)
+                _log.warning(
+                    "could not reload the extender's certificate, so the old one stays in use: %s", error
+                )
 
 
 async def _body(request: web.Request, share: Share) -> bytes:

@@ -40,7 +40,12 @@ _MISSING = NodeVerdict(
 _UNSETTLED = NodeVerdict(
     NodeAnswer.UNKNOWN,
     UNKNOWN_SOURCE,
-    ((PODS_LEAVE, "too many pods are being deleted; its state is unknown until some have ended"),),
+    (
+        (
+            PODS_LEAVE,
+            "too many pods on this node are being deleted; its state is unknown until some have ended",
+        ),
+    ),
     model=None,
     awaited=True,
 )

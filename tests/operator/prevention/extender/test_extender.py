@@ -131,8 +131,8 @@ async def test_before_the_cluster_is_read_nothing_is_said() -> None:
     cluster = Cluster("a")
     cluster.ready = False
     pod = cluster.pod("p")
-    assert "not read the whole cluster" in (await cluster.filter(pod, ["a"]))["Error"]
-    assert "not read the whole cluster" in await cluster.bind("p", "a")
+    assert "not finished reading the cluster" in (await cluster.filter(pod, ["a"]))["Error"]
+    assert "not finished reading the cluster" in await cluster.bind("p", "a")
     assert cluster.server.bindings == []
 
 
@@ -264,7 +264,7 @@ async def test_a_binding_that_failed_gives_its_room_back() -> None:
     cluster.pod("p", cpu=20)
     cluster.pod("q", cpu=20)
     cluster.server.failures = [LOST]
-    assert "did not bind it" in await cluster.bind("p", "a")
+    assert "did not bind the pod" in await cluster.bind("p", "a")
     assert await cluster.bind("q", "a") == BOUND
 
 

@@ -56,7 +56,7 @@ async def test_other_nodes_are_not_asked(cluster: Cluster) -> None:
 
 async def test_binding_decides_about_burstable_pods_there_once_more(cluster: Cluster) -> None:
     pod(cluster, "p", "1")
-    assert "not bound, because the node has changed since it was chosen" in await cluster.bind("p", "n")
+    assert "not bound because the node has changed since it was chosen" in await cluster.bind("p", "n")
     assert await cluster.bind("p", "a") == BOUND
 
 

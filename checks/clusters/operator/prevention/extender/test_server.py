@@ -120,7 +120,7 @@ async def test_excess_node_names_are_rejected_early(verb: str) -> None:
     async with serving(cluster) as port:
         status, text = await post(f"http://127.0.0.1:{port}/{verb}", json=body)
     assert status == 503
-    assert f"more than {MAX_NAMES} names of nodes together" in text
+    assert f"exceed the limit of {MAX_NAMES} node names" in text
 
 
 async def test_body_of_many_small_values_is_rejected_unread(
