@@ -160,7 +160,7 @@ DASHBOARD = dashboard(
                 ),
                 listing(
                     "Devices by node",
-                    "Healthy devices, devices that pods hold, and free devices.",
+                    "Numbers of healthy, held and free devices.",
                     {
                         name: f"sum by (node, resource) (numazones_cluster_zone_{amount}{{{DEVICES}}})"
                         for name, amount in (
@@ -192,7 +192,7 @@ DASHBOARD = dashboard(
                     "(exporters with --cgroups).",
                     {
                         "CPUs": remote_share("numazones_owner_cpus"),
-                        "memory promised": remote_share("numazones_owner_promised_memory_bytes"),
+                        "promised memory": remote_share("numazones_owner_promised_memory_bytes"),
                         "resident memory": remote_share("numazones_node_resident_memory_bytes"),
                     },
                     unit="percentunit",

@@ -142,7 +142,7 @@ DASHBOARD = dashboard(
                 ),
                 graph(
                     "Memory used",
-                    "Memory of each NUMA node that is in use, including huge pages.",
+                    "Memory in use on each NUMA node, including huge pages.",
                     {ZONE: "sum by (node, numa_node) (numazones_numa_memory_used_bytes{ZONE})"},
                     unit="bytes",
                 ),

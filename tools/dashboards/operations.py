@@ -9,7 +9,7 @@ TROUBLE = {
     "sampled": "sampled_requests",
     "retried": "repeated_requests",
     "too late": "unread_answers",
-    "refused at bind": "bind_conflicts",
+    "bind refused": "bind_conflicts",
 }
 """What goes wrong → the counter of it."""
 
@@ -78,7 +78,7 @@ DASHBOARD = dashboard(
             [
                 graph(
                     "Prediction lag",
-                    "Time from observing a change to publishing the prediction that it affects.",
+                    "Time between observing a change and publishing the resulting prediction.",
                     quantiles(f"{OPERATOR}_lag_seconds"),
                     unit="s",
                     limits=(1, 5),

@@ -74,7 +74,7 @@ class Metrics:
         )
         self.lag_seconds = histogram(
             "numazones_operator_lag_seconds",
-            "Time from observing a change to publishing the prediction that it affects.",
+            "Time between observing a change and publishing the resulting prediction.",
         )
         self.compute_seconds = histogram(
             "numazones_operator_compute_duration_seconds",
@@ -92,7 +92,7 @@ class Metrics:
             "right, unknown if nothing was predicted, or the cause of a wrong prediction: race (pods came "
             "or went, and the kubelet noticed first), stale (NUMAZones were out of date) or model. The "
             "model is kubelet, the name of another placement model, or unknown; for dra, a prediction is "
-            "right if the claims got the predicted devices. Counted up to 30 s late.",
+            "right if the claims got the predicted devices. Wrong predictions are counted up to 30 s late.",
             ("accuracy", "model"),
         )
         self.gates_released = counter(
@@ -142,8 +142,8 @@ class Metrics:
         )
         self.aligned = counter(
             "numazones_container_aligned_compute_resources_count",
-            "Containers or whole pods that the model aligned, by scope and boundary as the kubelet counts "
-            "them.",
+            "Containers or whole pods that the model aligned, by scope and boundary, counted as the "
+            "kubelet does.",
             ("scope", "boundary"),
         )
         self.unaligned = counter(

@@ -30,7 +30,7 @@ _OWNER = ("namespace", "owner_kind", "owner")
 _CHANGEABLE = tuple(one for one in Alignable if one is not Alignable.YES)
 _OF_OWNERS = (
     "by owner (the Deployment rather than its ReplicaSet; empty for pods without an owner): the "
-    f"{_MAX_OWNERS} owners with the most misaligned pods by name, all others together as {OTHERS.name}"
+    f"{_MAX_OWNERS} owners with the most misaligned pods individually, and all others as {OTHERS.name}"
 )
 
 

@@ -396,8 +396,8 @@ class NodeRecord:
             ZONES_BEHIND,
             f"the NUMAZones of {self.name} do not show pod {self.name_of(found)}, so its NUMA nodes are "
             "unknown: it was bound before the operator started, or at the same time as a pod that was. "
-            "The next NUMAZones will show it; if they do not, check that the exporter on that node is "
-            "running",
+            "The next update of the NUMAZones will show it; if not, check that the exporter on that node "
+            "is running",
             awaited=True,
         )
 

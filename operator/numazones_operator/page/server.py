@@ -87,8 +87,8 @@ class LivePage:
         """Send what is shown, then what changes, until the viewer goes."""
         if self._updater.viewers >= self._viewers:
             text = (
-                f"the maximum number of viewers is connected ({self._viewers}, set by --page-viewers); try "
-                "again later\n"
+                f"the maximum of {self._viewers} viewers (--page-viewers) is already connected; try again "
+                "later\n"
             )
             return web.Response(status=503, text=text, headers=_LATER)
         async with self._updater.viewer():

@@ -36,8 +36,8 @@ class RebalanceMetrics:
         )
         self.evicted = counter(
             "numazones_rebalance_pods_evicted_total",
-            "Eviction requests, by result like the descheduler's pods_evicted: success, error, or blocked "
-            "by a PodDisruptionBudget (and retried later).",
+            "Eviction requests, by result as in the descheduler's pods_evicted: success, error, or "
+            "blocked by a PodDisruptionBudget (and retried later).",
             ("result", "mode", "policy", "namespace", "node"),
         )
         self.gain = counter(
@@ -87,8 +87,7 @@ class RebalanceGauges:
         return [
             gauge(
                 "numazones_rebalance_policy_ready",
-                "1 if the RebalancePolicy is valid and followed, 0 otherwise; its condition Ready says "
-                "why not.",
+                "1 if the RebalancePolicy is valid and followed, 0 otherwise; its condition Ready says why.",
                 ("mode", "policy"),
                 ready.items(),
             ),

@@ -446,7 +446,7 @@ def _with_move(item: Recommendation, index: int, **changes: Any) -> tuple[MovePr
 
 
 def _end(pod: ClusterPod | None) -> str:
-    return "is gone" if pod is None else f"{pod.name} ended as {pod.reason or pod.phase}: {pod.message}"
+    return "is gone" if pod is None else f"{pod.name} ended with {pod.reason or pod.phase}: {pod.message}"
 
 
 def _pins(pod: ClusterPod) -> bool:

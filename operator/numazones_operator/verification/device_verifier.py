@@ -181,4 +181,4 @@ def _report(one: _Expectation, accuracy: Accuracy) -> Iterator[str]:
     foreseen = [f"{found.pool}/{found.full_name}" for found in one.found.devices]
     yield f"devices of pod {one.pod.full_name}: predicted {', '.join(foreseen) or one.found.reason}"
     given = ["/".join(found.device) for all_of in one.got.values() for found in all_of]
-    yield f"allocated {', '.join(given) or 'none'}; {accuracy.lower()}"
+    yield f"allocated {', '.join(given) or 'none'}; cause: {accuracy.lower()}"

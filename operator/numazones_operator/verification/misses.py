@@ -92,7 +92,7 @@ class Misses:
             changes = {key: data, **dict.fromkeys(_superfluous(kept))}
             await self.client.patch(CONFIG_MAPS, NAME, {"binaryData": changes}, namespace=self.namespace)
         except (NotFound, Forbidden) as error:
-            cure = "apply manifests/operator, which includes it and the permission to change it"
+            cure = "apply manifests/operator, which includes this ConfigMap and the permission to change it"
             _log.warning("a wrong prediction was not saved for replay: %s; %s", error, cure)
         except APIError as error:
             _log.warning("a wrong prediction was not saved for replay: %s", error)

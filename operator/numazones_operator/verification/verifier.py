@@ -366,9 +366,9 @@ def miss_report(verification: Verification) -> str:
     lines = [
         f"pod {pod.full_name} on node {pod.node}: predicted {expectation.predicted}"
         + (f" ({expectation.reason}: {expectation.message})" if expectation.reason else "")
-        + f", but it was {verification.actual}"
+        + f", but the outcome was {verification.actual}"
         + (f" ({verification.message})" if verification.message else "")
-        + (f"; {verification.accuracy.lower()}" if verification.accuracy else "")
+        + (f"; cause: {verification.accuracy.lower()}" if verification.accuracy else "")
     ]
     if expectation.decision is not None:
         if not expectation.by_kubelet:

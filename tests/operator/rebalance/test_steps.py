@@ -372,7 +372,7 @@ async def test_a_replacement_that_ends_ends_the_plan(phase: str, status: dict[st
     advance = await here.step()
     assert advance is not None
     assert advance.phase == "Failed"
-    assert last(advance)["message"] == f"the replacement new ended as {why}"
+    assert last(advance)["message"] == f"the replacement new ended with {why}"
 
 
 # Until zones show it

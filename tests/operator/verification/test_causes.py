@@ -100,4 +100,4 @@ def test_unexplained_misses_count_against_the_model_eventually(
     assert accuracy(setting) == {"model": 1}
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert "predicted Admissible, but it was TopologyAffinityError; model" in caplog.text
+    assert "predicted Admissible, but the outcome was TopologyAffinityError; cause: model" in caplog.text

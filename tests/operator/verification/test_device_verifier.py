@@ -78,7 +78,7 @@ def test_another_device_that_nothing_explains_is_held_against_the_model(
     cluster.write("a", "gpu-2", pod="train")
     assert cluster.later(20) == {}
     assert cluster.later(20) == {"model": 1}
-    assert "predicted node/gpu.example/gpu-0; allocated gpu.example/node/gpu-2; model" in caplog.text
+    assert "predicted node/gpu.example/gpu-0; allocated gpu.example/node/gpu-2; cause: model" in caplog.text
 
 
 def later_for_another(cluster: Allocating) -> None:

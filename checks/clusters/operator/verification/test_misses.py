@@ -76,4 +76,4 @@ async def test_without_its_config_map_the_operator_says_what_to_apply(
         with caplog.at_level(logging.WARNING, "numazones_operator.verification.misses"):
             erring.err("late", **REJECTED)
             await eventually(lambda: "was not saved for replay" in caplog.text)
-    assert "apply manifests/operator, which includes it and the permission to change it" in caplog.text
+    assert "apply manifests/operator, which includes this ConfigMap and the permission" in caplog.text

@@ -186,7 +186,8 @@ def bind_request(body: bytes) -> BindRequest:
     request = _read(body, BindRequest)
     for field in ("name", "namespace", "uid", "node"):
         if not getattr(request, field):
-            raise UnreadableRequest(f"the bind request has no {field} of the pod or node")
+            missing = "the node" if field == "node" else f"the pod's {field}"
+            raise UnreadableRequest(f"the bind request lacks {missing}")
     return request
 
 

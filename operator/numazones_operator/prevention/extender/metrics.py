@@ -33,7 +33,7 @@ class ExtenderMetrics:
         )
         self.rejected_nodes = counter(
             "numazones_extender_rejected_nodes_total",
-            "Nodes that filter requests ruled out, by reason, counted once per request.",
+            "Nodes ruled out in filter requests, by reason; each node counts once per request.",
             ("reason",),
         )
         self.rejected_pods = counter(
@@ -47,7 +47,7 @@ class ExtenderMetrics:
         self.repeated = counter(
             "numazones_extender_repeated_requests_total",
             "Excess filter requests for one pod: those within 10 s that exceed 20 plus the number of "
-            "changes to bound pods in that time. They mean that something keeps requeuing the pod.",
+            "changes to bound pods in that time. They are a sign that something keeps requeuing the pod.",
         )
         self.unread = counter(
             "numazones_extender_unread_answers_total",
@@ -57,7 +57,7 @@ class ExtenderMetrics:
         )
         self.vetoed = counter(
             "numazones_extender_vetoed_preemptions_total",
-            "Nodes on which preempt allowed no evictions because the node would still not admit the pod "
+            "Nodes on which preempt allowed no evictions because they would not admit the pod even "
             "afterwards.",
         )
         self.bind_conflicts = counter(
@@ -91,7 +91,7 @@ class HeldRoomGauges:
         return [
             gauge(
                 "numazones_held_room_pods",
-                "Pods that room is held for on their way to a node: released from the gate, being bound, "
+                "Pods on their way to a node for which room is held: released from the gate, being bound, "
                 "or nominated.",
                 (),
                 [((), len(pods))],
