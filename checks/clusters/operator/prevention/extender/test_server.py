@@ -75,7 +75,7 @@ async def test_a_request_that_is_too_large_is_refused(monkeypatch: pytest.Monkey
     async with serving(Cluster("a")) as port:
         status, text = await post(f"http://127.0.0.1:{port}/filter", data=b" " * 2000)
     assert status == 503
-    assert "more than 1000 bytes together" in text
+    assert "exceed the limit of 1000 bytes" in text
 
 
 async def test_endless_bodies_are_kept_up_to_a_total_limit(
