@@ -612,7 +612,7 @@ def may_go(here: Execution, pod: ClusterPod) -> set[str]:
 @pytest.mark.parametrize(
     ("phase", "affinity", "nodes"),
     [
-        ("Pending", ["n2"], {"n3"}),  # it is no replacement yet
+        ("Pending", ["n2"], {"n3"}),  # it is not a replacement yet
         ("Evicting", ["n2"], {"n3"}),
         ("Evicted", ["n2"], {"n2"}),
         ("Evicted", [], {"n1", "n2", "n3"}),
