@@ -102,7 +102,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def test_an_approval_shows_the_plan_and_is_written(cluster: Cluster) -> None:
     await cluster.policy()
-    await cluster.plan(phase="Proposed", message="a simulation confirmed the plan")
+    await cluster.plan(phase="Proposed", message="proven by simulation")
     code, said = await cluster.run("approve", "rbr/keep-room-1", "--yes")
     assert said == (
         "keep-room-1: pod team/trainer: 0 now, 1 after 1 eviction\n"
@@ -116,10 +116,10 @@ async def test_an_approval_shows_the_plan_and_is_written(cluster: Cluster) -> No
 
 async def test_what_is_approved_already_stays_so(cluster: Cluster) -> None:
     await cluster.policy()
-    await cluster.plan(phase="Executing", message="starting with the first move", approved=True)
+    await cluster.plan(phase="Executing", message="the first move comes next", approved=True)
     assert await cluster.run("approve", "keep-room-1", "--yes") == (
         0,
-        "keep-room-1 is approved already: Executing (starting with the first move)\n",
+        "keep-room-1 is approved already: Executing (the first move comes next)\n",
     )
 
 
@@ -208,11 +208,11 @@ async def test_a_plan_is_rejected_until_it_has_ended(cluster: Cluster, phase: st
 
 
 async def test_what_has_ended_cannot_be_rejected(cluster: Cluster) -> None:
-    await cluster.plan(phase="Succeeded", message="the NUMAZones confirm a gain of 1")
+    await cluster.plan(phase="Succeeded", message="the NUMAZones confirm the gain: 1")
     code, said = await cluster.run("reject", "keep-room-1", "--yes")
     assert (code, said) == (
         2,
-        "error: keep-room-1 cannot be rejected: it is Succeeded already: the NUMAZones confirm a gain of 1\n",
+        "error: keep-room-1 cannot be rejected: it is Succeeded already: the NUMAZones confirm the gain: 1\n",
     )
 
 
