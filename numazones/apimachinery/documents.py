@@ -60,8 +60,11 @@ _BACKSLASHES = re.compile(rb"\\*")
 _PART = 1 << 20
 """Bytes from which strings are removed at once; all of a long text would take five times its memory."""
 _DIGITS_AS_ZERO = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in range(256))
+_SAMPLES = 4
+"""A long number is looked for in so many samples of its length, ten times as fast as in every byte."""
 _INNERMOST = re.compile(rb"[\[{],*[\]}]")
-_NO_STRUCTURE = bytes(sorted(set(range(256)) - set(b"[]{},")))
+_ALL_BUT_OPENINGS = bytes(set(range(256)) - set(b"[{"))
+_ALL_BUT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _YAML_NUMBER = re.compile(r"[-+.]?[0-9][-+.0-9a-zA-Z_:]*")
 _SOURCE = re.compile(r'\s+in "<\w+ string>",')
@@ -89,14 +92,16 @@ def check_json(content: bytes, bounds: Bounds) -> None:
         UnreadableDocument: it goes beyond a bound.
     """
     _check_size(len(content), bounds)
-    openings = content.count(b"[") + content.count(b"{")
-    few = openings <= bounds.depth and openings + content.count(b",") < bounds.values
-    if few and not _has_digits(content, bounds.digits):
-        return  # brackets, commas and digits in strings have been counted too: it is even less
-    bare = b"".join(_outside_strings(content))
-    if _has_digits(bare, bounds.digits):
+    if _has_digits(content, bounds.digits) and _has_digits(
+        b"".join(_outside_strings(content)), bounds.digits
+    ):
         raise UnreadableDocument(f"it holds a number of more than {bounds.digits} digits")
-    structure = bare.translate(None, _NO_STRUCTURE)
+    openings = len(content.translate(None, _ALL_BUT_OPENINGS))
+    if openings <= bounds.depth and (
+        len(content) < bounds.values or openings + content.count(b",") < bounds.values
+    ):
+        return  # brackets and commas in strings have been counted too: it is even less
+    structure = _structure(content)
     brackets = structure.translate(None, b",")
     if len(structure) - len(brackets) + len(brackets) // 2 >= bounds.values:
         raise _too_many(bounds)
@@ -106,11 +111,23 @@ def check_json(content: bytes, bounds: Bounds) -> None:
 
 def _has_digits(content: bytes, most: int) -> bool:
     """Return whether a number may have more digits."""
-    return b"0" * (most + 1) in content.translate(_DIGITS_AS_ZERO)
+    too_many = most + 1
+    samples = content[:: too_many // _SAMPLES or 1].translate(_DIGITS_AS_ZERO)
+    if b"0" * min(_SAMPLES, too_many) not in samples:
+        return False
+    return b"0" * too_many in content.translate(_DIGITS_AS_ZERO)
 
 
-def _outside_strings(content: bytes) -> Iterator[bytes]:
-    """Yield a text in JSON without what is in quotes, five times as fast as a regular expression."""
+def _structure(content: bytes) -> bytes:
+    """Return the brackets and commas of a text in JSON."""
+    return b"".join(part.replace(b'"', b"") for part in _outside_strings(content, _ALL_BUT_STRUCTURE))
+
+
+def _outside_strings(content: bytes, without: bytes = b"") -> Iterator[bytes]:
+    """Yield a text in JSON without what is in quotes, five times as fast as a regular expression.
+
+    ``without``: other bytes to leave out; not quotes.
+    """
     start = inside = 0
     while start < len(content):
         end = start + _PART
@@ -119,7 +136,7 @@ def _outside_strings(content: bytes) -> Iterator[bytes]:
         part = content[start:end]
         if b"\\" in part:
             part = part.replace(rb"\\", b"").replace(rb"\"", b"")
-        pieces = part.split(b'"')
+        pieces = part.translate(None, without).split(b'"')
         yield b'"'.join(pieces[inside::2])
         inside ^= len(pieces) % 2 == 0
         start = end
@@ -155,7 +172,7 @@ def check_lists(content: bytes, bounds: Bounds, most: int) -> None:
         return
     if commas + content.count(b"[") + content.count(b"{") > bounds.values:
         raise _too_many(bounds)
-    structure = b"".join(part.translate(None, _NO_STRUCTURE) for part in _outside_strings(content))
+    structure = _structure(content)
     changes = 1
     for _ in range(bounds.depth):
         structure = structure.replace(b"[]", b"").replace(b"{}", b"")

@@ -336,10 +336,11 @@ def _json(path: Path, content: bytes | memoryview) -> Any:
     try:
         if len(content) > OBJECT.size:
             raise BadDump(f"{path} contains an object of more than {OBJECT.size >> 20} MiB; no cluster does")
-        check_json(bytes(content), OBJECT)
+        content = bytes(content)
+        check_json(content, OBJECT)
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError:
-            return read_json(bytes(content), OBJECT)
+            return read_json(content, OBJECT)
     except UnreadableDocument as error:
         raise BadDump(f"{path} is truncated or not JSON ({error}); dump it again") from error

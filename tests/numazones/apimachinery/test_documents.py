@@ -152,6 +152,14 @@ def test_json_beyond_a_bound_is_refused(text: str, said: str) -> None:
         assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("before", range(17))
+def test_numbers_beyond_the_bound_are_refused_anywhere_in_a_text(before: int) -> None:
+    most = JSON_ANNOTATION.digits
+    assert read_json(" " * before + "9" * most, JSON_ANNOTATION) == 10**most - 1
+    with pytest.raises(UnreadableDocument, match="more than 64 digits"):
+        read_json(" " * before + "9" * (most + 1), JSON_ANNOTATION)
+
+
 @pytest.mark.parametrize(
     "value",
     [
