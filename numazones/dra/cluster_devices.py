@@ -11,7 +11,6 @@ from typing import Final, Self
 
 from numazones.dra.allocated import AllocatedDevices
 from numazones.dra.allocation import Allocated, AllocationUnknown, Outcome
-from numazones.dra.allocator import Allocator
 from numazones.dra.claims import Allocation, DeviceClaim
 from numazones.dra.device_classes import DeviceClass
 from numazones.dra.devices import Key, PublishedDevice, Slice
@@ -85,6 +84,8 @@ class ClusterDevices:
             return AllocationUnknown(self.rules)
         if self.claims is None:
             return AllocationUnknown(NO_CLAIMS)
+        from numazones.dra.allocator import Allocator  # noqa: PLC0415 - few pods have claims
+
         return Allocator(self.slices, self.classes, self.allocated, self.rules).allocate(place, claims)
 
     def read(self, one: PodClaim) -> DeviceClaim | None:

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numazones.apimachinery.api_object import MALFORMED, invalid, parts_of
-from numazones.apimachinery.cel.values import Unsupported
 from numazones.dra import fields
 from numazones.dra.claims import Configuration, configurations_of, expressions_of
 from numazones.dra.devices import PublishedDevice
-from numazones.dra.selectors import InvalidSelector, selector
 from numazones.errors import NumazonesError
 
 KIND: Final = "DeviceClass"
@@ -55,6 +53,11 @@ class DeviceClass:
         >>> [own.selects(PublishedDevice(driver, "pool", "0")) for driver in ("gpu.example", "nic.example")]
         [True, False]
         """
+        if not self.selectors:
+            return True
+        from numazones.apimachinery.cel.values import Unsupported  # noqa: PLC0415 - few classes are asked
+        from numazones.dra.selectors import InvalidSelector, selector  # noqa: PLC0415 - as above
+
         for expression in self.selectors:
             try:
                 found, _ = selector(expression).evaluate(device, shareable=device.shareable)

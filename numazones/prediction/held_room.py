@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from numazones.apimachinery import timestamp
 from numazones.cluster.cluster import ClusterNode, ClusterPod
+from numazones.cluster.pod_kind import PodKind, relevant
 from numazones.cluster.waiting import RELEASED
 from numazones.object_faults import About
-from numazones.prediction.forecast import NodeAnswer, PodKind, Prediction, ask, beside, place_beside, relevant
 from numazones.wording import some_of
+
+if TYPE_CHECKING:
+    from numazones.prediction.forecast import Prediction
 
 MAX_NODES = 16
 """A pod that may go to more nodes than these was given no choice, and holds nothing."""
@@ -107,6 +111,8 @@ def by_node(items: Iterable[Hold]) -> dict[str, list[ClusterPod]]:
 
 def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | None:
     """Return the node as it will be when the pods on their way have come; None where that cannot be told."""
+    from numazones.prediction.forecast import beside  # noqa: PLC0415 - mostly nothing is on its way
+
     for pod in held:
         if pod.admission is None:
             return None
@@ -117,7 +123,7 @@ def with_held(node: ClusterNode, held: Sequence[ClusterPod]) -> ClusterNode | No
 
 def in_the_way(
     pod: ClusterPod,
-    prediction: Prediction,
+    prediction: "Prediction",
     node: Callable[[str], ClusterNode | None],
     by_node: Mapping[str, Sequence[ClusterPod]],
 ) -> Iterator[str]:
@@ -125,6 +131,8 @@ def in_the_way(
 
     ``by_node``: node → pods on their way to it whom the pod has to leave room.
     """
+    from numazones.prediction.forecast import NodeAnswer, ask  # noqa: PLC0415 - as above
+
     kind = PodKind.of(pod)
     if kind is None or not by_node:
         return
@@ -144,6 +152,8 @@ def zones_held(node: ClusterNode, pods: Iterable[ClusterPod]) -> Iterator[tuple[
 
     None are named for a pod that would get no zones of its own, or of which that cannot be told.
     """
+    from numazones.prediction.forecast import place_beside  # noqa: PLC0415 - as above
+
     for pod in pods:
         placed = None if pod.admission is None else place_beside(pod, node)
         if placed is None:
