@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numazones.apimachinery import quantity
     from numazones.apimachinery.quantity import Quantity
     from numazones.cluster.cluster import Cluster, ClusterNode, ClusterPod
+    from numazones.cluster.dump import cluster_from_api
     from numazones.errors import NumazonesError
     from numazones.kubelet.admission import Admission, ContainerAllocation, admit, remove
     from numazones.kubelet.config import InvalidConfiguration, KubeletConfiguration
@@ -60,6 +61,7 @@ __all__ = [
     "Shape",
     "admit",
     "build",
+    "cluster_from_api",
     "cpuset",
     "explain",
     "node_from_checkpoints",
@@ -76,6 +78,7 @@ _MODULES = {
     "api.zones": ("node_from_zones", "zones_from_node"),
     "apimachinery.quantity": ("Quantity",),
     "cluster.cluster": ("Cluster", "ClusterNode", "ClusterPod"),
+    "cluster.dump": ("cluster_from_api",),
     "errors": ("NumazonesError",),
     "kubelet.admission": ("Admission", "ContainerAllocation", "admit", "remove"),
     "kubelet.config": ("InvalidConfiguration", "KubeletConfiguration"),

@@ -17,5 +17,19 @@ class NumazonesError(Exception):
     """
 
 
+class WrongType(NumazonesError, TypeError):
+    """A function was given something else than it takes; the message says how to get what it takes."""
+
+
+def expect(value: object, kind: type, cure: str) -> None:
+    """Check the type of an argument.
+
+    Raises:
+        WrongType: it is another one.
+    """
+    if not isinstance(value, kind):
+        raise WrongType(f"expected {kind.__name__}, not {type(value).__name__}; {cure}")
+
+
 class UnmodelledFeature(NumazonesError):
     """A decision depends on something that is not modelled or not known; the message says what to do."""

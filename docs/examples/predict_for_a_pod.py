@@ -11,18 +11,15 @@ from pathlib import Path
 
 import yaml
 
-from numazones import Cluster, ClusterPod, predict
-from numazones.cluster.dump import Dump, read_nodes
+from numazones import ClusterPod, cluster_from_api, predict
 
 
 def main(dump: str, manifest: str) -> None:
     """Read the cluster, ask about the pod, print what is known."""
-    found = Dump.of(json.loads(Path(dump).read_text())["items"])
-    cluster = Cluster.of(read_nodes(found, lambda: found.pods), found.pods)
-
+    cluster = cluster_from_api(json.loads(Path(dump).read_text()))
     wanted = ClusterPod.from_manifest(yaml.safe_load(Path(manifest).read_text()))
-    prediction = predict(wanted, cluster.nodes.values())
-    print(f"{prediction.verdict}: {prediction.sentence}")
+    prediction = predict(wanted, cluster)
+    print(f"{prediction.verdict}: {prediction}")
     for candidate in prediction.candidates:
         print(f"  {candidate.node}, NUMA nodes {candidate.zones}, score {candidate.score}")
 

@@ -12,7 +12,7 @@ from numazones.api.numazone import UNKNOWN_MODEL, NUMAZone, ZonePlacement
 from numazones.api.workload_partitioning import with_partitioning
 from numazones.api.zones import OptionUnknown, node_from_zones
 from numazones.apimachinery import timestamp
-from numazones.cluster.cluster import NO_ZONES, UNDECIDED, ClusterNode, ClusterPod
+from numazones.cluster.cluster import NO_ZONES, UNDECIDED, Cluster, ClusterNode, ClusterPod
 from numazones.cluster.sharing import Sharing
 from numazones.dra.claims import KIND as CLAIM
 from numazones.dra.claims import DeviceClaim
@@ -128,6 +128,38 @@ class Dump:
             times.append((item.get("metadata") or {}).get("creationTimestamp") or "")
             times.append((item.get("spec") or {}).get("renewTime") or "")
         return timestamp.parse(max(times))
+
+
+def cluster_from_api(objects: Object | Iterable[Object]) -> Cluster:
+    """Read a cluster from objects as kubectl prints them.
+
+    Args:
+        objects: what ``kubectl get nodes,pods,numazones -A -o json`` prints, or its items.
+
+    Raises:
+        InvalidDump: it is not a list of objects, or has no nodes.
+        NumazonesError: an object cannot be read.
+
+    >>> list(cluster_from_api([{"kind": "Node", "metadata": {"name": "worker-1"}}]).nodes)
+    ['worker-1']
+    """
+    dump = Dump.of(items_of(objects))
+    return Cluster.of(read_nodes(dump, lambda: dump.pods), dump.pods)
+
+
+def items_of(objects: Object | Iterable[Object]) -> list[Object]:
+    """Return the objects of a list as kubectl prints it; of the objects themselves, a list.
+
+    Raises:
+        InvalidDump: it is neither.
+    """
+    found: Any = objects.get("items") if isinstance(objects, Mapping) else objects
+    items: list[Object] = list(found) if isinstance(found, Iterable) else []
+    if not isinstance(found, Iterable) or not all(isinstance(item, Mapping) for item in items):
+        raise InvalidDump(
+            "cluster is not a list of objects: pass what kubectl get nodes,pods,numazones -A -o json prints"
+        )
+    return items
 
 
 def nodes_of(

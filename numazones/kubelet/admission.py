@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from numazones.apimachinery.resources import CPU, is_memory
 from numazones.cpuset import CPUSet
+from numazones.errors import expect
 from numazones.kubelet import pod_level
 from numazones.kubelet.config import POLICY_NONE
 from numazones.kubelet.demand import Container, ContainerKind, Demand, QOSClass
@@ -128,6 +129,7 @@ def admit(node: Node, pod: Pod) -> Admission:
 
     Raises:
         KubeletCrash, KubeletHang: the kubelet would not get to a verdict.
+        WrongType: an argument is something else.
 
     >>> from numazones import build, cpuset
     >>> node = build.node(build.machine(numa=2, cores=8, threads=1, memory="16Gi"))
@@ -135,6 +137,8 @@ def admit(node: Node, pod: Pod) -> Admission:
     >>> decision.admitted, cpuset.format(decision.containers["main"].cpus)
     (True, '1-3')
     """
+    expect(node, Node, "see build.node and node_from_zones; of a ClusterNode, pass its state")
+    expect(pod, Pod, "see build.pod and Pod.from_api")
     attempt = Attempt(node, pod)
     try:
         attempt.run()

@@ -8,6 +8,7 @@ what was asked and what it lacked.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numazones.errors import expect
 from numazones.kubelet.admission import Admission, Attempt
 from numazones.kubelet.config import SINGLE_NUMA_NODE
 from numazones.kubelet.hints import Hint, ResourceHints, enumeration_order
@@ -86,11 +87,15 @@ def explain(admission: Admission) -> Explanation:
     Args:
         admission: what ``admit`` returned.
 
+    Raises:
+        WrongType: it is something else.
+
     >>> from numazones import admit, build
     >>> node = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
     >>> explain(admit(node, build.pod(cpu=9, memory="1Gi"))).shortfall
     'needs 9 exclusive CPUs on one NUMA node, ...'
     """
+    expect(admission, Admission, "explain takes what admit returns")
     node = admission.before
     merges: list[Merge] = []
 

@@ -18,9 +18,9 @@ from numazones import cpuset
 from numazones.api.prediction import Candidate, NodeCounts, Reason
 from numazones.apimachinery.resources import CPU, figures, is_memory
 from numazones.cluster import scheduling
-from numazones.cluster.cluster import UNDECIDED, ClusterNode, ClusterPod, why_undecided
+from numazones.cluster.cluster import UNDECIDED, Cluster, ClusterNode, ClusterPod, why_undecided
 from numazones.cluster.pod_kind import PodKind, newcomer, relevant
-from numazones.errors import NumazonesError
+from numazones.errors import NumazonesError, expect
 from numazones.kubelet.constraints import Constraints
 from numazones.kubelet.node import Node
 from numazones.kubelet.node_admission import operating_system
@@ -140,6 +140,10 @@ class Prediction:
             return "the cluster has no nodes"
         return self.reasons[0].in_words
 
+    def __str__(self) -> str:
+        """Return the prediction in one sentence."""
+        return self.sentence
+
     @property
     def reason(self) -> str:
         """Return the obstacle in a word or two that many pods share; empty if there is none."""
@@ -160,20 +164,27 @@ class Prediction:
         return self.reasons[0].brief or self.reasons[0].reason
 
 
-def predict(pod: ClusterPod, nodes: Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
+def predict(pod: ClusterPod, nodes: Cluster | Iterable[ClusterNode], *, candidates: int = 5) -> Prediction:
     """Say where a pod would be admitted, on the nodes as they are.
 
     Args:
         pod: as if it were created now; where it is, if it is somewhere, does not matter.
-        nodes: with their pods, and their states where these are known.
+        nodes: a cluster, or nodes with their pods, and their states where these are known.
         candidates: of so many nodes that would admit it more is told, the best first.
+
+    Raises:
+        WrongType: an argument is something else.
 
     >>> from numazones import build
     >>> state = build.node(build.machine(numa=2, cores=8, memory="16Gi"))
     >>> node = ClusterNode("worker-1", allocatable={"cpu": 14000, "memory": 15 << 30}).with_state(state)
-    >>> predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]).sentence
-    '1 of 1 nodes would admit it; best is worker-1 on NUMA node 1'
+    >>> print(predict(ClusterPod.from_api(build.pod_body("web", cpu=8, memory="1Gi")), [node]))
+    1 of 1 nodes would admit it; best is worker-1 on NUMA node 1
     """
+    expect(pod, ClusterPod, "see ClusterPod.from_manifest and ClusterPod.from_api")
+    nodes = list(nodes.nodes.values() if isinstance(nodes, Cluster) else nodes)
+    for node in nodes:
+        expect(node, ClusterNode, "see cluster_from_api and ClusterNode.with_state")
     kind = PodKind.of(pod)
     if kind is None:
         return unreadable(pod)

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from numazones.api.rebalance import RebalancePolicy
-from numazones.cluster.dump import Dump
-from numazones.errors import NumazonesError
+from numazones.cluster.dump import Dump, items_of
 from numazones.rebalance.custom_resources import policy_of, standing_goals, tally_of
 from numazones.rebalance.dump import situation_of
 from numazones.rebalance.goals import pending_goals
@@ -19,10 +18,6 @@ from numazones.rebalance.whatif import PolicyReport, what_if
 from numazones.wording import pluralize
 
 Object = Mapping[str, Any]
-
-
-class InvalidPlanInput(NumazonesError):
-    """Raised when the objects to plan from are not a list as kubectl prints it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +63,8 @@ def plan(
         effort: most steps of each search, so that the answer is the same on every machine.
 
     Raises:
-        InvalidPlanInput: ``cluster`` is not a list of objects.
-        NumazonesError: an object cannot be read, there are no nodes, or the policy is not valid.
+        InvalidDump: ``cluster`` is not a list of objects, or has no nodes.
+        NumazonesError: an object cannot be read, or the policy is not valid.
 
     >>> node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"}}
     >>> shape = {"name": "large", "resources": {"cpu": "6"}, "count": 1}
@@ -79,18 +74,8 @@ def plan(
       no pod may be moved
     """
     spec = RebalancePolicy.from_api(policy, strict=True).spec
-    dump = Dump.of(_items(cluster))
+    dump = Dump.of(items_of(cluster))
     situation = situation_of(dump, now or dump.moment)
     waiting = situation.cluster.pending.values() if spec.goals.pending_pods else ()
     goals = (*pending_goals(waiting), *standing_goals(spec.goals))
     return Plan(tuple(what_if(goal, situation, policy_of(spec, {}), effort=effort) for goal in goals))
-
-
-def _items(cluster: Object | Iterable[Object]) -> list[Object]:
-    found: Any = cluster.get("items") if isinstance(cluster, Mapping) else cluster
-    items: list[Object] = list(found) if isinstance(found, Iterable) else []
-    if not isinstance(found, Iterable) or not all(isinstance(item, Mapping) for item in items):
-        raise InvalidPlanInput(
-            "cluster is not a list of objects: pass what kubectl get nodes,pods,numazones -A -o json prints"
-        )
-    return items

@@ -6,7 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -117,6 +117,30 @@ def test_a_star_import_brings_all_of_them() -> None:
 def test_an_unknown_name_is_named() -> None:
     with pytest.raises(AttributeError, match="module 'numazones' has no attribute 'Kublet'"):
         numazones.Kublet  # type: ignore[attr-defined] # noqa: B018 - asking is what is tested
+
+
+NODE = numazones.build.node(numazones.build.machine(cores=4, memory="8Gi"))
+POD = numazones.ClusterPod.from_api(numazones.build.pod_body("p", cpu=1))
+WRONG: Any = {}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: numazones.admit(NODE, WRONG), "expected Pod, not dict; see build.pod"),
+        (lambda: numazones.admit(WRONG, WRONG), "expected Node, not dict; see build.node"),
+        (lambda: numazones.explain(WRONG), "expected Admission, not dict; explain takes what admit returns"),
+        (lambda: numazones.predict(WRONG, []), "expected ClusterPod, not dict; see ClusterPod.from_manifest"),
+        (lambda: numazones.predict(POD, [WRONG]), "expected ClusterNode, not dict; see cluster_from_api"),
+        (
+            lambda: numazones.cluster_from_api(WRONG),
+            "cluster is not a list of objects: pass what kubectl get",
+        ),
+    ],
+)
+def test_wrong_argument_is_answered_with_the_expected_one(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(numazones.NumazonesError, match=re.escape(said)):
+        call()
 
 
 @pytest.mark.parametrize(
