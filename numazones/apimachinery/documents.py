@@ -63,7 +63,6 @@ _DIGITS_AS_ZERO = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in
 _SAMPLES = 4
 """A long number is looked for in so many samples of its length, ten times as fast as in every byte."""
 _INNERMOST = re.compile(rb"[\[{],*[\]}]")
-_ALL_BUT_OPENINGS = bytes(set(range(256)) - set(b"[{"))
 _ALL_BUT_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 _YAML_NUMBER = re.compile(r"[-+.]?[0-9][-+.0-9a-zA-Z_:]*")
@@ -96,7 +95,9 @@ def check_json(content: bytes, bounds: Bounds) -> None:
         b"".join(_outside_strings(content)), bounds.digits
     ):
         raise UnreadableDocument(f"it holds a number of more than {bounds.digits} digits")
-    openings = len(content.translate(None, _ALL_BUT_OPENINGS))
+    most = bounds.depth + 1
+    without = content.replace(b"{", b"", most).replace(b"[", b"", most)  # twice as fast as count
+    openings = len(content) - len(without)
     if openings <= bounds.depth and (
         len(content) < bounds.values or openings + content.count(b",") < bounds.values
     ):
